@@ -46,7 +46,7 @@ class Bench {
   explicit Bench(const Settings& settings)
       : settings_(settings),
         group_{.ranks = settings.ranks, .transport = settings.transport},
-        report_(base_title(settings), settings.tables(), settings.markdown) {}
+        report_(base_title(settings), settings.tables()) {}
 
   int run() {
     if (settings_.wants("mailbox")) run_mailbox();

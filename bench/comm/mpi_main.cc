@@ -20,12 +20,9 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 const Program kProgram = {
     .name = "plait_bench_comm_mpi",
     .purpose =
-        "Measures plait's collectives over shared memory and MPI's, in turns in the same "
-        "processes,\n"
-        "and checks the results of both. Start it with mpirun:\n"
-        "\n"
-        "  mpirun -np 2 --bind-to core plait_bench_comm_mpi\n"
-        "\n"
+        "Measures plait's collectives over shared memory and MPI's, in turns in the same\n"
+        "processes, and checks the results of both. Start it with mpirun:\n\n"
+        "  mpirun -np 2 --bind-to core plait_bench_comm_mpi\n\n"
         "Sections: all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier,\n"
         "round_trip, and fresh: all_reduce of an input that is written before each call, as by a\n"
         "product. Sizes are those of the whole tensor in f32.\n",
@@ -100,7 +97,7 @@ class Bench {
         comm_(comm),
         report_("plait and " + mpi_library() + transport_of_mpi() + ": " +
                     std::to_string(comm.world()) + " ranks over shared memory",
-                comm.rank() == 0 ? settings.tables() : silence_, settings.markdown) {}
+                comm.rank() == 0 ? settings.tables() : silence_) {}
 
   void run() {
     for (const Operation operation :

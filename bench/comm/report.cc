@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <sstream>
 
+#include "base/processor.h"
 #include "base/text.h"
 
 namespace plait::bench {
@@ -37,12 +37,12 @@ double one_decimal(double value) { return std::round(value * 10) / 10; }
 
 std::string percent(double part) { return fmt::format("{:.1f} %", part * 100); }
 
-std::string processor_name() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown processor";
+long processors() { return ::sysconf(_SC_NPROCESSORS_ONLN); }
+
+std::string kernel() {
+  utsname system = {};
+  ::uname(&system);
+  return system.release;
 }
 
 std::string today() {
@@ -98,42 +98,29 @@ nlohmann::ordered_json to_json(const LinkTrial& trial) {
 
 }  // namespace
 
-Machine this_machine() {
-  utsname system = {};
-  ::uname(&system);
-  return {.processor = processor_name(),
-          .processors = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
-          .kernel = system.release,
-          .compiler = __VERSION__};
-}
-
 double load() {
   double minute = 0;
   return ::getloadavg(&minute, 1) == 1 ? minute : -1;
 }
 
-Report::Report(std::string title, std::ostream& tables, bool markdown)
-    : title_(std::move(title)), tables_(&tables), markdown_(markdown), load_before_(load()) {
-  const Machine machine = this_machine();
-  *tables_ << fmt::format("{}\n{}, {} processors; load {:.1f}; microseconds\n", title_,
-                          machine.processor, machine.processors, load_before_);
+Report::Report(std::string title, std::ostream& tables)
+    : title_(std::move(title)),
+      processor_(base::read_processor().model),
+      tables_(&tables),
+      load_before_(load()) {
+  *tables_ << fmt::format("{}\n{}, {} processors; load {:.1f}; microseconds\n", title_, processor_,
+                          processors(), load_before_);
 }
 
 void Report::begin_table(const std::string& name, const std::vector<std::string>& columns) {
   if (table_ == name) return;
   table_ = name;
-  *tables_ << (markdown_ ? "\n## " : "\n") << name << "\n" << (markdown_ ? "\n" : "");
+  *tables_ << "\n" << name << "\n";
   print_row(columns);
-  if (!markdown_) return;
-  *tables_ << "|";
-  for (std::size_t i = 0; i < columns.size(); ++i) *tables_ << "---:|";
-  *tables_ << "\n";
 }
 
 void Report::print_row(const std::vector<std::string>& cells) {
-  if (markdown_) *tables_ << "|";
-  for (const std::string& cell : cells)
-    *tables_ << (markdown_ ? fmt::format(" {} |", cell) : fmt::format("{:>12}", cell));
+  for (const std::string& cell : cells) *tables_ << fmt::format("{:>12}", cell);
   *tables_ << std::endl;
 }
 
@@ -166,7 +153,6 @@ void Report::add(const LinkTrial& trial) {
 }
 
 std::string Report::json(const std::vector<std::string>& command) const {
-  const Machine machine = this_machine();
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Race& race : races_) rows.push_back(to_json(race, title_));
   for (const LinkTrial& trial : trials_) rows.push_back(to_json(trial));
@@ -174,10 +160,10 @@ std::string Report::json(const std::vector<std::string>& command) const {
   for (const std::string& word : command) words += (words.empty() ? "" : " ") + word;
   const nlohmann::ordered_json json = {{"conditions",
                                         {{"date", today()},
-                                         {"processor", machine.processor},
-                                         {"processors", machine.processors},
-                                         {"kernel", machine.kernel},
-                                         {"gcc", machine.compiler},
+                                         {"processor", processor_},
+                                         {"processors", processors()},
+                                         {"kernel", kernel()},
+                                         {"gcc", __VERSION__},
                                          {"load before", one_decimal(load_before_)},
                                          {"load", one_decimal(load())},
                                          {"command", words}}},

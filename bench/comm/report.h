@@ -30,21 +30,13 @@ struct LinkTrial {
   double useful = -1;    // work done while waiting, as a share of what it does alone
 };
 
-struct Machine {
-  std::string processor;
-  int processors;
-  std::string kernel;
-  std::string compiler;
-};
-Machine this_machine();
-
 // The average number of runnable processes in the last minute.
 double load();
 
 class Report {
  public:
-  // Prints results to `tables` when they are added, as Markdown if `markdown` is set.
-  Report(std::string title, std::ostream& tables, bool markdown);
+  // Prints results to `tables` when they are added.
+  Report(std::string title, std::ostream& tables);
 
   void add(const Race& race);
   void add(const LinkTrial& trial);
@@ -57,8 +49,8 @@ class Report {
   void print_row(const std::vector<std::string>& cells);
 
   std::string title_;
+  std::string processor_;
   std::ostream* tables_;
-  bool markdown_;
   double load_before_;
   std::string table_;  // the table that is being printed
   std::vector<Race> races_;

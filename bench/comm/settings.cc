@@ -35,7 +35,6 @@ void add_options(CLI::App& app, const Program& program, Settings& settings) {
       ->check(CLI::Range(1, 100000))
       ->option_text("N");
   app.add_flag("--quick", settings.quick, "make fewer and shorter repetitions, to try the program");
-  app.add_flag("--markdown", settings.markdown, "print the tables as Markdown");
   app.add_option("--json", settings.json, "also write all results to FILE; -: to standard output")
       ->option_text("FILE");
 }

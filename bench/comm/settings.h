@@ -19,7 +19,6 @@ struct Settings {
   std::vector<std::size_t> sizes;  // empty: the sizes of each section
   std::vector<std::string> only;   // sections; empty: all
   std::string json;                // a file, "-" for stdout, or empty
-  bool markdown = false;
   bool quick = false;
   Effort effort;
   std::vector<std::string> command;  // as typed

@@ -30,13 +30,11 @@ namespace plait::bench {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: mpirun -np 2 --bind-to core plait_bench_overlap_mpi OPERATOR --m M --n N --k K\n"
-    "\n"
-    "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul), and "
-    "oneDNN's\n"
-    "packed product with MPI's collective, in turns in the same processes. Takes the options of\n"
-    "plait bench OPERATOR; the weight is packed, in x's dtype; plait's transport is shm unless\n"
-    "--transport names another.\n";
+    "usage: mpirun -np 2 --bind-to core plait_bench_overlap_mpi OPERATOR --m M --n N --k K\n\n"
+    "Measures OPERATOR (matmul-all-reduce, matmul-reduce-scatter or all-gather-matmul), and\n"
+    "oneDNN's packed product with MPI's collective, in turns in the same processes. Takes the\n"
+    "options of plait bench OPERATOR; the weight is packed, in x's dtype; plait's transport is\n"
+    "shm unless --transport names another.\n";
 
 double longest_row(const ConstTensorView& rows) {
   double most = 0;

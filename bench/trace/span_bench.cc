@@ -74,8 +74,7 @@ void span_on_without_counter(benchmark::State& state) {
                .lane = Lane::compute,
                .label = "matmul",
                .begin = begin,
-               .end = ring.tick(),
-               .args = {}});
+               .end = ring.tick()});
   }
 }
 BENCHMARK(span_on_without_counter);

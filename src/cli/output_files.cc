@@ -54,8 +54,12 @@ void OutputFiles::write_json(const nlohmann::ordered_json& figures) const {
   write_file(json, text);
 }
 
-void add_options(Options& options, OutputFiles& files) {
+void add_json_option(Options& options, OutputFiles& files) {
   options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
+}
+
+void add_options(Options& options, OutputFiles& files) {
+  add_json_option(options, files);
   options.add("--trace", "FILE", files.trace, "write a timeline for Perfetto (ui.perfetto.dev)");
   options.add("--html", "FILE", files.html, "write the timeline as a page for a browser");
   options.add("--svg", "FILE", files.svg, "write the timeline as a picture for a document");

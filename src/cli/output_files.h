@@ -33,6 +33,7 @@ struct OutputFiles {
 };
 
 void add_options(Options& options, OutputFiles& files);
+void add_json_option(Options& options, OutputFiles& files);  // alone
 
 // Another file that a verb reads or writes, with a description for messages; an empty path: none.
 struct OtherFile {

@@ -18,9 +18,8 @@ namespace {
 
 void print_help() {
   std::string page =
-      "Predicts times of operators and models on other devices and networks. plait's own "
-      "schedules\n"
-      "run on modelled ranks with simulated clocks. The output lists the assumptions.\n\n"
+      "Predicts times of operators and models on other devices and networks. plait's own\n"
+      "schedules run on modelled ranks with simulated clocks. The output lists the assumptions.\n\n"
       "Usage: plait predict OPERATOR --m M --n N --k K [OPTIONS]\n"
       "       plait predict MODEL --tp N [OPTIONS]\n"
       "       plait predict --measured FILE\n\n"

@@ -37,14 +37,12 @@ constexpr Options::About kAbout = {
         "Each rank finds its place in PLAIT_RANK, PLAIT_WORLD_SIZE, PLAIT_LOCAL_RANK,\n"
         "PLAIT_LOCAL_WORLD_SIZE and PLAIT_JOB; variables of other launchers are removed. Rank 0\n"
         "reads standard input; the others get an empty one. When a rank fails, the others may end\n"
-        "by themselves for a while (--linger); then they are ended. Ctrl-C and signals reach "
-        "every\n"
-        "rank. Every process that a rank has started is ended too.",
+        "by themselves for a while (--linger); then they are ended. Ctrl-C and signals reach\n"
+        "every rank. Every process that a rank has started is ended too.",
     .examples =
         "Exit status: 0 when every rank returned 0; otherwise the status of the first rank that\n"
-        "failed, or 128 + the signal that killed it; 130 after Ctrl-C; 124 at the time limit; 127 "
-        "for\n"
-        "a command that is not found, 126 for one that can't be run; 2 for wrong usage.\n\n"
+        "failed, or 128 + the signal that killed it; 130 after Ctrl-C; 124 at the time limit; 127\n"
+        "for a command that is not found, 126 for one that can't be run; 2 for wrong usage.\n\n"
         "Examples:\n"
         "  plait run -n 2 ./my_program              two ranks with half of the cores each\n"
         "  plait run -n 4 -p -- python train.py     each line of output after its rank, \"[3] \"\n"

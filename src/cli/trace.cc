@@ -15,9 +15,8 @@ namespace {
 
 void print_help() {
   std::string page =
-      "Draws a timeline of an operator: the work of every rank in the serial plan and, below it "
-      "on\n"
-      "the same axis, in the other plans.\n\n"
+      "Draws a timeline of an operator: the work of every rank in the serial plan and, below it\n"
+      "on the same axis, in the other plans.\n\n"
       "Usage: plait trace OPERATOR --m M --n N --k K [OPTIONS]\n\n"
       "Operators:\n";
   for (const std::string& word : operator_words()) page += "  " + word + "\n";

@@ -141,13 +141,23 @@ std::string read_weight_kind(std::string_view option, const std::string& text) {
   return text;
 }
 
+double read_scale(std::string_view option, const std::string& text) {
+  const auto scale = base::parse_number(text);
+  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, option, " ", text, " is not above 0 and up to 1");
+  return *scale;
+}
+
+std::string word_of(Operator op) {
+  std::string word(name(op));
+  std::replace(word.begin(), word.end(), '_', '-');
+  return word;
+}
+
 std::vector<std::string> operator_words() {
   std::vector<std::string> words;
-  for (const OperatorTraits& traits : kOperatorTraits) {
-    if (!traits.communicates()) continue;
-    std::string word(traits.name);
-    std::replace(word.begin(), word.end(), '_', '-');
-    words.push_back(std::move(word));
+  for (int i = 0; i < kOperators; ++i) {
+    const auto op = static_cast<Operator>(i);
+    if (traits_of(op).communicates()) words.push_back(word_of(op));
   }
   return words;
 }

@@ -72,7 +72,11 @@ base::Nanoseconds read_seconds(std::string_view option, const std::string& text)
 // Parses the kind of a weight: a dtype, "plain" or a scheme.
 std::string read_weight_kind(std::string_view option, const std::string& text);
 
-// The operators that communicate, as typed: matmul-all-reduce and so on.
+// Parses a factor for a model's widths.
+double read_scale(std::string_view option, const std::string& text);
+
+// An operator as typed, such as matmul-all-reduce; and all that communicate.
+std::string word_of(Operator op);
 std::vector<std::string> operator_words();
 
 }  // namespace plait::cli

@@ -10,18 +10,21 @@
 
 namespace plait::gemm {
 
+// Moves a call on by a group.
+template <Storage stored>
+[[gnu::always_inline]] inline void advance(StoredTileCall& call) {
+  call.rows += call.k / kKStep * call.step_stride;
+  call.panel += call.k * kPanelColumns * static_cast<std::int64_t>(bits_of(stored)) / 8;
+  if (call.offsets != nullptr) call.offsets += call.offset_step;
+  call.sums += std::int64_t{call.row_count} * kPanelColumns;
+}
+
 // Calls `one` with each group of the call.
 template <Storage stored, class One>
 void for_each_group(const StoredTileCall& call, const One& one) {
   StoredTileCall group = call;
   group.groups = 1;
-  for (int g = 0; g < call.groups; ++g) {
-    one(group);
-    group.rows += call.k / kKStep * call.step_stride;
-    group.panel += call.k * kPanelColumns * static_cast<std::int64_t>(bits_of(stored)) / 8;
-    if (call.offsets != nullptr) group.offsets += call.offset_step;
-    group.sums += std::int64_t{call.row_count} * kPanelColumns;
-  }
+  for (int g = 0; g < call.groups; ++g, advance<stored>(group)) one(group);
 }
 
 // One fused multiply-add after another, as every f32 kernel that fuses has it.

@@ -112,7 +112,7 @@ class TileKernel {
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
 
-  // Whether multiply() takes Nodes and leaves; the bits are those of Loops::end_leaf.
+  // Whether multiply() takes Nodes and leaves; the bits are those of Loops::add_to_leaves.
   virtual bool adds_nodes() const { return false; }
 
   // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel

@@ -49,13 +49,13 @@ constexpr bool are_nodes(const Depth& share, std::int64_t shares) {
 // The leaves of one of some equal shares of k; where shares are no nodes, of a sum of its own.
 class Leaves {
  public:
-  static constexpr int kMostSlots = 5;
-
   explicit Leaves(const Depth& depth, std::int64_t shares = 1)
       : k_(depth.k),
         unit_(leaf_unit(depth.group)),
         count_(are_nodes(depth, shares) ? leaves_of(depth.k * shares, depth.group) / shares
                                         : leaves_of(depth.k, depth.group)) {}
+
+  bool operator==(const Leaves&) const = default;
 
   std::int64_t count() const { return count_; }
   std::int64_t begin(std::int64_t leaf) const {
@@ -83,6 +83,21 @@ class Leaves {
   std::int64_t k_;
   std::int64_t unit_;
   std::int64_t count_;
+};
+
+// What of a block of k is in one chain of a sum: of one group of k where there are groups, and
+// otherwise of one leaf.
+struct Piece {
+  std::int64_t group;
+  std::int64_t begin;         // of k
+  std::int64_t length;        // without padding
+  std::int64_t padded_begin;  // where rows and panels have it
+  bool starts;                // the chain
+  bool ends;
+  std::int64_t leaf;
+  bool ends_leaf;
+
+  std::int64_t padded_length() const { return round_up(length, kKStep); }
 };
 
 }  // namespace plait::gemm

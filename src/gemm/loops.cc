@@ -90,27 +90,32 @@ void to_bf16(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets
   }
 }
 
-void end_leaf(const Nodes& nodes, const float* scales, int rows, const float* leaf, float* sums) {
-  for (std::int64_t i = 0; i < rows; ++i, leaf += kPanelColumns, sums += kPanelColumns) {
-    for (int j = 0; j < kPanelColumns; ++j)
-      sums[j] = scales == nullptr ? leaf[j] : leaf[j] * scales[j];
-    for (int n = 0; n < nodes.count; ++n) {
-      const float* node = nodes.of[static_cast<std::size_t>(n)] + i * kPanelColumns;
-      for (int j = 0; j < kPanelColumns; ++j) sums[j] = node[j] + sums[j];
+void add_to_leaf(const PieceSums& from, int rows, const Slots& slots) {
+  const Piece& last = from.pieces.back();
+  const int slot = Leaves::slot_of(last.leaf);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* const waiting = slots.sums + i * kPanelColumns;
+    float* const leaf = waiting + slot * slots.stride;
+    if (from.add_up && from.begins_leaf) std::fill_n(leaf, kPanelColumns, 0.0F);
+    const float* sums = from.sums + i * kPanelColumns;
+    const float* scales = from.scales;
+    for (std::size_t piece = 0; piece < from.pieces.size(); ++piece) {
+      for (int j = 0; j < kPanelColumns; ++j) {
+        const float sum = scales == nullptr ? sums[j] : sums[j] * scales[j];
+        leaf[j] = from.add_up ? leaf[j] + sum : sum;
+      }
+      sums += rows * std::int64_t{kPanelColumns};
+      scales += from.scales_step;
+    }
+    for (int below = 0; last.ends_leaf && below < slot; ++below) {
+      const float* node = waiting + below * slots.stride;
+      for (int j = 0; j < kPanelColumns; ++j) leaf[j] = node[j] + leaf[j];
     }
   }
 }
 
-void add_scaled(const GroupSums& groups, int rows, float* sums) {
-  const float* parts = groups.parts;
-  const float* scales = groups.scales;
-  if (groups.first) std::fill_n(sums, std::int64_t{rows} * kPanelColumns, 0.0F);
-  for (int g = 0; g < groups.groups; ++g, scales += kPanelColumns) {
-    for (int i = 0; i < rows; ++i, parts += kPanelColumns) {
-      for (int j = 0; j < kPanelColumns; ++j) sums[i * kPanelColumns + j] += parts[j] * scales[j];
-    }
-  }
-  if (groups.nodes.count > 0) end_leaf(groups.nodes, nullptr, rows, sums, sums);
+void add_to_leaves(const PieceSums& from, int rows, const Slots& slots) {
+  for_each_leaf(from, rows, [&](const PieceSums& leaf) { add_to_leaf(leaf, rows, slots); });
 }
 
 template <Element T>
@@ -160,8 +165,7 @@ constexpr Loops kPortable = {.name = "portable",
                              .s4_to_f32 = to_f32<4>,
                              .s8_to_bf16 = to_bf16<8>,
                              .s4_to_bf16 = to_bf16<4>,
-                             .add_scaled = add_scaled,
-                             .end_leaf = end_leaf,
+                             .add_to_leaves = add_to_leaves,
                              .finish = finish};
 
 }  // namespace

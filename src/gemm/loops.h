@@ -10,6 +10,7 @@
 
 #include "base/instruction_set.h"
 #include "gemm/kernel.h"
+#include "gemm/leaves.h"
 #include "plait/tensor_view.h"
 
 namespace plait::gemm {
@@ -35,14 +36,37 @@ struct Finish {
 // must be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
 enum class Stores : std::uint8_t { cached, streamed };
 
-// Groups of a leaf, one after another.
-struct GroupSums {
-  const float* parts;   // [groups][rows][64]
-  const float* scales;  // [groups][64]
-  int groups;
-  bool first;        // the leaf's sums start from 0 with them
-  Nodes nodes = {};  // what is added after them, if the leaf ends with them
+// The sums of pieces of k that follow one another, of one leaf or several.
+struct PieceSums {
+  std::span<const Piece> pieces;
+  const float* sums;         // [pieces][rows][64]
+  const float* scales;       // of the first piece's columns; nullptr: 1
+  std::int64_t scales_step;  // from one piece's scales to the next; 0: all have the same
+  bool add_up;               // several pieces make a leaf, which starts from 0; else one is a leaf
+  bool begins_leaf;          // the first of them is the first of its leaf
 };
+
+// Where leaves wait: the first slot, and how many floats lie from one to the next.
+struct Slots {
+  float* sums;  // [rows][64]
+  std::int64_t stride;
+};
+
+// Calls `one` with the pieces of each leaf.
+template <class One>
+void for_each_leaf(PieceSums from, std::int64_t rows, const One& one) {
+  for (std::span<const Piece> rest = from.pieces; !rest.empty();) {
+    std::size_t count = 1;
+    while (count < rest.size() && !rest[count - 1].ends_leaf) ++count;
+    from.pieces = rest.first(count);
+    one(from);
+    rest = rest.subspan(count);
+    const auto done = static_cast<std::int64_t>(count);
+    from.sums += done * rows * kPanelColumns;
+    from.scales += done * from.scales_step;
+    from.begins_leaf = true;
+  }
+}
 
 struct Loops {
   const char* name;
@@ -70,14 +94,11 @@ struct Loops {
   void (*s4_to_bf16)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                      std::uint32_t* to);
 
-  // sums[i][j] += parts[g][i][j] · scales[g][j] for each group g in turn, the product rounded
-  // before it is added, and then each node's element in turn; 64 columns.
-  void (*add_scaled)(const GroupSums& groups, int rows, float* sums);
-
-  // What ends a leaf: sums[i][j] = leaf[i][j] · scales[j], and each node's element added to that in
-  // turn; 64 columns. Without scales (nullptr) the leaf is added as it is. It may lie at `sums`.
-  void (*end_leaf)(const Nodes& nodes, const float* scales, int rows, const float* leaf,
-                   float* sums);
+  // Each piece's sums, times their scales and rounded, are added to their leaf or become it. To a
+  // leaf that ends with a piece, what waits in the slots below its own is added, the lowest first.
+  // 64 columns. All pieces in one call: a leaf of one row is over in half a microsecond. Sums that
+  // become a leaf may lie in its slot.
+  void (*add_to_leaves)(const PieceSums& from, int rows, const Slots& slots);
 
   // The rows of sums, 64 apart, to those of `out`, which has at most 64 columns.
   void (*finish)(const Finish& finish, const float* sums, const TensorView& out);

@@ -11,6 +11,14 @@ constexpr std::int64_t kExpandedAtOnce = 4;
 }  // namespace
 
 void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
+  const Made made = {.depth = depth, .leaves = leaves, .step = step};
+  if (made_ == made) return;
+  made_.reset();
+  cut_all(depth, leaves, step);
+  made_ = made;
+}
+
+void Cut::cut_all(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   pieces_.clear();
   leaves_.clear();
   const std::int64_t group = round_up(depth.group_size(), kKStep);
@@ -28,7 +36,6 @@ void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
          ++g)
       cut_group(depth, g, step);
     for (std::size_t i = first; i < pieces_.size(); ++i) pieces_[i].leaf = leaf;
-    pieces_[first].starts_leaf = true;
     pieces_.back().ends_leaf = true;
   }
   if (depth.group != 0 && whole_groups_) each_ = step / group;
@@ -51,7 +58,6 @@ void Cut::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {
                        .starts = begin == k.begin,
                        .ends = end == k.end,
                        .leaf = leaf,
-                       .starts_leaf = begin == k.begin,
                        .ends_leaf = end == k.end});
     begin = end;
   }
@@ -69,7 +75,6 @@ void Cut::cut_group(const Depth& depth, std::int64_t group, std::int64_t step) {
                        .starts = k == 0,
                        .ends = k + part >= length,
                        .leaf = 0,
-                       .starts_leaf = false,
                        .ends_leaf = false});
   }
 }

@@ -1,6 +1,7 @@
 // Blocks of k, and the panels' blocks in the operand of a kernel.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,22 +13,6 @@
 
 namespace plait::gemm {
 
-// What of a block is in one chain of a sum: of one group of k where there are groups, and otherwise
-// of one leaf.
-struct Piece {
-  std::int64_t group;
-  std::int64_t begin;         // of k
-  std::int64_t length;        // without padding
-  std::int64_t padded_begin;  // where rows and panels have it
-  bool starts;                // the chain
-  bool ends;
-  std::int64_t leaf;
-  bool starts_leaf;
-  bool ends_leaf;
-
-  std::int64_t padded_length() const { return round_up(length, kKStep); }
-};
-
 // k in blocks of about `step`, or all of it in one where that is no longer.
 //
 // Groups: several in a block, or several blocks in one, never both.
@@ -38,6 +23,7 @@ struct Piece {
 // joins its neighbour. leaves of 736, step 256 → 256, 256, 224, 288, 256, 192
 class Cut {
  public:
+  // What has been made is not made again.
   void make(const Depth& depth, const Leaves& leaves, std::int64_t step);
 
   struct Block {
@@ -56,9 +42,19 @@ class Cut {
   bool has_whole_groups() const { return whole_groups_; }
 
  private:
+  struct Made {
+    Depth depth;
+    Leaves leaves;
+    std::int64_t step;
+
+    bool operator==(const Made&) const = default;
+  };
+
+  void cut_all(const Depth& depth, const Leaves& leaves, std::int64_t step);
   void cut_leaf(std::int64_t leaf, Range k, std::int64_t step);
   void cut_group(const Depth& depth, std::int64_t group, std::int64_t step);
 
+  std::optional<Made> made_;
   std::vector<Piece> pieces_;
   std::vector<std::int64_t> leaves_;
   std::int64_t each_ = 1;  // pieces of a block

@@ -112,16 +112,12 @@ class Product {
   void run_piece(const Turn& turn, const Piece& piece, const Strip& strip,
                  Workspace::Thread& memory);
   void run_few(const Turn& turn, Range rows, Workspace::Thread& memory);
-  void take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
-                  Workspace::Thread& memory);
   static Nodes nodes_of(const Turn& turn, const Piece& piece, Range rows,
                         Workspace::Thread& memory);
-  void end_leaf(const Turn& turn, const Piece& piece, const Parts& leaf,
-                Workspace::Thread& memory) const;
   void multiply(const Turn& turn, const Piece& piece, const Strip& strip, const Chain& chain) const;
   void multiply_few(const Turn& turn, std::span<const Piece> groups, Range rows, float* sums) const;
-  void add_scaled(const Turn& turn, std::span<const Piece> groups, const Parts& parts,
-                  Workspace::Thread& memory) const;
+  void add_to_leaves(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
+                     Workspace::Thread& memory) const;
 
   const TileKernel& kernel_;
   const Task& task_;

@@ -68,18 +68,20 @@ void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip
     const bool in_kernel = has_leaves_in_kernel(turn);
     const Nodes nodes = in_kernel ? nodes_of(turn, piece, rows, memory) : Nodes{};
     multiply(turn, piece, strip, {.sums = sums, .nodes = nodes});
-    if (!in_kernel) end_leaf(turn, piece, {rows, sums}, memory);
+    // The first leaf's sums may be where they belong already.
+    const bool waits = piece.leaf % 2 != 0 || results_.leaf_scales(turn.place.panel) != nullptr;
+    if (!in_kernel && piece.ends_leaf && waits)
+      add_to_leaves(turn, {&piece, 1}, {rows, sums}, memory);
     return;
   }
   auto* part = reinterpret_cast<float*>(memory.parts.data());
   if (!memory.cut.has_whole_groups())
     part += sums_of(turn, rows, 0, memory) - reinterpret_cast<float*>(memory.sums.data());
   multiply(turn, piece, strip, {.sums = part});
-  if (piece.ends) add_scaled(turn, {&piece, 1}, {rows, part}, memory);
+  if (piece.ends) add_to_leaves(turn, {&piece, 1}, {rows, part}, memory);
 }
 
-// Multiplies as many pieces at once as there is room for their sums, and then takes the sums leaf
-// by leaf.
+// Multiplies as many pieces at once as there is room for their sums.
 void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
   std::span<const Piece> pieces = turn.place.block.pieces;
   if (!has_parts(turn.job)) {
@@ -94,22 +96,9 @@ void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
            pieces[count].padded_length() == pieces[0].padded_length())
       ++count;
     multiply_few(turn, pieces.first(count), rows, parts);
-    for (std::size_t begin = 0; begin < count;) {
-      std::size_t end = begin + 1;
-      while (end < count && !pieces[end].starts_leaf) ++end;
-      const std::int64_t before = static_cast<std::int64_t>(begin) * size(rows) * kPanelColumns;
-      take_parts(turn, pieces.subspan(begin, end - begin), {rows, parts + before}, memory);
-      begin = end;
-    }
+    add_to_leaves(turn, pieces.first(count), {rows, parts}, memory);
     pieces = pieces.subspan(count);
   }
-}
-
-// Takes the sums of pieces of one leaf.
-void Product::take_parts(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
-                         Workspace::Thread& memory) {
-  if (is_grouped()) return add_scaled(turn, pieces, parts, memory);
-  end_leaf(turn, pieces.back(), parts, memory);
 }
 
 Nodes Product::nodes_of(const Turn& turn, const Piece& piece, Range rows,
@@ -118,29 +107,21 @@ Nodes Product::nodes_of(const Turn& turn, const Piece& piece, Range rows,
   return Leaves::nodes_of(piece.leaf, sums_of(turn, rows, 0, memory), slot_stride(turn));
 }
 
-// Ends the leaf of which these are the sums, if the piece is its last.
-void Product::end_leaf(const Turn& turn, const Piece& piece, const Parts& leaf,
-                       Workspace::Thread& memory) const {
-  if (!piece.ends_leaf) return;
-  float* const sums = sums_of(turn, leaf.rows, Leaves::slot_of(piece.leaf), memory);
-  const Nodes nodes = nodes_of(turn, piece, leaf.rows, memory);
-  const float* scales = results_.leaf_scales(turn.place.panel);
-  if (nodes.count == 0 && scales == nullptr && leaf.sums == sums) return;
-  loops_.end_leaf(nodes, scales, static_cast<int>(size(leaf.rows)), leaf.sums, sums);
-}
-
-// Adds whole groups to their leaf, and ends it if they are its last.
-void Product::add_scaled(const Turn& turn, std::span<const Piece> groups, const Parts& parts,
-                         Workspace::Thread& memory) const {
-  const Piece& last = groups.back();
-  const std::int64_t leaf_begin = task_.leaves.begin(last.leaf);
-  loops_.add_scaled({.parts = parts.sums,
-                     .scales = packed_->scales(groups.front().group, turn.place.panel),
-                     .groups = static_cast<int>(groups.size()),
-                     .first = groups.front().group == task_.depth.group_of(leaf_begin),
-                     .nodes = nodes_of(turn, last, parts.rows, memory)},
-                    static_cast<int>(size(parts.rows)),
-                    sums_of(turn, parts.rows, Leaves::slot_of(last.leaf), memory));
+// Takes the sums of whole groups, or of whole leaves.
+void Product::add_to_leaves(const Turn& turn, std::span<const Piece> pieces, const Parts& parts,
+                            Workspace::Thread& memory) const {
+  const Piece& first = pieces.front();
+  const std::int64_t panel = turn.place.panel;
+  const std::int64_t leaf_begin = task_.leaves.begin(first.leaf);
+  loops_.add_to_leaves(
+      {.pieces = pieces,
+       .sums = parts.sums,
+       .scales = is_grouped() ? packed_->scales(first.group, panel) : results_.leaf_scales(panel),
+       .scales_step = is_grouped() ? kPanelColumns : 0,
+       .add_up = is_grouped(),
+       .begins_leaf = first.group == task_.depth.group_of(leaf_begin)},
+      static_cast<int>(size(parts.rows)),
+      {sums_of(turn, parts.rows, 0, memory), slot_stride(turn)});
 }
 
 void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,

@@ -19,10 +19,11 @@ struct Task {
   Range columns;
   Depth depth;
   Leaves leaves;
-  const Rows* packed_rows;  // all of X; nullptr: they are packed as they are needed
-  const float* bias;        // of all columns; nullptr: none
-  KeptPanels::State* kept;  // of a plain weight; nullptr: its panels are packed for this run
-  int threads;
+  const Rows* packed_rows = nullptr;  // all of X; nullptr: they are packed as they are needed
+  const float* bias = nullptr;        // of all columns; nullptr: none
+  KeptPanels::State* kept =
+      nullptr;  // of a plain weight; nullptr: its panels are packed for this run
+  int threads = 1;
 };
 
 }  // namespace plait::gemm

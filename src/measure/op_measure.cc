@@ -142,8 +142,7 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
                           .pace = pace,
                           .product = times[0],
                           .collective = times[1],
-                          .collective_cpu = times[2],
-                          .plans = {}};
+                          .collective_cpu = times[2]};
   for (std::size_t i = 0; i < runners.size(); ++i)
     result.plans.push_back({.plan = setup.plans[i], .times = times[3 + i], .bits_equal = equal[i]});
   return result;

@@ -24,11 +24,11 @@ struct OpMeasurement {
   int ranks = 0;
   std::string transport;
   std::optional<Link> link;
-  comm::Pace pace;               // of products that are replaced by waiting
-  Times product;                 // alone
-  Times collective;              // alone, over the link
-  Times collective_cpu;          // alone, without the link: the work of the processors
-  std::vector<PlanTimes> plans;  // the serial one first
+  comm::Pace pace;                    // of products that are replaced by waiting
+  Times product;                      // alone
+  Times collective;                   // alone, over the link
+  Times collective_cpu;               // alone, without the link: the work of the processors
+  std::vector<PlanTimes> plans = {};  // the serial one first
 
   double ideal() const;  // nanoseconds
   double bound() const;

@@ -53,9 +53,7 @@ class Measuring {
     StepMeasurement result = {.ranks = comm_.world(),
                               .transport = std::string(comm_.transport()),
                               .link = find_link(),
-                              .pause = pause_,
-                              .products = {},
-                              .plans = {}};
+                              .pause = pause_};
     case_.keep_results();  // so that its memory is allocated before memory is measured
     for (const Plan& plan : setup_.plans) result.plans.push_back(run_once(plan, result.link));
     race_at_share(result);
@@ -108,7 +106,7 @@ class Measuring {
 
   // Runs a plan once, for its memory and its bits, before the other plans allocate anything.
   StepTimes run_once(const Plan& plan, const std::optional<Link>& link) {
-    StepTimes result = {.plan = plan, .times = {}};
+    StepTimes result = {.plan = plan};
     Communicator over = comm_.with_link(link);
     const auto runner = case_.runner(plan, over);
     case_.clear_results();

@@ -16,7 +16,7 @@ namespace plait::measure {
 
 struct StepTimes {
   Plan plan;
-  Times times;              // of the slowest rank, in each repetition
+  Times times = {};         // of the slowest rank, in each repetition
   double forward = 0;       // nanoseconds of forward, the median on rank 0
   std::int64_t peak = 0;    // bytes of the largest rank's process; 0: unknown
   bool bits_equal = false;  // equal to the serial plan's, on every rank
@@ -26,9 +26,9 @@ struct StepMeasurement {
   int ranks = 0;
   std::string transport;
   std::optional<Link> link;
-  base::Nanoseconds pause = 0;   // after each layer
-  Times products;                // the same products and pauses, without communication
-  std::vector<StepTimes> plans;  // the serial one first
+  base::Nanoseconds pause = 0;        // after each layer
+  Times products = {};                // the same products and pauses, without communication
+  std::vector<StepTimes> plans = {};  // the serial one first
 
   double serial() const { return plans.front().times.median; }
 

@@ -7,39 +7,12 @@
 namespace plait {
 namespace {
 
+// name, hidden, ffn, heads, kv_heads, layers, gated, vocab
 constexpr std::array<Model, 4> kModels = {{
-    {.name = "bloom-7b",
-     .hidden = 4096,
-     .ffn = 16384,
-     .heads = 32,
-     .kv_heads = 32,
-     .layers = 30,
-     .gated = false,
-     .vocab = 250880},
-    {.name = "bloom-176b",
-     .hidden = 14336,
-     .ffn = 57344,
-     .heads = 112,
-     .kv_heads = 112,
-     .layers = 70,
-     .gated = false,
-     .vocab = 250880},
-    {.name = "llama2-7b",
-     .hidden = 4096,
-     .ffn = 11008,
-     .heads = 32,
-     .kv_heads = 32,
-     .layers = 32,
-     .gated = true,
-     .vocab = 32000},
-    {.name = "llama2-70b",
-     .hidden = 8192,
-     .ffn = 28672,
-     .heads = 64,
-     .kv_heads = 8,
-     .layers = 80,
-     .gated = true,
-     .vocab = 32000},
+    {"bloom-7b", 4096, 16384, 32, 32, 30, false, 250880},
+    {"bloom-176b", 14336, 57344, 112, 112, 70, false, 250880},
+    {"llama2-7b", 4096, 11008, 32, 32, 32, true, 32000},
+    {"llama2-70b", 8192, 28672, 64, 8, 80, true, 32000},
 }};
 
 }  // namespace

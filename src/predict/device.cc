@@ -88,10 +88,7 @@ Device cpu() {
           .units = 1,
           .tiles = {{1, 64, 1.0}},
           .launch = kMicrosecond,
-          .chore = kMicrosecond,
-          .beside = false,
-          .lost = 0,
-          .poll = 0};
+          .chore = kMicrosecond};
 }
 
 const std::array<Device, 5>& all() {

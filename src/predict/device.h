@@ -27,11 +27,11 @@ struct Device {
   double memory_share;  // share of it that is attained
   int units;            // each multiplies one tile at a time
   std::vector<Tile> tiles;
-  base::Nanoseconds launch;  // until a product starts
-  base::Nanoseconds chore;   // until a copy or a sum starts
-  bool beside;               // copies and sums run on other parts of the device, during the product
-  double lost;               // share of the rate lost while chunks are sent
-  base::Nanoseconds poll;    // how soon a chunk is noticed during a product; 0: as the plan says
+  base::Nanoseconds launch = 0;  // until a product starts
+  base::Nanoseconds chore = 0;   // until a copy or a sum starts
+  bool beside = false;  // copies and sums run on other parts of the device, during the product
+  double lost = 0;      // share of the rate lost while chunks are sent
+  base::Nanoseconds poll = 0;  // how soon a chunk is noticed during a product; 0: as the plan says
 
   double flops() const { return peak_flops * attained; }
   double memory() const { return peak_memory * memory_share; }

@@ -131,7 +131,7 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
   const RankRun rank(machine, problem, memory);
   comm::modelled::World world(world_of(machine, options.records));
   world.run([&](Communicator& comm) { rank.run(plan, options, comm); });
-  Outcome outcome = {.time = world.end(), .records = {}};
+  Outcome outcome = {.time = world.end()};
   if (options.records) outcome.records = world.take_records();
   return outcome;
 }

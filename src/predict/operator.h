@@ -31,7 +31,7 @@ comm::modelled::WorldOptions world_of(const Machine& machine, bool records);
 // The sizes of the whole problem, of which each rank has its share.
 struct Problem {
   Operator op = Operator::matmul;
-  std::int64_t m, n, k;
+  std::int64_t m = 0, n = 0, k = 0;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
   Dtype wire = Dtype::f32;
@@ -46,8 +46,8 @@ struct PredictOptions {
 };
 
 struct Outcome {
-  base::Nanoseconds time;                   // until the last rank is done
-  std::vector<trace::RankRecords> records;  // by rank, if requested
+  base::Nanoseconds time;                        // until the last rank is done
+  std::vector<trace::RankRecords> records = {};  // by rank, if requested
 };
 
 Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan,

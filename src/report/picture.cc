@@ -129,12 +129,11 @@ class Picture {
         scale_(plot_ / static_cast<double>(std::max<std::int64_t>(timeline.length(), 1))) {}
 
   std::string draw() {
-    bands_.push_back({.top = 0, .words = legend(frame_.heading + 16), .bars = {}});
+    bands_.push_back({.top = 0, .words = legend(frame_.heading + 16)});
     double bottom = frame_.heading + kLegend;
     for (const Run& run : timeline_.runs) bottom = draw_run(run, bottom);
-    bands_.push_back({.top = bottom,
-                      .words = text_at(kLeft, bottom + 14, "", ideal_text() + ranks_text()),
-                      .bars = {}});
+    bands_.push_back(
+        {.top = bottom, .words = text_at(kLeft, bottom + 14, "", ideal_text() + ranks_text())});
     height_ = bottom + kRemark;
     return frame_.details ? in_page() : in_file();
   }
@@ -143,8 +142,8 @@ class Picture {
   // A part of the picture that is not split between two pages.
   struct Band {
     double top;
-    std::string words;
-    std::string bars;
+    std::string words = {};
+    std::string bars = {};
     bool ends_run = false;
   };
 
@@ -236,8 +235,7 @@ class Picture {
 
   // The title is drawn with the first rank, and the times with the last.
   double draw_run(const Run& run, double y) {
-    bands_.push_back(
-        {.top = y, .words = text_at(12, y + 22, " class=\"title\"", title_of(run)), .bars = {}});
+    bands_.push_back({.top = y, .words = text_at(12, y + 22, " class=\"title\"", title_of(run))});
     y += kHead;
     const double begin = y;
     std::vector<std::vector<const Bar*>> bars(static_cast<std::size_t>(ranks_));
@@ -245,7 +243,7 @@ class Picture {
       if (bar.rank < ranks_) bars[static_cast<std::size_t>(bar.rank)].push_back(&bar);
     }
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (rank > 0) bands_.push_back({.top = y, .words = {}, .bars = {}});
+      if (rank > 0) bands_.push_back({.top = y});
       draw_rank(rank, bars[static_cast<std::size_t>(rank)], y);
       y += kRows * kRowHeight + kBetweenRanks;
     }

@@ -49,7 +49,7 @@ struct Timeline {
   std::string subtitle;      // the machine, the ranks and the link
   std::int64_t product = 0;  // nanoseconds, each alone
   std::int64_t collective = 0;
-  std::vector<Run> runs;  // the serial one first
+  std::vector<Run> runs = {};  // the serial one first
 
   std::int64_t ideal() const { return product > collective ? product : collective; }
   std::int64_t length() const;  // of the longest run

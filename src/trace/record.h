@@ -38,15 +38,15 @@ struct Record {
   std::uint32_t label;   // index into RankRecords::labels
   base::Nanoseconds begin;
   base::Nanoseconds end;
-  SpanArgs args;
+  SpanArgs args = {};
 };
 
 struct RankRecords {
   int rank = 0;
   std::int64_t dropped = 0;
   base::Nanoseconds uncertainty = 0;  // of its clock, beside the timeline's
-  std::vector<std::string> labels;
-  std::vector<Record> records;  // by thread; within a thread in the order in which they ended
+  std::vector<std::string> labels = {};
+  std::vector<Record> records = {};  // by thread; within a thread in the order in which they ended
 };
 
 }  // namespace plait::trace

@@ -21,7 +21,7 @@ struct Entry {
   const char* label;
   std::uint64_t begin;
   std::uint64_t end;
-  SpanArgs args;
+  SpanArgs args = {};
 };
 
 // Aligned so that the pushed_ of two threads' rings are never in one cache line.

@@ -25,21 +25,11 @@ Files read_files(const AutomaticOptions& options, const std::string& machine) tr
       files.profile = text_of(*profile);
   } catch (const Error& error) {
     if (is_named) throw;
-    return {.path = {},
-            .cache = {},
-            .profile = {},
-            .online = files.online,
-            .refusal = {},
-            .left_alone = error.what()};
+    return {.online = files.online, .left_alone = error.what()};
   }
   return files;
 } catch (const Error& error) {
-  return {.path = {},
-          .cache = {},
-          .profile = {},
-          .online = false,
-          .refusal = error.what(),
-          .left_alone = {}};
+  return {.refusal = error.what()};
 }
 
 }  // namespace plait::tune

@@ -5,6 +5,7 @@
 
 #include "folder.h"
 #include "plait/error.h"
+#include "tensor/sentence_of.h"
 
 namespace plait::base {
 namespace {
@@ -61,13 +62,8 @@ TEST(CheckWritable, SaysWhyNothingCanBeWritten) {
   const std::string inside = folder / "none/file";
   for (const auto& [path, reason] : {std::pair{inside, "No such file or directory"},
                                      std::pair{folder / ".", "Is a directory"}}) {
-    try {
-      check_writable(path);
-      ADD_FAILURE() << path;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::system);
-      EXPECT_EQ(error.what(), "cannot write " + path + ": " + reason);
-    }
+    EXPECT_EQ(sentence_of([&, file = path] { check_writable(file); }, Code::system),
+              "cannot write " + path + ": " + reason);
   }
 }
 
@@ -125,12 +121,8 @@ TEST(AtomicFile, RefusesAFolder) {
 }
 
 TEST(AtomicFile, SaysWhenTheDiskIsFull) {
-  try {
-    write("/dev/full", "text");
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "cannot write /dev/full: No space left on device");
-  }
+  EXPECT_EQ(sentence_of([] { write("/dev/full", "text"); }, Code::system),
+            "cannot write /dev/full: No space left on device");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plait/error.h"
+#include "tensor/sentence_of.h"
 
 namespace plait::base {
 namespace {
@@ -42,13 +42,8 @@ TEST(Parallel, WhatABodyThrowsReachesTheCaller) {
 
 TEST(Parallel, ThreadsThatNobodyCanMeanAreRefused) {
   for (const int threads : {-1, 1025, 30000}) {
-    try {
-      check_threads(threads, "weaver");
-      FAIL() << threads;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.what(),
-                "weaver: threads=" + std::to_string(threads) + " is not between 0 and 1024");
-    }
+    EXPECT_EQ(sentence_of([&] { check_threads(threads, "weaver"); }),
+              "weaver: threads=" + std::to_string(threads) + " is not between 0 and 1024");
   }
   check_threads(0, "weaver");
   check_threads(1024, "weaver");

@@ -10,18 +10,13 @@
 #include <string>
 
 #include "plait/error.h"
+#include "tensor/sentence_of.h"
 
 namespace plait::base {
 namespace {
 
 std::string refusal(const Fd& fd, std::size_t bytes) {
-  try {
-    Region::map(fd, bytes, "rank 3");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::system);
-    return error.what();
-  }
-  return "mapped";
+  return sentence_of([&] { Region::map(fd, bytes, "rank 3"); }, Code::system);
 }
 
 TEST(Region, AllocatesZeroedPages) {
@@ -78,9 +73,9 @@ TEST(Region, RefusesMemoryThatCouldShrink) {
       refusal(fd, 8192),
       "the memory that rank 3 offers has 8192 bytes, not sealed; 8192 sealed ones were agreed on");
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_GROW), 0);  // not the required seal
-  EXPECT_NE(refusal(fd, 8192), "mapped");
+  EXPECT_NE(refusal(fd, 8192), "nothing was refused");
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  EXPECT_EQ(refusal(fd, 8192), "mapped");
+  EXPECT_EQ(refusal(fd, 8192), "nothing was refused");
 }
 
 TEST(Region, RefusesWhatIsNoMemory) {

@@ -32,12 +32,12 @@ struct RankMaker {
   bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
 };
 
-void run_as_threads(int world, const Body& body, const CommunicatorOptions& options);
-void run_in_processes(int world, const Body& body, const CommunicatorOptions& options);
-void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
-void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options);
+void run_as_threads(int world, const Body& body, const CommunicatorOptions& options = {});
+void run_in_processes(int world, const Body& body, const CommunicatorOptions& options = {});
+void run_over_tcp(int world, const Body& body, const CommunicatorOptions& options = {});
+void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options = {});
 // Runs ranks over TCP as threads: the thread sanitizer sees no further than one process.
-void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options);
+void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options = {});
 
 // Runs ranks over TCP on simulated hosts, rank r on host `hosts[r]`: as processes, or as threads.
 Run over_hosts(const std::vector<int>& hosts);

@@ -9,23 +9,12 @@
 #include "base/check.h"
 #include "gemm/matrix.h"
 #include "gemm/problem.h"
-#include "plait/error.h"
 #include "plait/gemm.h"
 #include "tensor/compare.h"
+#include "tensor/sentence_of.h"
 
 namespace plait {
 namespace {
-
-template <class Call>
-std::string refusal_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument);
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 const void* byte_after(const void* data) { return static_cast<const std::byte*>(data) + 1; }
 
@@ -37,12 +26,12 @@ TEST(Gemm, RefusesOutsThatAreNotApart) {
   std::vector<TensorView> outs = {y.view.row_range(0, 2), y.view.row_range(1, 3)};
   GemmCall call = {.x = p.input(), .weight = p.weight(), .outs = outs};
   EXPECT_NE(
-      refusal_of([&] { gemm.run(call); }).find("matmul: outs 0 and 1 overlap: 2 x 6 bf16 at 0x"),
+      sentence_of([&] { gemm.run(call); }).find("matmul: outs 0 and 1 overlap: 2 x 6 bf16 at 0x"),
       std::string::npos);
   outs[1] = y.view.row_range(2, 4);
   gemm.run(call);
   call.out = y.view.row_range(0, 4);
-  EXPECT_EQ(refusal_of([&] { gemm.run(call); }), "matmul: both out and outs say where to write");
+  EXPECT_EQ(sentence_of([&] { gemm.run(call); }), "matmul: both out and outs say where to write");
 }
 
 TEST(Gemm, RefusesWhatDoesNotFit) {
@@ -55,8 +44,8 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   const auto says = [&](auto&& spoil, const std::string& sentence) {
     GemmCall bad = good;
     spoil(bad);
-    EXPECT_NE(refusal_of([&] { gemm.run(bad); }).find(sentence), std::string::npos)
-        << sentence << ": " << refusal_of([&] { gemm.run(bad); });
+    EXPECT_NE(sentence_of([&] { gemm.run(bad); }).find(sentence), std::string::npos)
+        << sentence << ": " << sentence_of([&] { gemm.run(bad); });
   };
   says([&](GemmCall& c) { c.x.view.cols = 4; },
        "matmul: x is 4 x 4 but the product was made for k=5");
@@ -129,34 +118,34 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   // NOLINTNEXTLINE(bugprone-use-after-move): that is the mistake
   says([&](GemmCall& c) { c.packed_x = &packed; }, "matmul: packed_x has been moved");
   EXPECT_EQ(packed.rows(), 0);
-  EXPECT_NE(refusal_of([&] { gemm.pack(p.input(), packed); }).find("matmul: packed_x has been"),
+  EXPECT_NE(sentence_of([&] { gemm.pack(p.input(), packed); }).find("matmul: packed_x has been"),
             std::string::npos);
   packed = std::move(stays);
-  EXPECT_NE(refusal_of([&] {
+  EXPECT_NE(sentence_of([&] {
               gemm.pack({p.x.view.column_range(0, 3)}, packed);
             }).find("matmul: x is 4 x 3 but the product was made for k=5"),
             std::string::npos);
-  EXPECT_NE(refusal_of([&] {
+  EXPECT_NE(sentence_of([&] {
               PackedWeight({.view = p.w.view, .layout = WeightLayout::out_in}, -1);
             }).find("packed weight: threads=-1 is not between 0 and 1024"),
             std::string::npos);
-  EXPECT_NE(refusal_of([] {
+  EXPECT_NE(sentence_of([] {
               select_gemm({.m = 1, .n = 1, .k = 1}, {.threads = 1025});
             }).find("matmul: threads=1025 is not between 0 and 1024"),
             std::string::npos);
-  EXPECT_NE(refusal_of([] {
+  EXPECT_NE(sentence_of([] {
               PackedWeight({.view = Matrix(Dtype::s8, 4, 4).view, .layout = WeightLayout::out_in});
             }).find("which needs scales"),
             std::string::npos);
-  EXPECT_NE(refusal_of([] {
+  EXPECT_NE(sentence_of([] {
               select_gemm({.m = 1, .n = 1, .k = 1}, {.backend = "mkl"});
             }).find("there is no backend mkl; there are amx, vector, xsmm, reference"),
             std::string::npos);
-  EXPECT_NE(refusal_of([] {
+  EXPECT_NE(sentence_of([] {
               select_gemm({.m = 1, .n = 1, .k = 1, .x = Dtype::s8});
             }).find("matmul: x is s8"),
             std::string::npos);
-  EXPECT_NE(refusal_of([] { select_gemm({.m = 1, .n = -1, .k = 1}); }).find("n=-1"),
+  EXPECT_NE(sentence_of([] { select_gemm({.m = 1, .n = -1, .k = 1}); }).find("n=-1"),
             std::string::npos);
 }
 
@@ -192,7 +181,7 @@ TEST(Gemm, TakesColumnsOfOneMatrixForXAndForOut) {
   gemm.run(call);
   EXPECT_TRUE(tensor::same_bits(call.out, apart.view));
   call.out = both.view.column_range(1, 6);  // x's first column too
-  EXPECT_NE(refusal_of([&] { gemm.run(call); }).find("matmul: out overlaps x: 7 x 5 f32 at 0x"),
+  EXPECT_NE(sentence_of([&] { gemm.run(call); }).find("matmul: out overlaps x: 7 x 5 f32 at 0x"),
             std::string::npos);
 }
 
@@ -205,7 +194,7 @@ TEST(Gemm, IsDescribedByText) {
        {"", "m=1 n=2", "m=1 n=2 k=x", "m=1 n=2 k=-3", "m=1 n=2 k=3 x=s8", "m=1 n=2 k=3 x=f64",
         "m=1 n=2 k=3 q", "m=1 n=2 k=3 m=4", "m=1 n=562949953421312 k=1", "m n k",
         "m=1 n=2 k=3 =", "m=99999999999999999999 n=1 k=1"}) {
-    EXPECT_NE(refusal_of([&] { parse_gemm(bad); }), "nothing was refused") << bad;
+    EXPECT_NE(sentence_of([&] { parse_gemm(bad); }), "nothing was refused") << bad;
   }
 }
 

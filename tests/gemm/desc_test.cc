@@ -8,18 +8,13 @@
 #include "plait/gemm.h"
 #include "quant/chance.h"
 #include "quant/weights.h"
+#include "tensor/sentence_of.h"
 
 namespace plait {
 namespace {
 
 std::string refusal_of(const GemmDesc& desc) {
-  try {
-    select_gemm(desc);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument);
-    return error.what();
-  }
-  return "nothing was refused";
+  return sentence_of([&] { select_gemm(desc); });
 }
 
 TEST(QuantDesc, IsDescribedByText) {

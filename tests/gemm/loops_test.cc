@@ -107,38 +107,6 @@ TEST_P(Loop, ReadsQuantisedValues) {
   }
 }
 
-TEST_P(Loop, AddsScaledParts) {
-  for (const int rows : {1, 5}) {
-    const std::int64_t each = std::int64_t{rows} * kPanelColumns;
-    const auto parts = floats(3 * each);
-    const auto scales = floats(3 * kPanelColumns);
-    const auto node = floats(each);
-    const auto other_node = floats(each);
-    for (const bool first : {true, false}) {
-      for (const int count : {0, 2}) {
-        auto got = floats(each);
-        auto want = got;
-        set().add_scaled({.parts = parts.data(),
-                          .scales = scales.data(),
-                          .groups = 3,
-                          .first = first,
-                          .nodes = {.of = {node.data(), other_node.data()}, .count = count}},
-                         rows, got.data());
-        for (std::size_t i = 0; i < want.size(); ++i) {
-          if (first) want[i] = 0;
-          for (std::size_t g = 0; g < 3; ++g) {
-            const float scale = scales[g * kPanelColumns + i % kPanelColumns];
-            const float product = parts[g * want.size() + i] * scale;
-            want[i] += product;
-          }
-          if (count > 0) want[i] = other_node[i] + (node[i] + want[i]);
-        }
-        EXPECT_EQ(got, want) << rows << " rows, " << count << " nodes";
-      }
-    }
-  }
-}
-
 // Rows of an output that is wider than they, so that what lies beside them can be looked at.
 class Target {
  public:
@@ -186,32 +154,128 @@ TEST_P(Loop, FinishesRows) {
   }
 }
 
-TEST_P(Loop, EndsLeaves) {
-  constexpr std::int64_t kRows = 5;
-  const auto scales = floats(kPanelColumns);
-  std::vector<std::vector<float>> below;
-  below.reserve(4);
-  for (int node = 0; node < 4; ++node) below.push_back(floats(kRows * kPanelColumns));
-  const std::vector<float> leaf = floats(kRows * kPanelColumns);
-  for (const bool scaled : {false, true}) {
-    for (int count = 0; count <= 4; ++count) {
-      std::vector<float> want = leaf;
-      for (std::size_t i = 0; i < want.size(); ++i) {
-        if (scaled) want[i] *= scales[i % kPanelColumns];
-        for (int node = 0; node < count; ++node)
-          want[i] += below[static_cast<std::size_t>(node)][i];
+// Pieces of 512 k of leaves of two pieces each, or of one.
+std::vector<Piece> pieces(std::int64_t first, std::int64_t count, bool add_up) {
+  std::vector<Piece> all;
+  for (std::int64_t at = first; at < first + count; ++at) {
+    all.push_back({.group = at,
+                   .begin = at * 512,
+                   .length = 512,
+                   .padded_begin = at * 512,
+                   .starts = true,
+                   .ends = true,
+                   .leaf = add_up ? at / 2 : at,
+                   .ends_leaf = !add_up || at % 2 == 1});
+  }
+  return all;
+}
+
+class LeafLoop : public Loop {
+ protected:
+  static constexpr std::int64_t kPieces = 16;
+  static constexpr std::size_t kSlots = 5;
+
+  // The sums of piece `at` are multiplied by scales[at] if they are added up, and else by scales[0].
+  std::vector<float> tree(std::int64_t begin, std::int64_t end) const {
+    std::vector<float> sum(each_);
+    if (end - begin > (add_up_ ? 2 : 1)) {
+      const std::vector<float> left = tree(begin, (begin + end) / 2);
+      const std::vector<float> right = tree((begin + end) / 2, end);
+      for (std::size_t i = 0; i < each_; ++i) sum[i] = left[i] + right[i];
+      return sum;
+    }
+    for (std::int64_t at = begin; at < end; ++at) {
+      for (std::size_t i = 0; i < each_; ++i) {
+        const std::size_t scale =
+            (add_up_ ? static_cast<std::size_t>(at) * kPanelColumns : 0) + i % kPanelColumns;
+        const float product =
+            sums_[static_cast<std::size_t>(at) * each_ + i] * (scaled_ ? scales_[scale] : 1.0F);
+        sum[i] = add_up_ ? sum[i] + product : product;
       }
-      Nodes nodes = {.count = count};
-      for (std::size_t node = 0; node < 4; ++node) nodes.of[node] = below[node].data();
-      const float* const by = scaled ? scales.data() : nullptr;
-      std::vector<float> got = leaf;
-      set().end_leaf(nodes, by, kRows, got.data(), got.data());
-      EXPECT_EQ(got, want) << count << " nodes";
-      std::vector<float> elsewhere(leaf.size());
-      set().end_leaf(nodes, by, kRows, leaf.data(), elsewhere.data());
-      EXPECT_EQ(elsewhere, want) << count << " nodes, elsewhere";
+    }
+    return sum;
+  }
+
+  // With `at_once` pieces in a call; a slot's rows lie as those of a panel of several do.
+  std::vector<float> by_loop(std::int64_t at_once, std::int64_t count) {
+    const std::size_t stride = each_ + kPanelColumns;
+    std::vector<float> slots(kSlots * stride, 7.0F);
+    for (std::int64_t at = 0; at < count; at += at_once) {
+      const std::vector<Piece> some = pieces(at, std::min(at_once, count - at), add_up_);
+      set().add_to_leaves(
+          {.pieces = some,
+           .sums = sums_.data() + static_cast<std::size_t>(at) * each_,
+           .scales = scaled_ ? scales_.data() + (add_up_ ? at * kPanelColumns : 0) : nullptr,
+           .scales_step = add_up_ ? kPanelColumns : 0,
+           .add_up = add_up_,
+           .begins_leaf = !add_up_ || at % 2 == 0},
+          static_cast<int>(each_ / kPanelColumns),
+          {slots.data(), static_cast<std::int64_t>(stride)});
+    }
+    const std::int64_t leaves = add_up_ ? count / 2 : count;
+    const auto whole =
+        static_cast<std::ptrdiff_t>(static_cast<std::size_t>(Leaves::slot_of(leaves - 1)) * stride);
+    return {slots.begin() + whole, slots.begin() + whole + static_cast<std::ptrdiff_t>(each_)};
+  }
+
+  std::size_t each_ = 0;  // floats of a piece's sums
+  bool add_up_ = false;
+  bool scaled_ = false;
+  std::vector<float> sums_;
+  std::vector<float> scales_;
+};
+
+TEST_P(LeafLoop, AddsPiecesUpAsATree) {
+  for (const int rows : {1, 5}) {
+    each_ = static_cast<std::size_t>(rows) * kPanelColumns;
+    sums_ = floats(kPieces * each_);
+    scales_ = floats(kPieces * kPanelColumns);
+    for (const bool add_up : {false, true}) {
+      add_up_ = add_up;
+      for (const bool scaled : {add_up, true}) {
+        scaled_ = scaled;
+        for (std::int64_t count = 2; count <= kPieces; count *= 2) {
+          for (const std::int64_t at_once : {1, 3, 16}) {
+            EXPECT_EQ(by_loop(at_once, count), tree(0, count))
+                << rows << " rows, " << count << " pieces, " << at_once << " at once"
+                << (add_up ? ", added up" : "") << (scaled ? ", scaled" : "");
+          }
+        }
+      }
     }
   }
+}
+
+// A chain starts from 0 and a sum does not: the sign of a zero tells them apart.
+TEST_P(LeafLoop, StartsFromZeroWhereItAddsUp) {
+  each_ = kPanelColumns;
+  sums_.assign(2 * each_, -0.0F);
+  for (const bool add_up : {false, true}) {
+    add_up_ = add_up;
+    EXPECT_EQ(std::signbit(by_loop(1, add_up ? 2 : 1).front()), !add_up);
+  }
+}
+
+// Sums that become a leaf may lie in its slot.
+TEST_P(LeafLoop, TakesALeafFromItsPlace) {
+  constexpr int kRows = 5;
+  constexpr std::size_t kEach = std::size_t{kRows} * kPanelColumns;
+  std::vector<float> slots = floats(3 * kEach);
+  const std::vector<float> scales = floats(kPanelColumns);
+  std::vector<float> want(kEach);
+  for (std::size_t i = 0; i < kEach; ++i) {
+    const float leaf = slots[2 * kEach + i] * scales[i % kPanelColumns];
+    want[i] = slots[kEach + i] + (slots[i] + leaf);
+  }
+  const std::vector<Piece> fourth = pieces(3, 1, /*add_up=*/false);
+  set().add_to_leaves({.pieces = fourth,
+                       .sums = &slots[2 * kEach],
+                       .scales = scales.data(),
+                       .scales_step = 0,
+                       .add_up = false,
+                       .begins_leaf = true},
+                      kRows, {slots.data(), kEach});
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), slots.begin() + 2 * kEach));
 }
 
 // The operations before the rounding meet the same.
@@ -252,8 +316,12 @@ TEST_P(Loop, FinishesWhatIsNotFinite) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<const Loops*>& set) { return set.param->name; }
+
 INSTANTIATE_TEST_SUITE_P(Sets, Loop, testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
-                         [](const auto& set) { return std::string(set.param->name); });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Sets, LeafLoop, testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
+                         name_of);
 
 }  // namespace
 }  // namespace plait::gemm

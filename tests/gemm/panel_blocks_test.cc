@@ -13,13 +13,14 @@ namespace {
 
 std::string pieces_of(const Depth& depth, std::int64_t step, std::int64_t shares = 1) {
   Cut cut;
-  cut.make(depth, Leaves(depth, shares), step);
+  const Leaves leaves(depth, shares);
+  cut.make(depth, leaves, step);
   std::string text;
   for (std::int64_t i = 0; i < cut.size(); ++i) {
     for (const Piece& piece : cut.block(i).pieces) {
       text += std::to_string(piece.begin) + '+' + std::to_string(piece.length);
       text += std::string(piece.starts ? "s" : "") + (piece.ends ? "e" : "");
-      if (piece.starts_leaf) text += '[';
+      if (piece.begin == leaves.begin(piece.leaf)) text += '[';
       if (piece.ends_leaf) text += ']';
       text += ' ';
     }

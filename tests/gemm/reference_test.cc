@@ -27,9 +27,7 @@ Task task_of(const GemmCall& call, Range rows, Range columns, const float* bias 
           .columns = columns,
           .depth = depth,
           .leaves = Leaves(depth),
-          .packed_rows = nullptr,
           .bias = bias,
-          .kept = nullptr,
           .threads = 1};
 }
 

@@ -37,9 +37,7 @@ class ResultsTest : public testing::Test {
             .columns = columns,
             .depth = depth_,
             .leaves = Leaves(depth_),
-            .packed_rows = nullptr,
             .bias = bias_,
-            .kept = nullptr,
             .threads = 1};
   }
 

@@ -8,17 +8,13 @@
 
 #include "launch/launch.h"
 #include "plait/error.h"
+#include "tensor/sentence_of.h"
 
 namespace plait::launch {
 namespace {
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_hosts(text, 8);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "taken";
+  return sentence_of([&] { parse_hosts(text, 8); });
 }
 
 TEST(Hosts, AreReadWithTheirNumbersOfRanks) {
@@ -53,7 +49,7 @@ TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
       refusal("localhost:2,node2:2"),
       "--hosts localhost:2,node2:2: ranks meet on the first host, which the others can't call "
       "localhost; give it the name that they know");
-  EXPECT_EQ(refusal("localhost:2"), "taken");
+  EXPECT_EQ(refusal("localhost:2"), "nothing was refused");
   EXPECT_EQ(refusal("a:5,b:4"), "--hosts a:5,b:4 has 9 ranks; the most are 8");
 }
 

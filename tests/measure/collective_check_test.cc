@@ -16,28 +16,24 @@ using conformance::run_in_processes;
 
 // `refusing`: the ranks whose own check fails.
 void expect_one_voice(const std::vector<int>& refusing) {
-  run_in_processes(
-      3,
-      [&](Communicator& comm) {
-        const bool refuses =
-            std::find(refusing.begin(), refusing.end(), comm.rank()) != refusing.end();
-        const auto check = [&] {
-          if (refuses) base::fail(Code::system, "rank ", comm.rank(), " has no room");
-        };
-        if (comm.rank() == refusing.front()) {
-          const Error error =
-              conformance::expect_error(Code::system, [&] { refusal_of_all(comm, check); });
-          EXPECT_EQ(error.what(), base::sentence("rank ", comm.rank(), " has no room"));
-        } else {
-          EXPECT_EQ(refusal_of_all(comm, check), Code::system);
-        }
-      },
-      {});
+  run_in_processes(3, [&](Communicator& comm) {
+    const bool refuses = std::find(refusing.begin(), refusing.end(), comm.rank()) != refusing.end();
+    const auto check = [&] {
+      if (refuses) base::fail(Code::system, "rank ", comm.rank(), " has no room");
+    };
+    if (comm.rank() == refusing.front()) {
+      const Error error =
+          conformance::expect_error(Code::system, [&] { refusal_of_all(comm, check); });
+      EXPECT_EQ(error.what(), base::sentence("rank ", comm.rank(), " has no room"));
+    } else {
+      EXPECT_EQ(refusal_of_all(comm, check), Code::system);
+    }
+  });
 }
 
 TEST(Consent, IsEverybodys) {
   run_in_processes(
-      3, [](Communicator& comm) { EXPECT_EQ(refusal_of_all(comm, [] {}), std::nullopt); }, {});
+      3, [](Communicator& comm) { EXPECT_EQ(refusal_of_all(comm, [] {}), std::nullopt); });
 }
 
 TEST(Consent, IsRefusedByAllWhereOneRefuses) {

@@ -36,7 +36,7 @@ struct Way {
 };
 
 std::string name_of(const Way& way) {
-  std::string text = way.kind == LayerKind::row ? "Row" : "Column";
+  std::string text = name_of(way.kind);
   if (!way.options.sequence_parallel) text += "WithAllRows";
   if (!way.options.recompute_all_gather) text += "ThatKeeps";
   if (way.options.column_backward) text += "WithOperator";
@@ -51,20 +51,7 @@ class Trainers : public testing::TestWithParam<Way> {
 
   template <class Body>
   static void with_layer(const LinearDesc& desc, Communicator& comm, const Body& body) {
-    if (GetParam().kind == LayerKind::column) {
-      body(ColumnParallelLinear(desc, comm, GetParam().options));
-    } else {
-      body(RowParallelLinear(desc, comm, GetParam().options));
-    }
-  }
-
-  // All operands stay where they are.
-  static void step(const LayerProblem& one, Communicator& comm) {
-    with_layer(one.desc(), comm, [&](auto layer) {
-      LinearState state;
-      layer.forward(one.forward(), &state);
-      layer.backward(one.backward(), &state);
-    });
+    plait::with_layer(GetParam().kind, desc, comm, GetParam().options, body);
   }
 };
 
@@ -78,102 +65,93 @@ INSTANTIATE_TEST_SUITE_P(Nn, Trainers,
                          [](const auto& one) { return name_of(one.param); });
 
 TEST_P(Trainers, MayFreeTheXOfAForwardAndBringAnEqualOne) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const LayerProblem want = problem(comm);
-                   step(want, comm);
-                   for (const bool has_state : {true, false}) {
-                     const LayerProblem got = problem(comm);
-                     with_layer(got.desc(), comm, [&](auto layer) {
-                       LinearState state;
-                       LinearForward forward = got.forward();
-                       auto first = std::make_unique<Copy>(got.x());
-                       forward.x = first->view();
-                       layer.forward(forward, &state);
-                       first->spoil();
-                       const Copy second(got.x());
-                       first.reset();
-                       LinearBackward backward = got.backward();
-                       backward.x = second.view();
-                       layer.backward(backward, has_state ? &state : nullptr);
-                     });
-                     expect_same(got, want, has_state ? "with its state" : "without a state");
-                   }
-                 },
-                 {});
+  run_as_threads(3, [](Communicator& comm) {
+    const LayerProblem want = problem(comm);
+    run_step(want, comm, GetParam().options);
+    for (const bool has_state : {true, false}) {
+      const LayerProblem got = problem(comm);
+      with_layer(got.desc(), comm, [&](auto layer) {
+        LinearState state;
+        LinearForward forward = got.forward();
+        auto first = std::make_unique<Copy>(got.x());
+        forward.x = first->view();
+        layer.forward(forward, &state);
+        first->spoil();
+        const Copy second(got.x());
+        first.reset();
+        LinearBackward backward = got.backward();
+        backward.x = second.view();
+        layer.backward(backward, has_state ? &state : nullptr);
+      });
+      expect_same(got, want, has_state ? "with its state" : "without a state");
+    }
+  });
 }
 
 TEST_P(Trainers, MayMoveTheWeightBetweenCalls) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const LayerProblem want = problem(comm);
-                   step(want, comm);
-                   const LayerProblem got = problem(comm);
-                   with_layer(got.desc(), comm, [&](auto layer) {
-                     LinearForward forward = got.forward();
-                     auto first = std::make_unique<Copy>(got.w());
-                     forward.weight = WeightView{first->view(), WeightLayout::out_in};
-                     layer.forward(forward);
-                     first->spoil();
-                     const Copy second(got.w());
-                     first.reset();
-                     LinearBackward backward = got.backward();
-                     backward.weight = WeightView{second.view(), WeightLayout::out_in};
-                     layer.backward(backward);
-                   });
-                   expect_same(got, want, "moved");
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const LayerProblem want = problem(comm);
+    run_step(want, comm, GetParam().options);
+    const LayerProblem got = problem(comm);
+    with_layer(got.desc(), comm, [&](auto layer) {
+      LinearForward forward = got.forward();
+      auto first = std::make_unique<Copy>(got.w());
+      forward.weight = WeightView{first->view(), WeightLayout::out_in};
+      layer.forward(forward);
+      first->spoil();
+      const Copy second(got.w());
+      first.reset();
+      LinearBackward backward = got.backward();
+      backward.weight = WeightView{second.view(), WeightLayout::out_in};
+      layer.backward(backward);
+    });
+    expect_same(got, want, "moved");
+  });
 }
 
 // Packed once for each direction, as a trainer does for each version of a weight.
 TEST_P(Trainers, MayPackAWeightThatHasAGradient) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const LayerProblem want = problem(comm);
-                   step(want, comm);
-                   const LayerProblem got = problem(comm);
-                   const PackedWeight packed(got.weight(), 1);
-                   const PackedWeight turned(got.weight().turned(), 1);
-                   LinearDesc desc = got.desc();
-                   desc.weight = Weight(packed).kind();
-                   desc.turned = Weight(turned).kind();
-                   with_layer(desc, comm, [&](auto layer) {
-                     LinearForward forward = got.forward();
-                     forward.weight = packed;
-                     layer.forward(forward);
-                     LinearBackward backward = got.backward();
-                     backward.weight = {};
-                     backward.turned = turned;
-                     layer.backward(backward);
-                   });
-                   expect_same(got, want, "packed");
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const LayerProblem want = problem(comm);
+    run_step(want, comm, GetParam().options);
+    const LayerProblem got = problem(comm);
+    const PackedWeight packed(got.weight(), 1);
+    const PackedWeight turned(got.weight().turned(), 1);
+    LinearDesc desc = got.desc();
+    desc.weight = Weight(packed).kind();
+    desc.turned = Weight(turned).kind();
+    with_layer(desc, comm, [&](auto layer) {
+      LinearForward forward = got.forward();
+      forward.weight = packed;
+      layer.forward(forward);
+      LinearBackward backward = got.backward();
+      backward.weight = {};
+      backward.turned = turned;
+      layer.backward(backward);
+    });
+    expect_same(got, want, "packed");
+  });
 }
 
 // The elements of the transposed gradient, in the other layout.
 TEST_P(Trainers, GetTheGradientInTheLayoutOfTheLayer) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const LayerProblem want = problem(comm);
-        step(want, comm);
-        const LayerProblem got = problem(comm);
-        const PackedWeight packed(got.weight(), 1);
-        LinearDesc desc = got.desc();
-        desc.layout = WeightLayout::in_out;
-        desc.weight = Weight(packed).kind();
-        const Matrix gradient(Dtype::f32, desc.inputs, desc.outputs);
-        with_layer(desc, comm, [&](auto layer) {
-          layer.backward({.x = got.x(), .grad_out = got.grad_out(), .grad_weight = gradient.view});
-        });
-        for (std::int64_t i = 0; i < desc.inputs; ++i) {
-          for (std::int64_t j = 0; j < desc.outputs; ++j)
-            ASSERT_EQ(at(gradient.view, i, j), at(want.grad_weight.view, j, i));
-        }
-      },
-      {});
+  run_as_threads(2, [](Communicator& comm) {
+    const LayerProblem want = problem(comm);
+    run_step(want, comm, GetParam().options);
+    const LayerProblem got = problem(comm);
+    const PackedWeight packed(got.weight(), 1);
+    LinearDesc desc = got.desc();
+    desc.layout = WeightLayout::in_out;
+    desc.weight = Weight(packed).kind();
+    const Matrix gradient(Dtype::f32, desc.inputs, desc.outputs);
+    with_layer(desc, comm, [&](auto layer) {
+      layer.backward({.x = got.x(), .grad_out = got.grad_out(), .grad_weight = gradient.view});
+    });
+    for (std::int64_t i = 0; i < desc.inputs; ++i) {
+      for (std::int64_t j = 0; j < desc.outputs; ++j)
+        ASSERT_EQ(at(gradient.view, i, j), at(want.grad_weight.view, j, i));
+    }
+  });
 }
 
 }  // namespace

@@ -33,15 +33,13 @@ void scale(const TensorView& view, float by) {
 
 class FloatModesOfLayers : public testing::TestWithParam<LayersModes> {};
 
-INSTANTIATE_TEST_SUITE_P(Nn, FloatModesOfLayers,
-                         testing::Values(LayersModes{LayerKind::column, true},
-                                         LayersModes{LayerKind::column, false},
-                                         LayersModes{LayerKind::row, true},
-                                         LayersModes{LayerKind::row, false}),
-                         [](const auto& one) {
-                           return std::string(one.param.kind == LayerKind::row ? "Row" : "Column") +
-                                  (one.param.sequence_parallel ? "SequenceParallel" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Nn, FloatModesOfLayers,
+    testing::Values(LayersModes{LayerKind::column, true}, LayersModes{LayerKind::column, false},
+                    LayersModes{LayerKind::row, true}, LayersModes{LayerKind::row, false}),
+    [](const auto& one) {
+      return name_of(one.param.kind) + (one.param.sequence_parallel ? "SequenceParallel" : "");
+    });
 
 template <class Layer>
 void run_layer(Communicator& comm, const LayersModes& which) {
@@ -86,15 +84,13 @@ void run_layer(Communicator& comm, const LayersModes& which) {
 }
 
 TEST_P(FloatModesOfLayers, ChangeNoBit) {
-  run_as_threads(kWorld,
-                 [](Communicator& comm) {
-                   if (GetParam().kind == LayerKind::column) {
-                     run_layer<ColumnParallelLinear>(comm, GetParam());
-                   } else {
-                     run_layer<RowParallelLinear>(comm, GetParam());
-                   }
-                 },
-                 {});
+  run_as_threads(kWorld, [](Communicator& comm) {
+    if (GetParam().kind == LayerKind::column) {
+      run_layer<ColumnParallelLinear>(comm, GetParam());
+    } else {
+      run_layer<RowParallelLinear>(comm, GetParam());
+    }
+  });
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class EveryInterruptedStep : public testing::TestWithParam<Scene> {
   static void run(Communicator& comm, const Rank& rank) {
     const Scene& scene = GetParam();
     const LayerProblem problem(scene.kind, 300, comm, scene.options.sequence_parallel);
-    const auto step = [&](auto layer) {
+    with_layer(scene.kind, problem.desc(), comm, scene.options, [&](auto layer) {
       LinearState state;
       layer.forward(problem.forward(), &state);
       layer.backward(problem.backward(), &state);
@@ -47,12 +47,7 @@ class EveryInterruptedStep : public testing::TestWithParam<Scene> {
         if (scene.is_forward) return layer.forward(problem.forward(), nullptr);
         layer.backward(problem.backward(), &state);
       });
-    };
-    if (scene.kind == LayerKind::column) {
-      step(ColumnParallelLinear(problem.desc(), comm, scene.options));
-    } else {
-      step(RowParallelLinear(problem.desc(), comm, scene.options));
-    }
+    });
   }
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 #include "gemm/matrix.h"
 #include "nn/rows.h"
@@ -14,6 +15,19 @@
 namespace plait {
 
 enum class LayerKind : std::uint8_t { column, row };
+
+inline std::string name_of(LayerKind kind) { return kind == LayerKind::row ? "Row" : "Column"; }
+
+// Calls `body` with a layer of this kind.
+template <class Body>
+void with_layer(LayerKind kind, const LinearDesc& desc, Communicator& comm,
+                const LinearOptions& options, const Body& body) {
+  if (kind == LayerKind::column) {
+    body(ColumnParallelLinear(desc, comm, options));
+  } else {
+    body(RowParallelLinear(desc, comm, options));
+  }
+}
 
 // Weight, tokens and gradients have the same values, however many ranks share them.
 struct LayerProblem {
@@ -75,6 +89,16 @@ struct LayerProblem {
   Matrix grad_weight;
   Matrix grad_bias;
 };
+
+// Forward and backward of a layer made for it.
+inline void run_step(const LayerProblem& problem, Communicator& comm,
+                     const LinearOptions& options = {}) {
+  with_layer(problem.kind, problem.desc(), comm, options, [&](auto layer) {
+    LinearState state;
+    layer.forward(problem.forward(), &state);
+    layer.backward(problem.backward(), &state);
+  });
+}
 
 inline void expect_same(const LayerProblem& got, const LayerProblem& want, const char* what) {
   EXPECT_TRUE(tensor::same_bits(got.out.view, want.out.view)) << what;

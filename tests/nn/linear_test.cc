@@ -25,23 +25,7 @@ using conformance::run_in_processes;
 class EveryLayer : public testing::TestWithParam<LayerKind> {};
 
 INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::Values(LayerKind::column, LayerKind::row),
-                         [](const auto& one) {
-                           return std::string(one.param == LayerKind::row ? "Row" : "Column");
-                         });
-
-void run_both(LayerKind kind, Communicator& comm, const LinearOptions& options,
-              const LayerProblem& problem) {
-  LinearState state;
-  if (kind == LayerKind::column) {
-    ColumnParallelLinear layer(problem.desc(), comm, options);
-    layer.forward(problem.forward(), &state);
-    layer.backward(problem.backward(), &state);
-  } else {
-    RowParallelLinear layer(problem.desc(), comm, options);
-    layer.forward(problem.forward(), &state);
-    layer.backward(problem.backward(), &state);
-  }
-}
+                         [](const auto& one) { return name_of(one.param); });
 
 // An element of the whole x, weight or bias, of which every rank has a copy, and the outputs that
 // it has a part in: a row or a column of them.
@@ -164,7 +148,7 @@ void expect_the_gradients_of_forward(LayerKind kind, Communicator& comm, bool se
   const LinearOptions options = {.sequence_parallel = sequence_parallel};
   const LayerProblem problem(kind, kTokens, comm, sequence_parallel, Dtype::f32);
   const Matrix bias(Dtype::f32, 1, kOutputs, 4);
-  run_both(kind, comm, options, problem);
+  run_step(problem, comm, options);
   Difference difference(comm, options, problem, bias);
   // The elements are in every rank's rows and columns, in groups of two and of three.
   for (const std::int64_t input : {0, 17, 40, 95}) {
@@ -205,11 +189,9 @@ TEST_P(EveryLayer, HasTheGradientsThatItsForwardHas) {
   for (const int world : {2, 3}) {
     for (const bool sequence_parallel : {true, false}) {
       SCOPED_TRACE(testing::Message() << world << " ranks, " << sequence_parallel);
-      run_as_threads(world,
-                     [&](Communicator& comm) {
-                       expect_the_gradients_of_forward(GetParam(), comm, sequence_parallel);
-                     },
-                     {});
+      run_as_threads(world, [&](Communicator& comm) {
+        expect_the_gradients_of_forward(GetParam(), comm, sequence_parallel);
+      });
     }
   }
 }
@@ -223,15 +205,14 @@ TEST_P(EveryLayer, GivesTheSameBitsInEveryPlanOverProcessesAndLinks) {
         3,
         [](Communicator& comm) {
           const LayerProblem serial(GetParam(), 100, comm);
-          run_both(GetParam(), comm, {.operators = {.plan = parse_plan("serial")}}, serial);
+          run_step(serial, comm, {.operators = {.plan = parse_plan("serial")}});
           for (const bool keeps : {false, true}) {
             for (const char* plan : {"serial", "pipelined parts=3", "fused"}) {
               const LayerProblem one(GetParam(), 100, comm);
-              run_both(GetParam(), comm,
+              run_step(one, comm,
                        {.recompute_all_gather = !keeps,
                         .column_backward = keeps,
-                        .operators = {.plan = parse_plan(plan)}},
-                       one);
+                        .operators = {.plan = parse_plan(plan)}});
               EXPECT_TRUE(tensor::same_bits(one.out.view, serial.out.view)) << plan;
               EXPECT_TRUE(tensor::same_bits(one.grad_x.view, serial.grad_x.view)) << plan;
               EXPECT_TRUE(tensor::same_bits(one.grad_weight.view, serial.grad_weight.view)) << plan;
@@ -245,44 +226,42 @@ TEST_P(EveryLayer, GivesTheSameBitsInEveryPlanOverProcessesAndLinks) {
 
 // Tensor- and expert-parallel groups cut the same ranks another way; none takes the other's chunks.
 TEST_P(EveryLayer, WorksInSeveralGroupsSideBySide) {
-  run_as_threads(4,
-                 [](Communicator& comm) {
-                   auto neighbours = comm.split(comm.rank() / 2, comm.rank());
-                   auto others = comm.split(comm.rank() % 2, comm.rank());
-                   ASSERT_TRUE(neighbours && others);
-                   const LayerProblem want(GetParam(), 30, *neighbours);
-                   run_both(GetParam(), *neighbours, {}, want);
-                   std::vector<std::unique_ptr<LayerProblem>> got;
-                   std::vector<LinearState> states(2);
-                   std::vector<Communicator*> groups = {&*neighbours, &*others};
-                   got.reserve(groups.size());
-                   for (Communicator* group : groups)
-                     got.push_back(std::make_unique<LayerProblem>(GetParam(), 30, *group));
-                   if (GetParam() == LayerKind::column) {
-                     ColumnParallelLinear first(got[0]->desc(), *groups[0]);
-                     ColumnParallelLinear second(got[1]->desc(), *groups[1]);
-                     first.forward(got[0]->forward(), states.data());
-                     second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), states.data());
-                     second.backward(got[1]->backward(), &states[1]);
-                   } else {
-                     RowParallelLinear first(got[0]->desc(), *groups[0]);
-                     RowParallelLinear second(got[1]->desc(), *groups[1]);
-                     first.forward(got[0]->forward(), states.data());
-                     second.forward(got[1]->forward(), &states[1]);
-                     first.backward(got[0]->backward(), states.data());
-                     second.backward(got[1]->backward(), &states[1]);
-                   }
-                   EXPECT_TRUE(tensor::same_bits(got[0]->out.view, want.out.view));
-                   EXPECT_TRUE(tensor::same_bits(got[0]->grad_x.view, want.grad_x.view));
-                   EXPECT_TRUE(tensor::same_bits(got[0]->grad_weight.view, want.grad_weight.view));
-                   // Ranks 0 and 3 stand in both groups where they did; 1 and 2 have the other half
-                   if (comm.rank() != 0 && comm.rank() != 3) return;
-                   EXPECT_TRUE(tensor::same_bits(got[1]->out.view, want.out.view));
-                   EXPECT_TRUE(tensor::same_bits(got[1]->grad_x.view, want.grad_x.view));
-                   EXPECT_TRUE(tensor::same_bits(got[1]->grad_weight.view, want.grad_weight.view));
-                 },
-                 {});
+  run_as_threads(4, [](Communicator& comm) {
+    auto neighbours = comm.split(comm.rank() / 2, comm.rank());
+    auto others = comm.split(comm.rank() % 2, comm.rank());
+    ASSERT_TRUE(neighbours && others);
+    const LayerProblem want(GetParam(), 30, *neighbours);
+    run_step(want, *neighbours);
+    std::vector<std::unique_ptr<LayerProblem>> got;
+    std::vector<LinearState> states(2);
+    std::vector<Communicator*> groups = {&*neighbours, &*others};
+    got.reserve(groups.size());
+    for (Communicator* group : groups)
+      got.push_back(std::make_unique<LayerProblem>(GetParam(), 30, *group));
+    if (GetParam() == LayerKind::column) {
+      ColumnParallelLinear first(got[0]->desc(), *groups[0]);
+      ColumnParallelLinear second(got[1]->desc(), *groups[1]);
+      first.forward(got[0]->forward(), states.data());
+      second.forward(got[1]->forward(), &states[1]);
+      first.backward(got[0]->backward(), states.data());
+      second.backward(got[1]->backward(), &states[1]);
+    } else {
+      RowParallelLinear first(got[0]->desc(), *groups[0]);
+      RowParallelLinear second(got[1]->desc(), *groups[1]);
+      first.forward(got[0]->forward(), states.data());
+      second.forward(got[1]->forward(), &states[1]);
+      first.backward(got[0]->backward(), states.data());
+      second.backward(got[1]->backward(), &states[1]);
+    }
+    EXPECT_TRUE(tensor::same_bits(got[0]->out.view, want.out.view));
+    EXPECT_TRUE(tensor::same_bits(got[0]->grad_x.view, want.grad_x.view));
+    EXPECT_TRUE(tensor::same_bits(got[0]->grad_weight.view, want.grad_weight.view));
+    // Ranks 0 and 3 stand in both groups where they did; 1 and 2 have the other half
+    if (comm.rank() != 0 && comm.rank() != 3) return;
+    EXPECT_TRUE(tensor::same_bits(got[1]->out.view, want.out.view));
+    EXPECT_TRUE(tensor::same_bits(got[1]->grad_x.view, want.grad_x.view));
+    EXPECT_TRUE(tensor::same_bits(got[1]->grad_weight.view, want.grad_weight.view));
+  });
 }
 
 // A source is asked for each operator by the whole problem's sizes, forward and backward by others.
@@ -296,89 +275,73 @@ class Asked final : public PlanSource {
 };
 
 TEST_P(EveryLayer, AsksASourceForEachOfItsOperators) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Asked plans;
-                   const LayerProblem problem(GetParam(), 64, comm);
-                   run_both(GetParam(), comm,
-                            {.column_backward = true, .operators = {.plans = &plans}}, problem);
-                   ASSERT_EQ(plans.asked.size(), 2U);
-                   const bool column = GetParam() == LayerKind::column;
-                   const PlanKey& forward = plans.asked[0];
-                   EXPECT_EQ(forward.op, column ? Operator::all_gather_matmul
-                                                : Operator::matmul_reduce_scatter);
-                   EXPECT_EQ(forward.m, 64);
-                   EXPECT_EQ(forward.n, LayerProblem::kOutputs);
-                   EXPECT_EQ(forward.k, LayerProblem::kInputs);
-                   const PlanKey& backward = plans.asked[1];
-                   EXPECT_EQ(backward.op, column ? Operator::matmul_reduce_scatter
-                                                 : Operator::all_gather_matmul);
-                   EXPECT_EQ(backward.m, 64);
-                   EXPECT_EQ(backward.n, LayerProblem::kInputs);
-                   EXPECT_EQ(backward.k, LayerProblem::kOutputs);
-                   for (const PlanKey& key : plans.asked) EXPECT_EQ(key.weight, "bf16:plain");
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Asked plans;
+    const LayerProblem problem(GetParam(), 64, comm);
+    run_step(problem, comm, {.column_backward = true, .operators = {.plans = &plans}});
+    ASSERT_EQ(plans.asked.size(), 2U);
+    const bool column = GetParam() == LayerKind::column;
+    const PlanKey& forward = plans.asked[0];
+    EXPECT_EQ(forward.op, column ? Operator::all_gather_matmul : Operator::matmul_reduce_scatter);
+    EXPECT_EQ(forward.m, 64);
+    EXPECT_EQ(forward.n, LayerProblem::kOutputs);
+    EXPECT_EQ(forward.k, LayerProblem::kInputs);
+    const PlanKey& backward = plans.asked[1];
+    EXPECT_EQ(backward.op, column ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul);
+    EXPECT_EQ(backward.m, 64);
+    EXPECT_EQ(backward.n, LayerProblem::kInputs);
+    EXPECT_EQ(backward.k, LayerProblem::kOutputs);
+    for (const PlanKey& key : plans.asked) EXPECT_EQ(key.weight, "bf16:plain");
+  });
 }
 
 // An 8-bit weight is frozen; what flows through it backward takes it the other way round.
 TEST_P(EveryLayer, TakesAFrozenQuantisedWeight) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const LayerProblem problem(GetParam(), 20, comm);
-                   const auto scheme = *parse_quant_scheme("s8:channel");
-                   const QuantizedWeight quantized =
-                       quantize({.view = problem.w(), .layout = WeightLayout::out_in}, scheme);
-                   const PackedWeight packed(quantized);
-                   const PackedWeight turned({.view = problem.w(), .layout = WeightLayout::in_out});
-                   LinearDesc desc = problem.desc();
-                   desc.weight = Weight(packed).kind();
-                   desc.turned = Weight(turned).kind();
-                   LinearForward forward = problem.forward();
-                   forward.weight = packed;
-                   const LinearBackward call = {.turned = turned,
-                                                .grad_out = problem.grad_out(),
-                                                .grad_x = problem.grad_x.view};
-                   const LayerProblem plain(GetParam(), 20, comm);
-                   run_both(GetParam(), comm, {}, plain);
-                   LinearState state;
-                   if (GetParam() == LayerKind::column) {
-                     ColumnParallelLinear layer(desc, comm);
-                     layer.forward(forward, &state);
-                     layer.backward(call, &state);
-                   } else {
-                     RowParallelLinear layer(desc, comm);
-                     layer.forward(forward, &state);
-                     layer.backward(call, &state);
-                   }
-                   EXPECT_TRUE(tensor::same_bits(problem.grad_x.view, plain.grad_x.view));
-                   // A quantised weight is at most half a step of its column off: 1/254 of the
-                   // largest.
-                   for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
-                     EXPECT_NEAR(at(problem.out.view, i, 0), at(plain.out.view, i, 0),
-                                 LayerProblem::kInputs / 254.0 + 0.1);
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const LayerProblem problem(GetParam(), 20, comm);
+    const auto scheme = *parse_quant_scheme("s8:channel");
+    const QuantizedWeight quantized =
+        quantize({.view = problem.w(), .layout = WeightLayout::out_in}, scheme);
+    const PackedWeight packed(quantized);
+    const PackedWeight turned({.view = problem.w(), .layout = WeightLayout::in_out});
+    LinearDesc desc = problem.desc();
+    desc.weight = Weight(packed).kind();
+    desc.turned = Weight(turned).kind();
+    LinearForward forward = problem.forward();
+    forward.weight = packed;
+    const LinearBackward call = {
+        .turned = turned, .grad_out = problem.grad_out(), .grad_x = problem.grad_x.view};
+    const LayerProblem plain(GetParam(), 20, comm);
+    run_step(plain, comm);
+    LinearState state;
+    with_layer(GetParam(), desc, comm, {}, [&](auto layer) {
+      layer.forward(forward, &state);
+      layer.backward(call, &state);
+    });
+    EXPECT_TRUE(tensor::same_bits(problem.grad_x.view, plain.grad_x.view));
+    // A quantised weight is at most half a step of its column off: 1/254 of the
+    // largest.
+    for (std::int64_t i = 0; i < problem.out.view.rows; ++i) {
+      EXPECT_NEAR(at(problem.out.view, i, 0), at(plain.out.view, i, 0),
+                  LayerProblem::kInputs / 254.0 + 0.1);
+    }
+  });
 }
 
 TEST(LinearState, IsUsedAgainWithItsMemory) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const LayerProblem problem(LayerKind::column, 40, comm);
-                   ColumnParallelLinear layer(problem.desc(), comm,
-                                              {.recompute_all_gather = false});
-                   LinearState state;
-                   layer.forward(problem.forward(), &state);
-                   layer.backward(problem.backward(), &state);
-                   const std::size_t held = state.held_bytes();
-                   const LayerProblem again(LayerKind::column, 40, comm);
-                   layer.forward(again.forward(), &state);
-                   layer.backward(again.backward(), &state);
-                   EXPECT_EQ(state.held_bytes(), held);
-                   EXPECT_TRUE(tensor::same_bits(again.grad_weight.view, problem.grad_weight.view));
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const LayerProblem problem(LayerKind::column, 40, comm);
+    ColumnParallelLinear layer(problem.desc(), comm, {.recompute_all_gather = false});
+    LinearState state;
+    layer.forward(problem.forward(), &state);
+    layer.backward(problem.backward(), &state);
+    const std::size_t held = state.held_bytes();
+    const LayerProblem again(LayerKind::column, 40, comm);
+    layer.forward(again.forward(), &state);
+    layer.backward(again.backward(), &state);
+    EXPECT_EQ(state.held_bytes(), held);
+    EXPECT_TRUE(tensor::same_bits(again.grad_weight.view, problem.grad_weight.view));
+  });
 }
 
 }  // namespace

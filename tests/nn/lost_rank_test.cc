@@ -47,7 +47,7 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
     Communicator comm = Communicator::connect(
         {.transport = "shm", .place = Place{.rank = rank, .world = 3, .job = job}});
     const LayerProblem problem(GetParam().kind, 300, comm, GetParam().options.sequence_parallel);
-    const auto run = [&](auto layer) {
+    with_layer(GetParam().kind, problem.desc(), comm, GetParam().options, [&](auto layer) {
       LinearState state;
       if (rank == 1) {
         layer.forward(problem.forward(), &state);
@@ -60,12 +60,7 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
       });
       EXPECT_EQ(error.culprit(), 1) << error.what();
       EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
-    };
-    if (GetParam().kind == LayerKind::column) {
-      run(ColumnParallelLinear(problem.desc(), comm, GetParam().options));
-    } else {
-      run(RowParallelLinear(problem.desc(), comm, GetParam().options));
-    }
+    });
   });
 }
 
@@ -73,41 +68,38 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
 TEST(ALateRank, MultipliesForAGradient) {
   std::atomic<bool> multiplies{false};
   std::atomic<bool> has_ended{false};
-  conformance::run_as_threads(
-      2,
-      [&](Communicator& comm) {
-        barrier(comm);
-        if (comm.rank() == 0) {
-          while (!multiplies) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          conformance::set_timeout(comm, std::chrono::milliseconds(300));
-          const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
-          has_ended = true;
-          EXPECT_EQ(error.culprit(), 1) << error.what();
-          EXPECT_TRUE(
-              contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
-              << error.what();
-          return;
-        }
-        const Matrix grad_out(Dtype::bf16, 512, 768, 1);
-        const Matrix x(Dtype::bf16, 512, 768, 2);
-        const Matrix to(Dtype::f32, 768, 768);
-        nn::Workspace workspace;
-        int looks = 0;
-        // Other threads may do most of a product.
-        while (looks < 2) {
-          nn::run({.grad_out = grad_out.view,
-                   .x = x.view,
-                   .to = to.view,
-                   .layout = WeightLayout::out_in,
-                   .accumulate = false},
-                  workspace, {.gemm = {}, .group = comm.state().group()}, [&] {
-                    if (++looks != 2) return;
-                    multiplies = true;
-                    while (!has_ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                  });
-        }
-      },
-      {});
+  conformance::run_as_threads(2, [&](Communicator& comm) {
+    barrier(comm);
+    if (comm.rank() == 0) {
+      while (!multiplies) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      conformance::set_timeout(comm, std::chrono::milliseconds(300));
+      const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
+      has_ended = true;
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(
+          contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
+          << error.what();
+      return;
+    }
+    const Matrix grad_out(Dtype::bf16, 512, 768, 1);
+    const Matrix x(Dtype::bf16, 512, 768, 2);
+    const Matrix to(Dtype::f32, 768, 768);
+    nn::Workspace workspace;
+    int looks = 0;
+    // Other threads may do most of a product.
+    while (looks < 2) {
+      nn::run({.grad_out = grad_out.view,
+               .x = x.view,
+               .to = to.view,
+               .layout = WeightLayout::out_in,
+               .accumulate = false},
+              workspace, {.gemm = {}, .group = comm.state().group()}, [&] {
+                if (++looks != 2) return;
+                multiplies = true;
+                while (!has_ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              });
+    }
+  });
 }
 
 }  // namespace

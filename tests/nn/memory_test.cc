@@ -88,9 +88,7 @@ TEST(LinearMemory, AKeptGatherSavesTheSecondAndCostsOneX) {
 // Rows of 200 bytes lie 256 apart, those of a page have no gaps, and no bit changes.
 TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
   for (const auto& sizes : {std::pair{50, 64}, std::pair{1024, 1024}}) {
-    run_as_threads(
-        2,
-        [&sizes](Communicator& comm) {
+    run_as_threads(2, [&sizes](Communicator& comm) {
           const auto [inputs, stride] = sizes;
           constexpr std::int64_t kRows = 6;
           constexpr std::int64_t kOutputs = 40;
@@ -101,9 +99,8 @@ TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
           const Matrix narrow(Dtype::f32, kRows, kOutputs, 5);
           std::vector<Matrix> gradients;
           for (const bool aligned : {true, false}) {
-            const LinearOptions options = {.recompute_all_gather = false,
-                                           .aligned_packing = aligned,
-                                           .operators = {.threads = 1}};
+        const LinearOptions options = {
+            .recompute_all_gather = false, .aligned_packing = aligned, .operators = {.threads = 1}};
             // Two layers that gather rows of `inputs`: x forward, and grad_out backward.
             const WeightView own = {.view = w.view, .layout = WeightLayout::out_in};
             ColumnParallelLinear column({.inputs = inputs,
@@ -117,8 +114,7 @@ TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
             column.forward({.x = x.view, .weight = own, .out = out.view}, &state);
             EXPECT_EQ(state.held_bytes(), kRows * (aligned ? stride : inputs) * sizeof(float));
             column.backward(
-                {.x = x.view, .grad_out = grad_out.view, .grad_weight = gradients.back().view},
-                &state);
+            {.x = x.view, .grad_out = grad_out.view, .grad_weight = gradients.back().view}, &state);
             const WeightView other = {.view = turned.view, .layout = WeightLayout::out_in};
             RowParallelLinear row({.inputs = kOutputs,
                                    .outputs = inputs,
@@ -138,15 +134,12 @@ TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
           }
           EXPECT_TRUE(tensor::same_bits(gradients[0].view, gradients[2].view));
           EXPECT_TRUE(tensor::same_bits(gradients[1].view, gradients[3].view));
-        },
-        {});
+    });
   }
 }
 
 TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
+  run_as_threads(2, [](Communicator& comm) {
         std::vector<std::unique_ptr<LayerProblem>> problems;
         std::vector<ColumnParallelLinear> layers;
         std::vector<LinearState> states(5);
@@ -164,8 +157,7 @@ TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
         EXPECT_EQ(held.front().operators, held.back().operators);
         EXPECT_EQ(held.front().workspace, held.back().workspace);
         EXPECT_GE(held.front().workspace, kGathered);
-      },
-      {});
+  });
 }
 
 // A step of a layer with as many inputs as outputs.
@@ -200,12 +192,10 @@ void run_square(LayerKind kind, std::int64_t width, Communicator& comm) {
 
 std::size_t mailboxes_of(LayerKind kind, const std::vector<std::int64_t>& widths) {
   std::size_t mailboxes = 0;
-  run_as_threads(2,
-                 [&](Communicator& comm) {
+  run_as_threads(2, [&](Communicator& comm) {
                    for (const std::int64_t width : widths) run_square(kind, width, comm);
                    if (comm.rank() == 0) mailboxes = linear_memory(comm).mailboxes;
-                 },
-                 {});
+  });
   return mailboxes;
 }
 
@@ -223,8 +213,7 @@ TEST(LinearMemory, MailboxesOfManyWidthsAreAtMostTwiceThoseOfTheLargest) {
 
 // Where a gather goes on beside an operator, it has mailboxes of its own.
 TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
+  run_as_threads(2, [](Communicator& comm) {
                    const LayerProblem problem(LayerKind::column, kTokens, comm);
                    ColumnParallelLinear layer(problem.desc(), comm, {.column_backward = true});
                    LinearState state;
@@ -232,8 +221,7 @@ TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
                    EXPECT_EQ(linear_memory(comm).mailboxes, comm.mailbox_bytes());
                    layer.backward(problem.backward(), &state);
                    EXPECT_GT(linear_memory(comm).mailboxes, comm.mailbox_bytes());
-                 },
-                 {});
+  });
 }
 
 }  // namespace

@@ -83,25 +83,20 @@ std::vector<std::pair<ProductShape, std::string>> heard_by(Communicator& comm,
 }
 
 TEST(ALayer, HasAPlanForEachOfItsShapes) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const ProductShape widening = {.m = kRows, .k = kHidden, .n = kShare};
-        const ProductShape narrowing = {.m = kRows, .k = kShare, .n = kHidden};
-        const std::pair wide(widening, std::string("pipelined parts=2"));
-        const std::pair narrow(narrowing, std::string("fused chunk=16"));
-        EXPECT_EQ(
-            heard_by<ColumnParallelLinear>(
-                comm,
-                {.outputs = kShare, .inputs = kHidden, .x_rows = kRows / 2, .out_rows = kRows}),
-            (std::vector{wide, narrow}));
-        EXPECT_EQ(
-            heard_by<RowParallelLinear>(
-                comm,
-                {.outputs = kHidden, .inputs = kShare, .x_rows = kRows, .out_rows = kRows / 2}),
-            (std::vector{narrow, wide}));
-      },
-      {});
+  run_as_threads(2, [](Communicator& comm) {
+    const ProductShape widening = {.m = kRows, .k = kHidden, .n = kShare};
+    const ProductShape narrowing = {.m = kRows, .k = kShare, .n = kHidden};
+    const std::pair wide(widening, std::string("pipelined parts=2"));
+    const std::pair narrow(narrowing, std::string("fused chunk=16"));
+    EXPECT_EQ(
+        heard_by<ColumnParallelLinear>(
+            comm, {.outputs = kShare, .inputs = kHidden, .x_rows = kRows / 2, .out_rows = kRows}),
+        (std::vector{wide, narrow}));
+    EXPECT_EQ(
+        heard_by<RowParallelLinear>(
+            comm, {.outputs = kHidden, .inputs = kShare, .x_rows = kRows, .out_rows = kRows / 2}),
+        (std::vector{narrow, wide}));
+  });
 }
 
 }  // namespace

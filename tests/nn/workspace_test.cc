@@ -29,17 +29,14 @@ TEST(RoomIn, KeepsABufferThatIsLargeEnough) {
 }
 
 TEST(AWorkspace, IsOneForEachCommunicator) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   Workspace& first = Workspace::of(comm);
-                   EXPECT_EQ(&first, &Workspace::of(comm));
-                   std::optional<Communicator> other = comm.split(0, 0);
-                   EXPECT_NE(&first, &Workspace::of(*other));
-                   // What a product reads and what its sums go to is never the same memory.
-                   EXPECT_NE(first.partial(Dtype::f32, 4, 4).data,
-                             first.summed(Dtype::f32, 4, 4).data);
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    Workspace& first = Workspace::of(comm);
+    EXPECT_EQ(&first, &Workspace::of(comm));
+    std::optional<Communicator> other = comm.split(0, 0);
+    EXPECT_NE(&first, &Workspace::of(*other));
+    // What a product reads and what its sums go to is never the same memory.
+    EXPECT_NE(first.partial(Dtype::f32, 4, 4).data, first.summed(Dtype::f32, 4, 4).data);
+  });
 }
 
 }  // namespace

@@ -24,12 +24,10 @@ std::string refusal(const std::function<void()>& call) {
 
 // Runs the body on both ranks alike, which keeps either from waiting for the other.
 void with_problem(Operator op, const std::function<void(OpProblem&, Communicator&)>& body) {
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   OpProblem problem(op, 8, comm);
-                   body(problem, comm);
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    OpProblem problem(op, 8, comm);
+    body(problem, comm);
+  });
 }
 
 TEST(Refusals, NameTheOperatorAndTheSizes) {
@@ -77,17 +75,15 @@ TEST(Refusals, NameTheOperatorAndTheSizes) {
 }
 
 TEST(Refusals, WantShardsOfTheRightSize) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const OpProblem p(Operator::all_gather_matmul, 8, comm);
-                   OpCall call = p.call();
-                   call.x = p.x.view.row_range(1, p.x.view.rows);
-                   const std::string rows = comm.rank() < 2 ? "2" : "1";
-                   const std::string want = comm.rank() < 2 ? "3" : "2";
-                   EXPECT_EQ(refusal([&] { prepare(p.desc(), comm).run(call); }),
-                             "all_gather_matmul: x is " + rows + " x 96, not " + want + " x 96");
-                 },
-                 {});
+  run_as_threads(3, [](Communicator& comm) {
+    const OpProblem p(Operator::all_gather_matmul, 8, comm);
+    OpCall call = p.call();
+    call.x = p.x.view.row_range(1, p.x.view.rows);
+    const std::string rows = comm.rank() < 2 ? "2" : "1";
+    const std::string want = comm.rank() < 2 ? "3" : "2";
+    EXPECT_EQ(refusal([&] { prepare(p.desc(), comm).run(call); }),
+              "all_gather_matmul: x is " + rows + " x 96, not " + want + " x 96");
+  });
 }
 
 TEST(Refusals, OfADescription) {

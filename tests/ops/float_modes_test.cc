@@ -82,7 +82,7 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
       }
     }
   };
-  run_as_threads(kWorld, body, {});
+  run_as_threads(kWorld, body);
   run_as_threads(kWorld, body, {.link = parse_link("10gbit,50us")});
 }
 
@@ -115,7 +115,7 @@ TEST(APollHook, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
       EXPECT_TRUE(tensor::same_bits(problem.of_op.out.view, usual.view)) << mode.name;
     }
   };
-  run_as_threads(kWorld, body, {});
+  run_as_threads(kWorld, body);
 }
 
 // Which plan a source gives may come from numbers that it computes, and ranks must agree on it.
@@ -144,7 +144,7 @@ TEST(APlanSource, IsAskedWithDefaultFloats) {
       EXPECT_EQ(source.seen, default_floats) << mode.name;
     }
   };
-  run_as_threads(2, body, {});
+  run_as_threads(2, body);
 }
 
 }  // namespace

@@ -171,21 +171,18 @@ TEST(APollHook, ErrorsKeepTheirKind) {
   struct Own : Error {
     Own() : Error(Code::timeout, "the caller's own words") {}
   };
-  conformance::run_as_threads(
-      2,
-      [&](Communicator& comm) {
-        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-        const auto call = [&](const PollHook& poll) {
-          matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.poll = poll});
-        };
-        if (comm.rank() == 0) {
-          EXPECT_THROW(call([] { throw Own(); }), Own);
-        } else {
-          const Error error = expect_error(Code::timeout, [&] { call({}); });
-          EXPECT_STREQ(error.what(), "the caller's own words");
-        }
-      },
-      {});
+  conformance::run_as_threads(2, [&](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    const auto call = [&](const PollHook& poll) {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.poll = poll});
+    };
+    if (comm.rank() == 0) {
+      EXPECT_THROW(call([] { throw Own(); }), Own);
+    } else {
+      const Error error = expect_error(Code::timeout, [&] { call({}); });
+      EXPECT_STREQ(error.what(), "the caller's own words");
+    }
+  });
 }
 
 }  // namespace

@@ -31,115 +31,101 @@ struct Call {
 
 // Also in another plan, and of another number of rows.
 TEST(Kept, IsUsedAgain) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   Kept kept;
-                   for (const std::int64_t rows : {300, 7}) {
-                     for (const char* plan : {"fused", "serial", "pipelined parts=3"}) {
-                       for (const std::int64_t columns : {200, 201})
-                         Call(comm, columns, rows).run(kept, plan);
-                     }
-                   }
-                   EXPECT_EQ(kept.kinds(), 2U);
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    Kept kept;
+    for (const std::int64_t rows : {300, 7}) {
+      for (const char* plan : {"fused", "serial", "pipelined parts=3"}) {
+        for (const std::int64_t columns : {200, 201}) Call(comm, columns, rows).run(kept, plan);
+      }
+    }
+    EXPECT_EQ(kept.kinds(), 2U);
+  });
 }
 
 // They take the same memory, but a timeline tells them apart, and plans that are tuned from it.
 TEST(Kept, TellsAPlainWeightFromAPackedOne) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Call call(comm);
-                   Kept kept;
-                   call.run(kept, "fused");
-                   kept.run(call.problem.plain_desc(), comm,
-                            {.plan = parse_plan("fused"), .threads = 1}, call.problem.plain_call());
-                   EXPECT_EQ(kept.kinds(), 2U);
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Call call(comm);
+    Kept kept;
+    call.run(kept, "fused");
+    kept.run(call.problem.plain_desc(), comm, {.plan = parse_plan("fused"), .threads = 1},
+             call.problem.plain_call());
+    EXPECT_EQ(kept.kinds(), 2U);
+  });
 }
 
 TEST(Kept, IsNotMoreThanItsLimits) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Call first(comm, 200);
-                   const Call second(comm, 201);
-                   const Call third(comm, 202);
-                   Kept all;
-                   first.run(all);
-                   const std::size_t one = all.bytes();
-                   second.run(all);
-                   const std::size_t both = all.bytes();
-                   EXPECT_GE(one, kPackedBytes);
-                   EXPECT_GE(both, one + kPackedBytes);
+  run_as_threads(2, [](Communicator& comm) {
+    const Call first(comm, 200);
+    const Call second(comm, 201);
+    const Call third(comm, 202);
+    Kept all;
+    first.run(all);
+    const std::size_t one = all.bytes();
+    second.run(all);
+    const std::size_t both = all.bytes();
+    EXPECT_GE(one, kPackedBytes);
+    EXPECT_GE(both, one + kPackedBytes);
 
-                   Kept few({.kinds = 2});
-                   for (const Call* call : {&first, &second, &third}) call->run(few);
-                   EXPECT_EQ(few.kinds(), 2U);
+    Kept few({.kinds = 2});
+    for (const Call* call : {&first, &second, &third}) call->run(few);
+    EXPECT_EQ(few.kinds(), 2U);
 
-                   Kept exact({.bytes = both});
-                   Kept small({.bytes = both - 1});
-                   for (Kept* kept : {&exact, &small}) {
-                     first.run(*kept);
-                     second.run(*kept);
-                   }
-                   EXPECT_EQ(exact.bytes(), both);
-                   EXPECT_EQ(small.kinds(), 1U);
-                   EXPECT_EQ(small.bytes(), both - one);
-                 },
-                 {});
+    Kept exact({.bytes = both});
+    Kept small({.bytes = both - 1});
+    for (Kept* kept : {&exact, &small}) {
+      first.run(*kept);
+      second.run(*kept);
+    }
+    EXPECT_EQ(exact.bytes(), both);
+    EXPECT_EQ(small.kinds(), 1U);
+    EXPECT_EQ(small.bytes(), both - one);
+  });
 }
 
 // More rows take more memory in the middle of a program's life.
 TEST(Kept, CountsWhatMoreRowsTake) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   Kept kept;
-                   Call(comm, 200, 3).run(kept);
-                   Call(comm, 201, 3).run(kept);
-                   const std::size_t few = kept.bytes();
-                   Call(comm, 200).run(kept);
-                   EXPECT_GE(kept.bytes(), few + kPackedBytes / 2);
-                   EXPECT_EQ(kept.kinds(), 2U);
+  run_as_threads(2, [](Communicator& comm) {
+    Kept kept;
+    Call(comm, 200, 3).run(kept);
+    Call(comm, 201, 3).run(kept);
+    const std::size_t few = kept.bytes();
+    Call(comm, 200).run(kept);
+    EXPECT_GE(kept.bytes(), few + kPackedBytes / 2);
+    EXPECT_EQ(kept.kinds(), 2U);
 
-                   Kept small({.bytes = few});
-                   Call(comm, 200, 3).run(small);
-                   Call(comm, 201, 3).run(small);
-                   EXPECT_EQ(small.kinds(), 2U);
-                   Call(comm, 200).run(small);
-                   EXPECT_EQ(small.kinds(), 1U);
-                 },
-                 {});
+    Kept small({.bytes = few});
+    Call(comm, 200, 3).run(small);
+    Call(comm, 201, 3).run(small);
+    EXPECT_EQ(small.kinds(), 2U);
+    Call(comm, 200).run(small);
+    EXPECT_EQ(small.kinds(), 1U);
+  });
 }
 
 // The last one is kept however large it is: a caller that repeats it must not pay for it again.
 TEST(Kept, HasTheLastOneAtLeast) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   Kept kept({.kinds = 1, .bytes = 1});
-                   for (const std::int64_t columns : {200, 201}) {
-                     Call(comm, columns).run(kept);
-                     EXPECT_EQ(kept.kinds(), 1U);
-                     EXPECT_GT(kept.bytes(), 1U);
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    Kept kept({.kinds = 1, .bytes = 1});
+    for (const std::int64_t columns : {200, 201}) {
+      Call(comm, columns).run(kept);
+      EXPECT_EQ(kept.kinds(), 1U);
+      EXPECT_GT(kept.bytes(), 1U);
+    }
+  });
 }
 
 // Also what its product packs and works in, which comes with the first run.
 TEST(HeldBytes, CountAllThatAnOperatorKeeps) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
-                     const Call call(comm);
-                     Op op = prepare(call.problem.desc(), comm,
-                                     {.plan = parse_plan(plan), .threads = 1});
-                     const std::size_t before = op.held_bytes();
-                     op.run(call.problem.call());
-                     EXPECT_GE(op.held_bytes(), before + kPackedBytes) << plan;
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    for (const char* plan : {"serial", "pipelined parts=2", "fused"}) {
+      const Call call(comm);
+      Op op = prepare(call.problem.desc(), comm, {.plan = parse_plan(plan), .threads = 1});
+      const std::size_t before = op.held_bytes();
+      op.run(call.problem.call());
+      EXPECT_GE(op.held_bytes(), before + kPackedBytes) << plan;
+    }
+  });
 }
 
 }  // namespace

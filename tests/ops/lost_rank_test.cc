@@ -143,70 +143,59 @@ TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
 
 TEST_P(EveryPlan, EndsAtTheDeadline) {
   std::atomic<bool> has_ended{false};
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const OpProblem problem(GetParam().op, kRows, comm);
-                   Op op = prepare(problem.desc(), comm, {.plan = plan()});
-                   op.run(problem.call());
-                   conformance::set_timeout(comm, std::chrono::milliseconds(300));
-                   while (comm.rank() == 1 && !has_ended) rest();
-                   const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
-                   has_ended = true;
-                   EXPECT_EQ(error.culprit(), 1) << error.what();
-                   EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))))
-                       << error.what();
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const OpProblem problem(GetParam().op, kRows, comm);
+    Op op = prepare(problem.desc(), comm, {.plan = plan()});
+    op.run(problem.call());
+    conformance::set_timeout(comm, std::chrono::milliseconds(300));
+    while (comm.rank() == 1 && !has_ended) rest();
+    const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
+    has_ended = true;
+    EXPECT_EQ(error.culprit(), 1) << error.what();
+    EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op)))) << error.what();
+  });
 }
 
 TEST_P(EveryPlan, RefusesRanksThatDisagree) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   // Both problems are cut alike: only the chunks' tags tell them apart.
-                   const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
-                   const Error error = expect_error(Code::mismatch, [&] {
-                     prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
-                   });
-                   EXPECT_TRUE(contains(error.what(), "m: 300 and 301") ||
-                               contains(error.what(), "m: 301 and 300"))
-                       << error.what();
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    // Both problems are cut alike: only the chunks' tags tell them apart.
+    const OpProblem problem(GetParam().op, kRows + comm.rank(), comm);
+    const Error error = expect_error(Code::mismatch, [&] {
+      prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
+    });
+    EXPECT_TRUE(contains(error.what(), "m: 300 and 301") ||
+                contains(error.what(), "m: 301 and 300"))
+        << error.what();
+  });
 }
 
 TEST(Disagreement, AboutTheResultsDtypeIsNoticed) {
   for (int i = static_cast<int>(Operator::matmul_all_reduce); i < kOperators; ++i) {
     const auto op = static_cast<Operator>(i);
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const OpProblem problem(op, kRows, comm);
-                     const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
-                     const Matrix out(dtype, problem.out.view.rows, problem.n);
-                     OpDesc desc = problem.desc();
-                     desc.out = dtype;
-                     const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(desc, comm)
-                           .run({.x = problem.x.view, .weight = problem.packed, .out = out.view});
-                     });
-                     EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
-                                 contains(error.what(), "the dtype of out: f32 and bf16"))
-                         << error.what();
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const OpProblem problem(op, kRows, comm);
+      const Dtype dtype = comm.rank() == 0 ? Dtype::bf16 : Dtype::f32;
+      const Matrix out(dtype, problem.out.view.rows, problem.n);
+      OpDesc desc = problem.desc();
+      desc.out = dtype;
+      const Error error = expect_error(Code::mismatch, [&] {
+        prepare(desc, comm).run({.x = problem.x.view, .weight = problem.packed, .out = out.view});
+      });
+      EXPECT_TRUE(contains(error.what(), "the dtype of out: bf16 and f32") ||
+                  contains(error.what(), "the dtype of out: f32 and bf16"))
+          << error.what();
+    });
   }
 }
 
 TEST(Disagreement, AboutThePlanIsNoticed) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-                   const Plan plan = parse_plan(comm.rank() == 0 ? "fused" : "fused poll=100");
-                   const Error error = expect_error(Code::mismatch, [&] {
-                     prepare(problem.desc(), comm, {.plan = plan}).run(problem.call());
-                   });
-                   EXPECT_TRUE(contains(error.what(), "the plan")) << error.what();
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    const Plan plan = parse_plan(comm.rank() == 0 ? "fused" : "fused poll=100");
+    const Error error = expect_error(
+        Code::mismatch, [&] { prepare(problem.desc(), comm, {.plan = plan}).run(problem.call()); });
+    EXPECT_TRUE(contains(error.what(), "the plan")) << error.what();
+  });
 }
 
 // Before the first chunk already: what they prepare would not fit together.
@@ -221,19 +210,17 @@ TEST(Disagreement, OfWhatWouldHaveOtherMailboxesIsSaidInWordsOfTheOperator) {
        {Case{Operator::matmul_all_reduce, 3000, "fused", "disagree on m: "},
         Case{Operator::matmul_reduce_scatter, kRows, "fused", "disagree on the operator: "},
         Case{Operator::matmul_all_reduce, kRows, "pipelined parts=3", "disagree on the plan"}}) {
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const bool first = comm.rank() == 0;
-                     const Operator op = first ? Operator::matmul_all_reduce : one.other;
-                     const OpProblem problem(op, first ? kRows : one.m, comm);
-                     const Plan plan = parse_plan(first ? "fused" : one.plan);
-                     const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), comm, {.plan = plan}).run(problem.call());
-                     });
-                     EXPECT_TRUE(contains(error.what(), one.field)) << error.what();
-                     EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const bool first = comm.rank() == 0;
+      const Operator op = first ? Operator::matmul_all_reduce : one.other;
+      const OpProblem problem(op, first ? kRows : one.m, comm);
+      const Plan plan = parse_plan(first ? "fused" : one.plan);
+      const Error error = expect_error(Code::mismatch, [&] {
+        prepare(problem.desc(), comm, {.plan = plan}).run(problem.call());
+      });
+      EXPECT_TRUE(contains(error.what(), one.field)) << error.what();
+      EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
+    });
   }
 }
 
@@ -242,20 +229,18 @@ TEST(Disagreement, AboutTheBiasIsNoticed) {
                                  {Operator::matmul_all_reduce, "fused"},
                                  {Operator::all_reduce_matmul, "serial"},
                                  {Operator::reduce_scatter_matmul, "pipelined parts=2"}}) {
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const OpProblem problem(op, kRows, comm);
-                     const Matrix bias(Dtype::f32, 1, problem.n);
-                     OpCall call = problem.call();
-                     if (comm.rank() == 0) call.bias = bias.view;
-                     const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), comm, {.plan = parse_plan(plan)}).run(call);
-                     });
-                     EXPECT_TRUE(contains(error.what(), "the bias: one and none") ||
-                                 contains(error.what(), "the bias: none and one"))
-                         << error.what();
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const OpProblem problem(op, kRows, comm);
+      const Matrix bias(Dtype::f32, 1, problem.n);
+      OpCall call = problem.call();
+      if (comm.rank() == 0) call.bias = bias.view;
+      const Error error = expect_error(Code::mismatch, [&] {
+        prepare(problem.desc(), comm, {.plan = parse_plan(plan)}).run(call);
+      });
+      EXPECT_TRUE(contains(error.what(), "the bias: one and none") ||
+                  contains(error.what(), "the bias: none and one"))
+          << error.what();
+    });
   }
 }
 
@@ -263,57 +248,47 @@ TEST(Disagreement, AboutTheBiasIsNoticed) {
 TEST(Disagreement, AboutTheDepthOfOneWeightIsNoticed) {
   for (const Operator op : {Operator::matmul_all_gather, Operator::all_gather_matmul,
                             Operator::reduce_scatter_matmul, Operator::all_reduce_matmul}) {
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const OpProblem problem(op, kRows, comm, 200, comm.rank() == 0 ? 96 : 64);
-                     const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), comm).run(problem.call());
-                     });
-                     EXPECT_TRUE(contains(error.what(), "k: 96 and 64") ||
-                                 contains(error.what(), "k: 64 and 96"))
-                         << error.what();
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const OpProblem problem(op, kRows, comm, 200, comm.rank() == 0 ? 96 : 64);
+      const Error error =
+          expect_error(Code::mismatch, [&] { prepare(problem.desc(), comm).run(problem.call()); });
+      EXPECT_TRUE(contains(error.what(), "k: 96 and 64") || contains(error.what(), "k: 64 and 96"))
+          << error.what();
+    });
   }
 }
 
 // All of them multiply by the same weight.
 TEST(Disagreement, AboutTheColumnsOfOneResultIsNoticed) {
   for (const Operator op : {Operator::all_reduce_matmul, Operator::reduce_scatter_matmul}) {
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const OpProblem problem(op, kRows, comm, comm.rank() == 0 ? 200 : 136);
-                     const Error error = expect_error(Code::mismatch, [&] {
-                       prepare(problem.desc(), comm).run(problem.call());
-                     });
-                     EXPECT_TRUE(contains(error.what(), "n: 200 and 136") ||
-                                 contains(error.what(), "n: 136 and 200"))
-                         << error.what();
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const OpProblem problem(op, kRows, comm, comm.rank() == 0 ? 200 : 136);
+      const Error error =
+          expect_error(Code::mismatch, [&] { prepare(problem.desc(), comm).run(problem.call()); });
+      EXPECT_TRUE(contains(error.what(), "n: 200 and 136") ||
+                  contains(error.what(), "n: 136 and 200"))
+          << error.what();
+    });
   }
 }
 
 // A poll hook is the caller's code.
 TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
   for (const char* plan : {"serial", "fused"}) {
-    run_as_threads(
-        2,
-        [&](Communicator& comm) {
-          const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-          const auto call = [&](const PollHook& poll) {
-            matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                              {.plan = parse_plan(plan), .poll = poll});
-          };
-          if (comm.rank() == 1) {
-            EXPECT_THROW(call([] { throw 1; }), int);
-            return;
-          }
-          const Error error = expect_error(Code::system, [&] { call({}); });
-          EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 1: something was thrown"))
-              << error.what();
-        },
-        {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+      const auto call = [&](const PollHook& poll) {
+        matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
+                          {.plan = parse_plan(plan), .poll = poll});
+      };
+      if (comm.rank() == 1) {
+        EXPECT_THROW(call([] { throw 1; }), int);
+        return;
+      }
+      const Error error = expect_error(Code::system, [&] { call({}); });
+      EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 1: something was thrown"))
+          << error.what();
+    });
   }
 }
 
@@ -321,135 +296,121 @@ TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
 TEST(ALateRank, MultipliesAlone) {
   std::atomic<bool> multiplies{false};
   std::atomic<bool> has_ended{false};
-  run_as_threads(
-      2,
-      [&](Communicator& comm) {
-        barrier(comm);
-        if (comm.rank() == 0) {
-          while (!multiplies) rest();
-          conformance::set_timeout(comm, std::chrono::milliseconds(300));
-          const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
-          has_ended = true;
-          EXPECT_EQ(error.culprit(), 1) << error.what();
-          EXPECT_TRUE(
-              contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
-              << error.what();
-          return;
-        }
-        const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
-        int looks = 0;
-        const PollHook stop = [&] {
-          if (++looks != 2) return;
-          multiplies = true;
-          while (!has_ended) rest();
-        };
-        // Other threads may do most of a product.
-        while (looks < 2)
-          matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = stop});
-      },
-      {});
+  run_as_threads(2, [&](Communicator& comm) {
+    barrier(comm);
+    if (comm.rank() == 0) {
+      while (!multiplies) rest();
+      conformance::set_timeout(comm, std::chrono::milliseconds(300));
+      const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
+      has_ended = true;
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(
+          contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
+          << error.what();
+      return;
+    }
+    const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
+    int looks = 0;
+    const PollHook stop = [&] {
+      if (++looks != 2) return;
+      multiplies = true;
+      while (!has_ended) rest();
+    };
+    // Other threads may do most of a product.
+    while (looks < 2)
+      matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = stop});
+  });
 }
 
 TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-        const OpProblem other(Operator::matmul_all_reduce, kRows, comm);
-        OpOptions options;
-        options.poll = [&] { matmul_all_reduce(other.x.view, other.packed, other.out.view, comm); };
-        const Error error = expect_error(Code::invalid_argument, [&] {
-          matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
-        });
-        EXPECT_TRUE(
-            contains(error.what(), "from the poll hook of another operator of this communicator"))
-            << error.what();
-      },
-      {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    const OpProblem other(Operator::matmul_all_reduce, kRows, comm);
+    OpOptions options;
+    options.poll = [&] { matmul_all_reduce(other.x.view, other.packed, other.out.view, comm); };
+    const Error error = expect_error(Code::invalid_argument, [&] {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
+    });
+    EXPECT_TRUE(
+        contains(error.what(), "from the poll hook of another operator of this communicator"))
+        << error.what();
+  });
 }
 
 TEST(APollHook, NoPreparedOneIsRunEither) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-                   // Where one rank's call has failed, the other may not have prepared its own yet.
-                   const Error error = expect_error(Code::invalid_argument, [&] {
-                     Op op = prepare(problem.desc(), comm);
-                     const PollHook again = [&] { op.run(problem.call()); };
-                     OpCall call = problem.call();
-                     call.poll = again;
-                     op.run(call);
-                   });
-                   EXPECT_TRUE(contains(
-                       error.what(), "from the poll hook of another operator of this communicator"))
-                       << error.what();
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    // Where one rank's call has failed, the other may not have prepared its own yet.
+    const Error error = expect_error(Code::invalid_argument, [&] {
+      Op op = prepare(problem.desc(), comm);
+      const PollHook again = [&] { op.run(problem.call()); };
+      OpCall call = problem.call();
+      call.poll = again;
+      op.run(call);
+    });
+    EXPECT_TRUE(
+        contains(error.what(), "from the poll hook of another operator of this communicator"))
+        << error.what();
+  });
 }
 
 // The parent's chunks are under way: the child has them too, and no business with them.
 TEST(APollHook, AForkedChildCallsNone) {
-  run_in_processes(2,
-                   [](Communicator& comm) {
-                     const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-                     const auto call = [&](const OpOptions& options) {
-                       matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm,
-                                         options);
-                     };
-                     const auto refused = [&] {
-                       const Error error = expect_error(Code::invalid_argument, [&] { call({}); });
-                       EXPECT_TRUE(contains(error.what(), "was forked from rank")) << error.what();
-                     };
-                     bool has_forked = false;
-                     OpOptions options;
-                     options.poll = [&] {
-                       if (std::exchange(has_forked, true)) return;
-                       const pid_t child = ::fork();
-                       ASSERT_GE(child, 0);
-                       if (child == 0) {
-                         refused();
-                         ::_exit(testing::Test::HasFailure() ? 1 : 0);
-                       }
-                       int status = 0;
-                       ASSERT_EQ(::waitpid(child, &status, 0), child);
-                       EXPECT_EQ(status, 0);
-                     };
-                     call(options);
-                     EXPECT_TRUE(has_forked);
-                   },
-                   {});
+  run_in_processes(2, [](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    const auto call = [&](const OpOptions& options) {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, options);
+    };
+    const auto refused = [&] {
+      const Error error = expect_error(Code::invalid_argument, [&] { call({}); });
+      EXPECT_TRUE(contains(error.what(), "was forked from rank")) << error.what();
+    };
+    bool has_forked = false;
+    OpOptions options;
+    options.poll = [&] {
+      if (std::exchange(has_forked, true)) return;
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        refused();
+        ::_exit(testing::Test::HasFailure() ? 1 : 0);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    };
+    call(options);
+    EXPECT_TRUE(has_forked);
+  });
 }
 
 TEST(TwoThreads, AreToldSoByOperators) {
   std::atomic<bool> refused{false};
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-                   const auto call = [&] {
-                     matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm);
-                   };
-                   call();
-                   Op op = prepare(problem.desc(), comm);
-                   if (comm.rank() == 1) {
-                     while (!refused) rest();
-                     return call();
-                   }
-                   const std::jthread other([&] {
-                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-                     const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
-                     const std::function<void()> calls[] = {
-                         [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },
-                         [&] { op.run(own.call()); }};
-                     for (const auto& one : calls) {
-                       const Error error = expect_error(Code::invalid_argument, one);
-                       EXPECT_TRUE(contains(error.what(), "two threads use this communicator"))
-                           << error.what();
-                     }
-                     refused = true;
-                   });
-                   call();
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    const auto call = [&] {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm);
+    };
+    call();
+    Op op = prepare(problem.desc(), comm);
+    if (comm.rank() == 1) {
+      while (!refused) rest();
+      return call();
+    }
+    const std::jthread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
+      const std::function<void()> calls[] = {
+          [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },
+          [&] { op.run(own.call()); }};
+      for (const auto& one : calls) {
+        const Error error = expect_error(Code::invalid_argument, one);
+        EXPECT_TRUE(contains(error.what(), "two threads use this communicator")) << error.what();
+      }
+      refused = true;
+    });
+    call();
+  });
 }
 
 }  // namespace

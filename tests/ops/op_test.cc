@@ -112,16 +112,14 @@ void have_the_same_bits(Operator op, const Plan& plan, const Kinds& kinds, Commu
 
 TEST_P(CallsOfFewerRows, HaveTheBitsOfWhatWasPreparedForThemAlone) {
   for (const int world : kWorlds) {
-    run_as_threads(world,
-                   [&](Communicator& comm) {
-                     for (const Plan& plan : plans()) {
-                       have_the_same_bits(GetParam(), plan, {}, comm);
-                       have_the_same_bits(GetParam(), plan, {.x = Dtype::f32}, comm);
-                       have_the_same_bits(GetParam(), plan, {.wire = Dtype::bf16}, comm);
-                       have_the_same_bits(GetParam(), plan, {.scheme = "s8:group=32"}, comm);
-                     }
-                   },
-                   {});
+    run_as_threads(world, [&](Communicator& comm) {
+      for (const Plan& plan : plans()) {
+        have_the_same_bits(GetParam(), plan, {}, comm);
+        have_the_same_bits(GetParam(), plan, {.x = Dtype::f32}, comm);
+        have_the_same_bits(GetParam(), plan, {.wire = Dtype::bf16}, comm);
+        have_the_same_bits(GetParam(), plan, {.scheme = "s8:group=32"}, comm);
+      }
+    });
   }
 }
 
@@ -129,7 +127,7 @@ TEST_P(CallsOfFewerRows, HaveTheSameBitsInProcessesAndOverALink) {
   const auto all = [](Communicator& comm) {
     for (const Plan& plan : plans()) have_the_same_bits(GetParam(), plan, {}, comm);
   };
-  run_in_processes(2, all, {});
+  run_in_processes(2, all);
   run_as_threads(2, all, {.link = parse_link("10gbit,5us")});
 }
 
@@ -150,109 +148,95 @@ void run_first_rows(std::int64_t m, const OpProblem& problem, Communicator& comm
 
 // 100 calls, of which no two have as many rows as each other: what the first has made serves all.
 TEST_P(CallsOfFewerRows, NegotiateNothingWhenTokensChange) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const OpProblem problem(GetParam(), 510, comm, 700, 99);
-                   for (const char* text : {"serial", "pipelined parts=3", "fused"}) {
-                     const Plan plan = parse_plan(text);
-                     if (!has_schedule(GetParam(), plan.schedule)) continue;
-                     ops::Kept kept;
-                     std::size_t mailboxes = 0;
-                     std::size_t bytes = 0;
-                     for (std::int64_t i = 0; i < 100; ++i) {
-                       // 509 is prime: the numbers are mixed, after the largest.
-                       const std::int64_t m = i == 0 ? problem.m : i * 71 % 509;
-                       run_first_rows(m, problem, comm, kept, plan);
-                       if (i == 0) mailboxes = comm.mailbox_bytes();
-                       if (i == 0) bytes = kept.bytes();
-                     }
-                     EXPECT_EQ(comm.mailbox_bytes(), mailboxes) << text;
-                     EXPECT_EQ(kept.kinds(), 1U) << text;
-                     // A gather takes rows in the batches in which they come.
-                     EXPECT_LE(kept.bytes(), bytes + bytes / 2) << text;
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem problem(GetParam(), 510, comm, 700, 99);
+    for (const char* text : {"serial", "pipelined parts=3", "fused"}) {
+      const Plan plan = parse_plan(text);
+      if (!has_schedule(GetParam(), plan.schedule)) continue;
+      ops::Kept kept;
+      std::size_t mailboxes = 0;
+      std::size_t bytes = 0;
+      for (std::int64_t i = 0; i < 100; ++i) {
+        // 509 is prime: the numbers are mixed, after the largest.
+        const std::int64_t m = i == 0 ? problem.m : i * 71 % 509;
+        run_first_rows(m, problem, comm, kept, plan);
+        if (i == 0) mailboxes = comm.mailbox_bytes();
+        if (i == 0) bytes = kept.bytes();
+      }
+      EXPECT_EQ(comm.mailbox_bytes(), mailboxes) << text;
+      EXPECT_EQ(kept.kinds(), 1U) << text;
+      // A gather takes rows in the batches in which they come.
+      EXPECT_LE(kept.bytes(), bytes + bytes / 2) << text;
+    }
+  });
 }
 
 // Numbers of rows that creep up make mailboxes for each power of two, and memory a few times.
 TEST_P(CallsOfFewerRows, HoldLittleMoreThanTheMostRowsTakeWhenTheyCreepUp) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   // A mailbox of its own would hide what is measured.
-                   std::optional<Communicator> creeping = comm.split(0, comm.rank());
-                   std::optional<Communicator> at_once = comm.split(0, comm.rank());
-                   const OpProblem problem(GetParam(), 200, comm, 700, 99);
-                   const Plan plan = default_plan(GetParam());
-                   ops::Kept many;
-                   for (std::int64_t m = 1; m <= problem.m; ++m)
-                     run_first_rows(m, problem, *creeping, many, plan);
-                   ops::Kept one;
-                   const std::size_t none = at_once->mailbox_bytes();
-                   run_first_rows(problem.m, problem, *at_once, one, plan);
-                   EXPECT_LE(creeping->mailbox_bytes() - none,
-                             2 * (at_once->mailbox_bytes() - none) + 2 * none);
-                   EXPECT_LE(many.bytes(), 2 * one.bytes());
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    // A mailbox of its own would hide what is measured.
+    std::optional<Communicator> creeping = comm.split(0, comm.rank());
+    std::optional<Communicator> at_once = comm.split(0, comm.rank());
+    const OpProblem problem(GetParam(), 200, comm, 700, 99);
+    const Plan plan = default_plan(GetParam());
+    ops::Kept many;
+    for (std::int64_t m = 1; m <= problem.m; ++m) run_first_rows(m, problem, *creeping, many, plan);
+    ops::Kept one;
+    const std::size_t none = at_once->mailbox_bytes();
+    run_first_rows(problem.m, problem, *at_once, one, plan);
+    EXPECT_LE(creeping->mailbox_bytes() - none, 2 * (at_once->mailbox_bytes() - none) + 2 * none);
+    EXPECT_LE(many.bytes(), 2 * one.bytes());
+  });
 }
 
 // Ranks whose shares differ keep differently much, and don't throw out what they keep at the same
 // calls: which mailbox a call goes through must not depend on that.
 TEST_P(CallsOfFewerRows, GoOnWhereOneRankAloneHasForgottenWhatItHadPrepared) {
-  run_as_threads(
-      3,
-      [](Communicator& comm) {
-        ops::Kept kept(comm.rank() == 1 ? ops::Kept::Limits{.kinds = 1} : ops::Kept::Limits{});
-        for (const std::int64_t m : {40, 300, 3, 500, 41, 299, 1, 700}) {
-          for (const std::int64_t n : {300, 700}) {
-            const OpProblem problem(GetParam(), m, comm, n);
-            const OpOptions options = {.plan = default_plan(GetParam()), .threads = 1};
-            kept.run(problem.desc(), comm, options, problem.call());
-            const OpProblem same(GetParam(), m, comm, n);
-            prepare(same.desc(), comm, {.threads = 1}).run(same.call());
-            EXPECT_TRUE(tensor::same_bits(problem.out.view, same.out.view)) << m;
-          }
-        }
-      },
-      {});
+  run_as_threads(3, [](Communicator& comm) {
+    ops::Kept kept(comm.rank() == 1 ? ops::Kept::Limits{.kinds = 1} : ops::Kept::Limits{});
+    for (const std::int64_t m : {40, 300, 3, 500, 41, 299, 1, 700}) {
+      for (const std::int64_t n : {300, 700}) {
+        const OpProblem problem(GetParam(), m, comm, n);
+        const OpOptions options = {.plan = default_plan(GetParam()), .threads = 1};
+        kept.run(problem.desc(), comm, options, problem.call());
+        const OpProblem same(GetParam(), m, comm, n);
+        prepare(same.desc(), comm, {.threads = 1}).run(same.call());
+        EXPECT_TRUE(tensor::same_bits(problem.out.view, same.out.view)) << m;
+      }
+    }
+  });
 }
 
 TEST(FewerRows, AreAtLeastNoneAndAtMostWhatWasPreparedFor) {
-  run_as_threads(
-      2,
-      [](Communicator& comm) {
-        const OpProblem problem(Operator::all_gather_matmul, 8, comm);
-        const OpProblem more(Operator::all_gather_matmul, 9, comm);
-        Op op = prepare(problem.desc(), comm);
-        const auto refusal = [&](const OpCall& call) {
-          return std::string(expect_error(Code::invalid_argument, [&] { op.run(call); }).what());
-        };
-        EXPECT_EQ(refusal(more.call()),
-                  "all_gather_matmul: m=9 is not between 0 and 8, the most that it was "
-                  "prepared for");
-        OpCall call = problem.call();
-        call.out.rows = -1;
-        EXPECT_EQ(refusal(call),
-                  "all_gather_matmul: m=-1 is not between 0 and 8, the most that it was "
-                  "prepared for");
-        op.run(problem.call());
-      },
-      {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem problem(Operator::all_gather_matmul, 8, comm);
+    const OpProblem more(Operator::all_gather_matmul, 9, comm);
+    Op op = prepare(problem.desc(), comm);
+    const auto refusal = [&](const OpCall& call) {
+      return std::string(expect_error(Code::invalid_argument, [&] { op.run(call); }).what());
+    };
+    EXPECT_EQ(refusal(more.call()),
+              "all_gather_matmul: m=9 is not between 0 and 8, the most that it was "
+              "prepared for");
+    OpCall call = problem.call();
+    call.out.rows = -1;
+    EXPECT_EQ(refusal(call),
+              "all_gather_matmul: m=-1 is not between 0 and 8, the most that it was "
+              "prepared for");
+    op.run(problem.call());
+  });
 }
 
 // Each is allowed, and they disagree all the same.
 TEST(FewerRows, AreTheSameOnAllRanks) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const OpProblem most(Operator::matmul_all_reduce, 100, comm);
-                   Op op = prepare(most.desc(), comm);
-                   op.run(most.call());
-                   const OpProblem few(Operator::matmul_all_reduce, 70 + comm.rank(), comm);
-                   const Error error = expect_error(Code::mismatch, [&] { op.run(few.call()); });
-                   EXPECT_TRUE(contains(error.what(), "disagree on m: 7")) << error.what();
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const OpProblem most(Operator::matmul_all_reduce, 100, comm);
+    Op op = prepare(most.desc(), comm);
+    op.run(most.call());
+    const OpProblem few(Operator::matmul_all_reduce, 70 + comm.rank(), comm);
+    const Error error = expect_error(Code::mismatch, [&] { op.run(few.call()); });
+    EXPECT_TRUE(contains(error.what(), "disagree on m: 7")) << error.what();
+  });
 }
 
 // The source answers for 100, 50, 25 and so on rows, and a call follows the answer for the fewest
@@ -264,31 +248,22 @@ TEST(FewerRows, FollowThePlanOfAsFewRows) {
       return Plan{.schedule = Schedule::pipelined, .parts = static_cast<int>(key.m % 64)};
     }
   };
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Halves plans;
-                   const OpProblem most(Operator::matmul_all_reduce, 100, comm);
-                   Op op = prepare(most.desc(), comm, {.plans = &plans});
-                   EXPECT_EQ(op.plan().parts, 100 % 64);
-                   for (const auto& [m, asked] : {std::pair{100, 100},
-                                                  {51, 100},
-                                                  {50, 50},
-                                                  {26, 50},
-                                                  {25, 25},
-                                                  {2, 3},
-                                                  {1, 1},
-                                                  {0, 1}}) {
-                     const OpProblem few(Operator::matmul_all_reduce, m, comm);
-                     if (comm.rank() == 0) {
-                       op.run(few.call());
-                     } else {
-                       const Plan plan = {.schedule = Schedule::pipelined, .parts = asked % 64};
-                       matmul_all_reduce(few.x.view, few.packed, few.out.view, comm,
-                                         {.plan = plan});
-                     }
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Halves plans;
+    const OpProblem most(Operator::matmul_all_reduce, 100, comm);
+    Op op = prepare(most.desc(), comm, {.plans = &plans});
+    EXPECT_EQ(op.plan().parts, 100 % 64);
+    for (const auto& [m, asked] :
+         {std::pair{100, 100}, {51, 100}, {50, 50}, {26, 50}, {25, 25}, {2, 3}, {1, 1}, {0, 1}}) {
+      const OpProblem few(Operator::matmul_all_reduce, m, comm);
+      if (comm.rank() == 0) {
+        op.run(few.call());
+      } else {
+        const Plan plan = {.schedule = Schedule::pipelined, .parts = asked % 64};
+        matmul_all_reduce(few.x.view, few.packed, few.out.view, comm, {.plan = plan});
+      }
+    }
+  });
 }
 
 }  // namespace

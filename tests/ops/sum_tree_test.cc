@@ -58,13 +58,11 @@ TEST(SumTree, IsThatOfOneRankInEveryPlan) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
       const Whole whole(dtype, world == 16 ? 16384 : 4096);
       const Matrix want = whole.product();
-      run_as_threads(world,
-                     [&](Communicator& comm) {
-                       for (const char* plan : {"serial", "pipelined parts=3", "fused"})
-                         EXPECT_TRUE(gives_the_whole(whole, want, parse_plan(plan), comm))
-                             << name(dtype) << ' ' << plan << " of " << comm.world();
-                     },
-                     {});
+      run_as_threads(world, [&](Communicator& comm) {
+        for (const char* plan : {"serial", "pipelined parts=3", "fused"})
+          EXPECT_TRUE(gives_the_whole(whole, want, parse_plan(plan), comm))
+              << name(dtype) << ' ' << plan << " of " << comm.world();
+      });
     }
   }
 }
@@ -76,38 +74,30 @@ std::string refusal_of(const OpDesc& desc, Communicator& comm, const OpOptions& 
 
 TEST(SumTree, IsToldByAPreparedOperator) {
   OpDesc desc = {.op = Operator::matmul_all_reduce, .m = 8, .n = 64, .k = 1024};
-  run_as_threads(4,
-                 [&](Communicator& comm) {
-                   EXPECT_EQ(refusal_of(desc, comm), "");
-                   EXPECT_EQ(refusal_of(desc, comm, {.wire = Dtype::bf16}),
-                             "the wire rounds the partial sum of each rank");
-                   OpDesc other = desc;
-                   other.k = comm.rank() == 2 ? 992 : 1024;
-                   EXPECT_EQ(refusal_of(other, comm), "the ranks' shares of k differ");
-                   other.k = 480;
-                   EXPECT_EQ(refusal_of(other, comm), "the share of k is shorter than a leaf");
-                   other = desc;
-                   other.op = Operator::all_reduce_matmul;
-                   EXPECT_EQ(refusal_of(other, comm),
-                             "the ranks add up their x before the product");
-                   other.op = Operator::all_gather_matmul;
-                   EXPECT_EQ(refusal_of(other, comm), "");
-                 },
-                 {});
-  run_as_threads(16,
-                 [&](Communicator& comm) {
-                   EXPECT_EQ(refusal_of(desc, comm), "");
-                   OpDesc other = desc;
-                   other.k = 992;
-                   EXPECT_EQ(refusal_of(other, comm), "the share of k is shorter than a leaf");
-                 },
-                 {});
-  run_as_threads(3,
-                 [&](Communicator& comm) {
-                   EXPECT_EQ(refusal_of(desc, comm),
-                             "k is shared by another number of ranks than 2, 4, 8 or 16");
-                 },
-                 {});
+  run_as_threads(4, [&](Communicator& comm) {
+    EXPECT_EQ(refusal_of(desc, comm), "");
+    EXPECT_EQ(refusal_of(desc, comm, {.wire = Dtype::bf16}),
+              "the wire rounds the partial sum of each rank");
+    OpDesc other = desc;
+    other.k = comm.rank() == 2 ? 992 : 1024;
+    EXPECT_EQ(refusal_of(other, comm), "the ranks' shares of k differ");
+    other.k = 480;
+    EXPECT_EQ(refusal_of(other, comm), "the share of k is shorter than a leaf");
+    other = desc;
+    other.op = Operator::all_reduce_matmul;
+    EXPECT_EQ(refusal_of(other, comm), "the ranks add up their x before the product");
+    other.op = Operator::all_gather_matmul;
+    EXPECT_EQ(refusal_of(other, comm), "");
+  });
+  run_as_threads(16, [&](Communicator& comm) {
+    EXPECT_EQ(refusal_of(desc, comm), "");
+    OpDesc other = desc;
+    other.k = 992;
+    EXPECT_EQ(refusal_of(other, comm), "the share of k is shorter than a leaf");
+  });
+  run_as_threads(3, [&](Communicator& comm) {
+    EXPECT_EQ(refusal_of(desc, comm), "k is shared by another number of ranks than 2, 4, 8 or 16");
+  });
 }
 
 }  // namespace

@@ -117,38 +117,36 @@ void expect_the_bits_of_four_ranks(Communicator& comm) {
 }
 
 TEST(OpsOfSurvivors, HaveTheBitsOfFourRanksOnTwo) {
-  run_in_processes(4, expect_the_bits_of_four_ranks, {});
+  run_in_processes(4, expect_the_bits_of_four_ranks);
 }
 
 TEST(OpsOfSurvivors, HaveTheBitsOfFourRanksOnTwoOverTcp) {
-  run_over_tcp(4, expect_the_bits_of_four_ranks, {});
+  run_over_tcp(4, expect_the_bits_of_four_ranks);
 }
 
 // Shares of three ranks are no nodes. The sums are in another order, and right.
 TEST(OpsOfSurvivors, AreRightOnThreeRanks) {
-  run_in_processes(4,
-                   [](Communicator& comm) {
-                     const Whole whole;
-                     const Outcome outcome = lose_all_from(3, comm, whole);
-                     EXPECT_FALSE(outcome.has_the_whole_tree);
-                     const Matrix& serial = outcome.repeated.front();
-                     for (const Matrix& repeated : outcome.repeated)
-                       EXPECT_TRUE(tensor::same_bits(repeated.view, serial.view));
-                     for (std::int64_t i = 0; i < kRows; i += 7) {
-                       for (std::int64_t j = i % 5; j < kColumns; j += 5) {
-                         double sum = 0;
-                         double terms = 0;
-                         for (std::int64_t k = 0; k < kDepth; ++k) {
-                           const double term = at(whole.x.view, i, k) * at(whole.w.view, j, k);
-                           sum += term;
-                           terms += std::abs(term);
-                         }
-                         const double rounds = kDepth * 0x1p-24;
-                         EXPECT_NEAR(at(serial.view, i, j), sum, rounds / (1 - rounds) * terms);
-                       }
-                     }
-                   },
-                   {});
+  run_in_processes(4, [](Communicator& comm) {
+    const Whole whole;
+    const Outcome outcome = lose_all_from(3, comm, whole);
+    EXPECT_FALSE(outcome.has_the_whole_tree);
+    const Matrix& serial = outcome.repeated.front();
+    for (const Matrix& repeated : outcome.repeated)
+      EXPECT_TRUE(tensor::same_bits(repeated.view, serial.view));
+    for (std::int64_t i = 0; i < kRows; i += 7) {
+      for (std::int64_t j = i % 5; j < kColumns; j += 5) {
+        double sum = 0;
+        double terms = 0;
+        for (std::int64_t k = 0; k < kDepth; ++k) {
+          const double term = at(whole.x.view, i, k) * at(whole.w.view, j, k);
+          sum += term;
+          terms += std::abs(term);
+        }
+        const double rounds = kDepth * 0x1p-24;
+        EXPECT_NEAR(at(serial.view, i, j), sum, rounds / (1 - rounds) * terms);
+      }
+    }
+  });
 }
 
 }  // namespace

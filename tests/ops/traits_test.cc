@@ -75,34 +75,30 @@ TEST_P(EveryRow, HasTheNamesOfItsOperator) {
 
 // Which rows there are, which are added up, and which have reached another rank.
 TEST_P(EveryRow, SaysWhichRowsAreAddedUpAndGathered) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Ones ones(op(), 3, 1, comm);
-                   prepare(ones.desc, comm).run(ones.call());
-                   for (std::int64_t row = 0; row < ones.out.view.rows; ++row) {
-                     const int owner = row < 3 ? 0 : 1;
-                     const int maker = traits().gathers ? owner : comm.rank();
-                     const double wanted = traits().reduces ? 1 + 2 : maker + 1;
-                     EXPECT_EQ(at(ones.out.view, row, 2), wanted) << row;
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Ones ones(op(), 3, 1, comm);
+    prepare(ones.desc, comm).run(ones.call());
+    for (std::int64_t row = 0; row < ones.out.view.rows; ++row) {
+      const int owner = row < 3 ? 0 : 1;
+      const int maker = traits().gathers ? owner : comm.rank();
+      const double wanted = traits().reduces ? 1 + 2 : maker + 1;
+      EXPECT_EQ(at(ones.out.view, row, 2), wanted) << row;
+    }
+  });
 }
 
 TEST_P(EveryRow, SaysWhichRowsAreRefused) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Ones ones(op(), 3, 1, comm);
-                   Op prepared = prepare(ones.desc, comm);
-                   OpCall call = ones.call();
-                   call.out = call.out.row_range(0, call.out.rows - 2);
-                   expect_error(Code::invalid_argument, [&] { prepared.run(call); });
-                   call = ones.call();
-                   call.x = call.x.row_range(0, call.x.rows - 2);
-                   expect_error(Code::invalid_argument, [&] { prepared.run(call); });
-                   prepared.run(ones.call());
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Ones ones(op(), 3, 1, comm);
+    Op prepared = prepare(ones.desc, comm);
+    OpCall call = ones.call();
+    call.out = call.out.row_range(0, call.out.rows - 2);
+    expect_error(Code::invalid_argument, [&] { prepared.run(call); });
+    call = ones.call();
+    call.x = call.x.row_range(0, call.x.rows - 2);
+    expect_error(Code::invalid_argument, [&] { prepared.run(call); });
+    prepared.run(ones.call());
+  });
 }
 
 // A size of the weight that may differ between ranks is shared among them.
@@ -115,29 +111,25 @@ TEST_P(EveryRow, SaysWhichSizesMayDiffer) {
     const std::string sentence = expect_error(Code::mismatch, call).what();
     EXPECT_TRUE(contains(sentence, std::string(traits().name))) << sentence;
   };
-  run_as_threads(2, [&](Communicator& comm) { run(comm, 3 + comm.rank(), 2, traits().shares_n); },
-                 {});
-  run_as_threads(2, [&](Communicator& comm) { run(comm, 3, 2 + comm.rank(), traits().shares_k); },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) { run(comm, 3 + comm.rank(), 2, traits().shares_n); });
+  run_as_threads(2, [&](Communicator& comm) { run(comm, 3, 2 + comm.rank(), traits().shares_k); });
 }
 
 TEST_P(EveryRow, SaysWhichPlansAreRefused) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   const Ones ones(op(), 64, 8, comm);
-                   const auto expect = [&](const char* plan, bool exists) {
-                     const auto call = [&] {
-                       prepare(ones.desc, comm, {.plan = parse_plan(plan)}).run(ones.call());
-                     };
-                     if (exists) return call();
-                     expect_error(Code::invalid_argument, call);
-                   };
-                   expect("serial", true);
-                   expect("pipelined parts=2", traits().communicates());
-                   expect("pipelined parts=2 axis=columns", traits().compute_first);
-                   expect("fused", traits().is_fused);
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    const Ones ones(op(), 64, 8, comm);
+    const auto expect = [&](const char* plan, bool exists) {
+      const auto call = [&] {
+        prepare(ones.desc, comm, {.plan = parse_plan(plan)}).run(ones.call());
+      };
+      if (exists) return call();
+      expect_error(Code::invalid_argument, call);
+    };
+    expect("serial", true);
+    expect("pipelined parts=2", traits().communicates());
+    expect("pipelined parts=2 axis=columns", traits().compute_first);
+    expect("fused", traits().is_fused);
+  });
 }
 
 }  // namespace

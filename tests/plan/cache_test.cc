@@ -6,20 +6,14 @@
 #include <random>
 #include <string>
 
-#include "plait/error.h"
 #include "plan/cache_example.h"
+#include "tensor/sentence_of.h"
 
 namespace plait {
 namespace {
 
 std::string refusal_of(const std::string& text) {
-  try {
-    PlanCache::parse(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument);
-    return error.what();
-  }
-  return "";
+  return sentence_of([&] { PlanCache::parse(text); });
 }
 
 TEST(PlanCaches, AreTextInOneOrder) {

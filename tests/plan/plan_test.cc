@@ -7,19 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "plait/error.h"
+#include "tensor/sentence_of.h"
 
 namespace plait {
 namespace {
 
 std::string refusal_of(const std::string& text) {
-  try {
-    parse_plan(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument);
-    return error.what();
-  }
-  return "";
+  return sentence_of([&] { parse_plan(text); });
 }
 
 TEST(Plans, AreWrittenAsTheyAreRead) {

@@ -21,12 +21,7 @@ Machine plain_machine(int ranks) {
                      .peak_memory = std::numeric_limits<double>::infinity(),
                      .memory_share = 1,
                      .units = 1,
-                     .tiles = {{1, 1, 1.0}},
-                     .launch = 0,
-                     .chore = 0,
-                     .beside = false,
-                     .lost = 0,
-                     .poll = 0},
+                     .tiles = {{1, 1, 1.0}}},
           .network = {.link = {.bytes_per_second = 1e9, .latency_ns = 1000}},
           .ranks = ranks};
 }

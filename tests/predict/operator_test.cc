@@ -27,12 +27,7 @@ Device plain_device() {
           .peak_memory = kForFree,
           .memory_share = 1,
           .units = 1,
-          .tiles = {{1, 1, 1.0}},
-          .launch = 0,
-          .chore = 0,
-          .beside = false,
-          .lost = 0,
-          .poll = 0};
+          .tiles = {{1, 1, 1.0}}};
 }
 
 // Sends one byte per nanosecond.

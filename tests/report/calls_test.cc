@@ -18,7 +18,6 @@ using trace::RankRecords;
 // collective of the program itself.
 RankRecords rank_with_calls(int rank) {
   return {.rank = rank,
-          .dropped = 0,
           .labels = {"call op=a m=1", "call op=b m=2", "return", "product", "sum", "chunk", "wait",
                      "all_gather", "all_reduce"},
           .records = {
@@ -72,7 +71,6 @@ TEST(Calls, AreAddedUpByProblem) {
 // A sum within a wait does not count as waiting.
 TEST(Calls, GiveAMomentToTheInnermost) {
   const RankRecords rank = {.rank = 0,
-                            .dropped = 0,
                             .labels = {"call op=a m=1", "return", "wait", "sum"},
                             .records = {
                                 {Kind::mark, Lane::compute, 0, 0, 100, 100, {}},

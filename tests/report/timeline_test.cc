@@ -16,7 +16,6 @@ using trace::RankRecords;
 RankRecords busy_rank(int rank) {
   const std::vector<std::string> labels = {"product", "sum", "chunk", "wait", "fused", "barrier"};
   return {.rank = rank,
-          .dropped = 0,
           .labels = labels,
           .records = {
               {Kind::span, Lane::compute, 0, 0, 100, 300, {.flops = 2000}},
@@ -94,7 +93,7 @@ TEST(Timelines, TakeCopiesAndSumsWithinAProductOutOfIt) {
 }
 
 TEST(Timelines, FindTheCopiesOfAProductAmongAllOthers) {
-  RankRecords rank = {.rank = 0, .dropped = 0, .labels = {"product", "copy"}, .records = {}};
+  RankRecords rank = {.rank = 0, .labels = {"product", "copy"}};
   for (std::int64_t at = 0; at < 10'000; at += 100) {
     rank.records.push_back({Kind::span, Lane::comm, 0, 1, at + 30, at + 40, {}});
     rank.records.push_back({Kind::span, Lane::compute, 0, 0, at, at + 60, {.flops = 500}});

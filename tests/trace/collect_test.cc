@@ -12,12 +12,7 @@ const Scale kScale({.ticks = 1000, .time = 0, .width = 0},
                    {.ticks = 3000, .time = 1000, .width = 0});
 
 Entry span(const char* label, std::uint64_t begin, std::uint64_t end) {
-  return {.kind = Kind::span,
-          .lane = Lane::compute,
-          .label = label,
-          .begin = begin,
-          .end = end,
-          .args = {}};
+  return {.kind = Kind::span, .lane = Lane::compute, .label = label, .begin = begin, .end = end};
 }
 
 Entry flight(std::int64_t begin, std::int64_t end) {

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "plait/error.h"
 #include "plait/trace.h"
+#include "tensor/sentence_of.h"
 #include "timeline.h"
 #include "trace/pack.h"
 
@@ -85,12 +86,8 @@ TEST(Merge, RefusesTwoPacksOfOneRank) {
   const std::vector packs = {trace::pack(trace::made_up(4)), trace::pack(trace::made_up(2)),
                              trace::pack(trace::made_up(4))};
   const Folder folder;
-  try {
-    write_json(folder / "timeline.json", packs);
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "trace: two of the packs are of rank 4");
-  }
+  EXPECT_EQ(sentence_of([&] { write_json(folder / "timeline.json", packs); }),
+            "trace: two of the packs are of rank 4");
   EXPECT_TRUE(folder.names().empty());
 }
 
@@ -109,13 +106,8 @@ TEST(Merge, DamageLeavesTheFileAlone) {
 TEST(Merge, AnUnwritablePathGetsASentence) {
   const Folder folder;
   const std::string path = folder / "no/such/folder.json";
-  try {
-    Trace(0).write_json(path);
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::system);
-    EXPECT_EQ(std::string(error.what()), "cannot write " + path + ": No such file or directory");
-  }
+  EXPECT_EQ(sentence_of([&] { Trace(0).write_json(path); }, Code::system),
+            "cannot write " + path + ": No such file or directory");
 }
 
 }  // namespace

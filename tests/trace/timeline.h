@@ -32,8 +32,7 @@ inline RankRecords made_up(int rank) {
                   .thread = thread,
                   .label = static_cast<std::uint32_t>(lane),
                   .begin = begin,
-                  .end = end,
-                  .args = {}};
+                  .end = end};
   };
   RankRecords all;
   all.rank = rank;

@@ -16,49 +16,38 @@ using conformance::expect_error;
 using conformance::run_as_threads;
 
 TEST(Agreement, OnTimesIsTheSlowestRanks) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   EXPECT_EQ(slowest(10.0 * (comm.rank() == 1 ? 7 : 1), comm), 70);
-                   EXPECT_EQ(least(5 - comm.rank(), comm), 3);
-                 },
-                 {});
+  run_as_threads(3, [](Communicator& comm) {
+    EXPECT_EQ(slowest(10.0 * (comm.rank() == 1 ? 7 : 1), comm), 70);
+    EXPECT_EQ(least(5 - comm.rank(), comm), 3);
+  });
 }
 
 TEST(Agreement, TakesTheTextOfThoseWhoHaveOne) {
-  run_as_threads(3,
-                 [](Communicator& comm) {
-                   const auto mine =
-                       comm.rank() == 1 ? std::optional<std::string>("a\n") : std::nullopt;
-                   EXPECT_EQ(agree_on("caches", mine, comm), "a\n");
-                   EXPECT_EQ(agree_on("caches", std::nullopt, comm), std::nullopt);
-                   EXPECT_EQ(agree_on("caches", "", comm), "");
-                 },
-                 {});
+  run_as_threads(3, [](Communicator& comm) {
+    const auto mine = comm.rank() == 1 ? std::optional<std::string>("a\n") : std::nullopt;
+    EXPECT_EQ(agree_on("caches", mine, comm), "a\n");
+    EXPECT_EQ(agree_on("caches", std::nullopt, comm), std::nullopt);
+    EXPECT_EQ(agree_on("caches", "", comm), "");
+  });
 }
 
 TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
-  run_as_threads(
-      3,
-      [](Communicator& comm) {
-        const auto mine =
-            comm.rank() == 0
-                ? std::nullopt
-                : std::optional(std::string(static_cast<std::size_t>(comm.rank()), '\n'));
-        const Error error =
-            expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
-        EXPECT_TRUE(contains(error.what(),
-                             "ranks 1 and 2 have different plan caches, "
-                             "of 1 lines and of 2 lines, the first different line being 2: "))
-            << error.what();
-        const Error words = expect_error(
-            Code::mismatch, [&] { agree_on("wishes", comm.rank() == 2 ? "no" : "yes", comm); });
-        EXPECT_TRUE(
-            contains(words.what(), "ranks 0 and 2 have different wishes, \"yes\" and \"no\""))
-            << words.what();
-        // No rank waits for another one.
-        EXPECT_EQ(slowest(comm.rank(), comm), 2);
-      },
-      {});
+  run_as_threads(3, [](Communicator& comm) {
+    const auto mine = comm.rank() == 0
+                          ? std::nullopt
+                          : std::optional(std::string(static_cast<std::size_t>(comm.rank()), '\n'));
+    const Error error = expect_error(Code::mismatch, [&] { agree_on("plan caches", mine, comm); });
+    EXPECT_TRUE(contains(error.what(),
+                         "ranks 1 and 2 have different plan caches, "
+                         "of 1 lines and of 2 lines, the first different line being 2: "))
+        << error.what();
+    const Error words = expect_error(
+        Code::mismatch, [&] { agree_on("wishes", comm.rank() == 2 ? "no" : "yes", comm); });
+    EXPECT_TRUE(contains(words.what(), "ranks 0 and 2 have different wishes, \"yes\" and \"no\""))
+        << words.what();
+    // No rank waits for another one.
+    EXPECT_EQ(slowest(comm.rank(), comm), 2);
+  });
 }
 
 }  // namespace

@@ -51,78 +51,65 @@ const Plan kOdd = parse_plan("pipelined parts=7 first=33");
 
 TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
   save_cache(path(), cache_with(kOdd, 2));
-  run_as_threads(
-      2,
-      [&](Communicator& comm) {
-        const auto plans = automatic_plans(comm, {.cache = path()});
-        const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-        const Op op = prepare(one.desc(), comm, {.plans = plans.get()});
-        EXPECT_EQ(op.plan(), kOdd);
-        const Op other = prepare(one.desc(), comm, {.plans = plans.get(), .backend = "reference"});
-        EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
-        matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
-      },
-      {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path()});
+    const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+    const Op op = prepare(one.desc(), comm, {.plans = plans.get()});
+    EXPECT_EQ(op.plan(), kOdd);
+    const Op other = prepare(one.desc(), comm, {.plans = plans.get(), .backend = "reference"});
+    EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
+    matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+  });
 }
 
 TEST_F(AutomaticPlans, AreTheModelsWhereNothingWasMeasured) {
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path("nothing")});
-                   PlanKey key = problem(2, 0);
-                   key.m = 2048;
-                   key.n = key.k = 8192;
-                   EXPECT_EQ(plans->find(key), parse_plan("serial"));
-                   key.link = parse_link("1gbit,5us");
-                   const Plan chosen = *plans->find(key);
-                   EXPECT_NE(chosen.schedule, Schedule::serial);
-                   const CostModel model(built_in_profile());
-                   key.threads = base::thread_count(0);
-                   EXPECT_EQ(chosen, model.choose(key));
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path("nothing")});
+    PlanKey key = problem(2, 0);
+    key.m = 2048;
+    key.n = key.k = 8192;
+    EXPECT_EQ(plans->find(key), parse_plan("serial"));
+    key.link = parse_link("1gbit,5us");
+    const Plan chosen = *plans->find(key);
+    EXPECT_NE(chosen.schedule, Schedule::serial);
+    const CostModel model(built_in_profile());
+    key.threads = base::thread_count(0);
+    EXPECT_EQ(chosen, model.choose(key));
+  });
 }
 
 TEST_F(AutomaticPlans, AreThoseOfTheRanksThatHaveSome) {
   save_cache(path(), cache_with(kOdd, 3));
   save_cache(path("empty"), PlanCache(machine_fingerprint()));
-  run_as_threads(3,
-                 [&](Communicator& comm) {
-                   const std::array mine = {path("nothing"), path(), path("empty")};
-                   const auto rank = static_cast<std::size_t>(comm.rank());
-                   const auto plans = automatic_plans(comm, {.cache = mine.at(rank)});
-                   EXPECT_EQ(plans->find(problem(3)), kOdd);
-                 },
-                 {});
+  run_as_threads(3, [&](Communicator& comm) {
+    const std::array mine = {path("nothing"), path(), path("empty")};
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    const auto plans = automatic_plans(comm, {.cache = mine.at(rank)});
+    EXPECT_EQ(plans->find(problem(3)), kOdd);
+  });
 }
 
 TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereTwoHaveDifferentOnes) {
   save_cache(path("a"), cache_with(kOdd, 2));
   save_cache(path("b"), cache_with(parse_plan("serial"), 2));
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const std::string mine = comm.rank() == 0 ? path("a") : path("b");
-                   const Error error = expect_error(
-                       Code::mismatch, [&] { automatic_plans(comm, {.cache = mine}); });
-                   EXPECT_TRUE(contains(error.what(), "ranks 0 and 1 have different plan caches"))
-                       << error.what();
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const std::string mine = comm.rank() == 0 ? path("a") : path("b");
+    const Error error =
+        expect_error(Code::mismatch, [&] { automatic_plans(comm, {.cache = mine}); });
+    EXPECT_TRUE(contains(error.what(), "ranks 0 and 1 have different plan caches")) << error.what();
+  });
 }
 
 TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
   std::ofstream(path("broken")) << "plait plans 2\n";
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const std::string mine = comm.rank() == 1 ? path("broken") : path("nothing");
-                   const Error error = expect_error(
-                       Code::invalid_argument, [&] { automatic_plans(comm, {.cache = mine}); });
-                   EXPECT_EQ(std::string(error.what()),
-                             "automatic_plans: rank 1: " + path("broken") +
-                                 ": plans: the second line must name their machine: "
-                                 "\"machine ...\"");
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const std::string mine = comm.rank() == 1 ? path("broken") : path("nothing");
+    const Error error =
+        expect_error(Code::invalid_argument, [&] { automatic_plans(comm, {.cache = mine}); });
+    EXPECT_EQ(std::string(error.what()), "automatic_plans: rank 1: " + path("broken") +
+                                             ": plans: the second line must name their machine: "
+                                             "\"machine ...\"");
+  });
 }
 
 // Calls until the fastest plan is known; with other columns than problem()'s.
@@ -135,31 +122,26 @@ void find_out(const PlanSource& plans, PlanKey key) {
 // Simulates another process that tunes while the program runs.
 TEST_F(AutomaticPlans, FoundOutMeanwhileByOthersStay) {
   save_cache(path(), cache_with(parse_plan("serial"), 2));
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
-                   if (comm.rank() == 0) save_cache(path(), cache_with(kOdd, 2));
-                   barrier(comm);
-                   find_out(*plans, problem(2));
-                   barrier(comm);
-                   const auto kept = load_cache(path(), machine_fingerprint());
-                   ASSERT_TRUE(kept);
-                   EXPECT_EQ(kept->entries().size(), 2U);
-                   EXPECT_EQ(kept->find(problem(2)), kOdd);
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    if (comm.rank() == 0) save_cache(path(), cache_with(kOdd, 2));
+    barrier(comm);
+    find_out(*plans, problem(2));
+    barrier(comm);
+    const auto kept = load_cache(path(), machine_fingerprint());
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(kept->entries().size(), 2U);
+    EXPECT_EQ(kept->find(problem(2)), kOdd);
+  });
 }
 
 TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
   testing::internal::CaptureStderr();
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans =
-                       automatic_plans(comm, {.cache = "/proc/nothing/plans", .online = true});
-                   find_out(*plans, problem(2));
-                   find_out(*plans, problem(2, 3));
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = "/proc/nothing/plans", .online = true});
+    find_out(*plans, problem(2));
+    find_out(*plans, problem(2, 3));
+  });
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.starts_with("automatic_plans: new plans are not stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
@@ -174,12 +156,10 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   unsetenv("PLAIT_PLAN_CACHE");
   unsetenv("PLAIT_CONFIG");
   testing::internal::CaptureStderr();
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.online = true});
-                   EXPECT_TRUE(plans->find(problem(2)).has_value());
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.online = true});
+    EXPECT_TRUE(plans->find(problem(2)).has_value());
+  });
   unsetenv("XDG_CACHE_HOME");
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored: ")) << said;
@@ -194,49 +174,39 @@ TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
   profile.copy = 0.001;
   profile.sum = 1000;
   write_text(profile_path(path()), text_of(profile));
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path()});
-                   PlanKey key = problem(2);
-                   key.op = Operator::matmul_reduce_scatter;
-                   key.m = key.n = key.k = 1024;
-                   EXPECT_EQ(plans->find(key)->schedule, Schedule::fused);
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path()});
+    PlanKey key = problem(2);
+    key.op = Operator::matmul_reduce_scatter;
+    key.m = key.n = key.k = 1024;
+    EXPECT_EQ(plans->find(key)->schedule, Schedule::fused);
+  });
   profile.machine = "another";
   write_text(profile_path(path()), text_of(profile));
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   expect_error(Code::invalid_argument,
-                                [&] { automatic_plans(comm, {.cache = path()}); });
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    expect_error(Code::invalid_argument, [&] { automatic_plans(comm, {.cache = path()}); });
+  });
 }
 
 TEST_F(AutomaticPlans, AreNotToldToOneRankToMeasure) {
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const Error error = expect_error(Code::mismatch, [&] {
-                     automatic_plans(comm, {.cache = path(), .online = comm.rank() == 1});
-                   });
-                   EXPECT_TRUE(contains(error.what(), "different settings of tune_online"))
-                       << error.what();
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const Error error = expect_error(Code::mismatch, [&] {
+      automatic_plans(comm, {.cache = path(), .online = comm.rank() == 1});
+    });
+    EXPECT_TRUE(contains(error.what(), "different settings of tune_online")) << error.what();
+  });
 }
 
 TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
   setenv("PLAIT_TUNE_ONLINE", "true", 1);
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path()});
-                   const Plan first = *plans->next(problem(2));
-                   plans->took(problem(2), first, 10);
-                   EXPECT_NE(plans->next(problem(2)), first);
-                   const auto quiet = automatic_plans(comm, {.cache = path(), .online = false});
-                   EXPECT_EQ(quiet->next(problem(2)), quiet->find(problem(2)));
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path()});
+    const Plan first = *plans->next(problem(2));
+    plans->took(problem(2), first, 10);
+    EXPECT_NE(plans->next(problem(2)), first);
+    const auto quiet = automatic_plans(comm, {.cache = path(), .online = false});
+    EXPECT_EQ(quiet->next(problem(2)), quiet->find(problem(2)));
+  });
   unsetenv("PLAIT_TUNE_ONLINE");
 }
 
@@ -244,17 +214,15 @@ TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
 TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
   save_cache(path("1"), cache_with(kOdd, 2));
   for (int start = 0; start < 2; ++start) {
-    run_as_threads(2,
-                   [&](Communicator& comm) {
-                     const std::string mine = path(std::to_string(comm.rank()));
-                     const auto plans = automatic_plans(comm, {.cache = mine, .online = true});
-                     PlanKey other = problem(2);
-                     other.m = 80;
-                     EXPECT_EQ(plans->next(problem(2)), kOdd);
-                     for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-                       plans->took(other, *plans->next(other), 10);
-                   },
-                   {});
+    run_as_threads(2, [&](Communicator& comm) {
+      const std::string mine = path(std::to_string(comm.rank()));
+      const auto plans = automatic_plans(comm, {.cache = mine, .online = true});
+      PlanKey other = problem(2);
+      other.m = 80;
+      EXPECT_EQ(plans->next(problem(2)), kOdd);
+      for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
+        plans->took(other, *plans->next(other), 10);
+    });
     const auto one = load_cache(path("0"), machine_fingerprint());
     const auto two = load_cache(path("1"), machine_fingerprint());
     ASSERT_TRUE(one && two);
@@ -264,16 +232,13 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
 }
 
 TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
-                   const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-                   for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
-                     matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                                       {.plans = plans.get()});
-                   }
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+    for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
+      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+    }
+  });
   const auto kept = load_cache(path(), machine_fingerprint());
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);

@@ -33,27 +33,24 @@ void expect_sane(const MachineProfile& profile) {
 
 TEST(AProfile, HasEveryFigureAndIsTheSameOnAllRanks) {
   std::vector<std::string> texts(2);
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   int last = 0;
-                   int total = 0;
-                   const MachineProfile profile =
-                       measure_profile(comm, {.threads = 1,
-                                              .side = 512,
-                                              .longest = base::kSecond / 5,
-                                              .progress = [&](int done, int all) {
-                                                EXPECT_EQ(done, last + 1);
-                                                last = done;
-                                                total = all;
-                                              }});
-                   EXPECT_EQ(last, total);
-                   EXPECT_EQ(profile.ranks, 2);
-                   ASSERT_EQ(profile.transports.size(), 1U);
-                   EXPECT_EQ(profile.transports[0].name, "threads");
-                   expect_sane(profile);
-                   texts[static_cast<std::size_t>(comm.rank())] = text_of(profile);
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    int last = 0;
+    int total = 0;
+    const MachineProfile profile = measure_profile(comm, {.threads = 1,
+                                                          .side = 512,
+                                                          .longest = base::kSecond / 5,
+                                                          .progress = [&](int done, int all) {
+                                                            EXPECT_EQ(done, last + 1);
+                                                            last = done;
+                                                            total = all;
+                                                          }});
+    EXPECT_EQ(last, total);
+    EXPECT_EQ(profile.ranks, 2);
+    ASSERT_EQ(profile.transports.size(), 1U);
+    EXPECT_EQ(profile.transports[0].name, "threads");
+    expect_sane(profile);
+    texts[static_cast<std::size_t>(comm.rank())] = text_of(profile);
+  });
   EXPECT_EQ(texts[0], texts[1]);
 }
 

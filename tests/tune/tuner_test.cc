@@ -38,13 +38,11 @@ TEST(Tuning, ComesToTheSameOnAllRanks) {
     const PlanKey key = parse_plan_key(text);
     std::mutex mutex;
     std::vector<Tuned> all;
-    run_as_threads(3,
-                   [&](Communicator& comm) {
-                     const Tuned tuned = tune_problem(key, model, {.each = 1, .plans = 4}, comm);
-                     const std::lock_guard lock(mutex);
-                     all.push_back(tuned);
-                   },
-                   {});
+    run_as_threads(3, [&](Communicator& comm) {
+      const Tuned tuned = tune_problem(key, model, {.each = 1, .plans = 4}, comm);
+      const std::lock_guard lock(mutex);
+      all.push_back(tuned);
+    });
     ASSERT_EQ(all.size(), 3U);
     for (const Tuned& one : all) {
       EXPECT_EQ(one.plan, all[0].plan);
@@ -61,15 +59,13 @@ TEST(Tuning, ChoosesOneOfItsShortlist) {
   const CostModel model(built_in_profile());
   const PlanKey key =
       parse_plan_key("op=matmul_reduce_scatter m=64 n=256 k=256 threads=1 link=0.4gbit,1us");
-  run_as_threads(2,
-                 [&](Communicator& comm) {
-                   const Tuned tuned = tune_problem(key, model, {.each = 1, .plans = 3}, comm);
-                   EXPECT_EQ(tuned.tried, 4);
-                   const auto plans = shortlist(model, key, 3);
-                   EXPECT_NE(std::find(plans.begin(), plans.end(), tuned.plan), plans.end());
-                   EXPECT_GT(tuned.nanoseconds, 0);
-                 },
-                 {});
+  run_as_threads(2, [&](Communicator& comm) {
+    const Tuned tuned = tune_problem(key, model, {.each = 1, .plans = 3}, comm);
+    EXPECT_EQ(tuned.tried, 4);
+    const auto plans = shortlist(model, key, 3);
+    EXPECT_NE(std::find(plans.begin(), plans.end(), tuned.plan), plans.end());
+    EXPECT_GT(tuned.nanoseconds, 0);
+  });
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/atomic_file.h"
-#include "base/check.h"
 #include "base/processor.h"
 #include "cli/bench/matmul_report.h"
 #include "cli/bench/measurements.h"
@@ -50,33 +48,17 @@ void measure_all(MatmulReport& report, const std::vector<measure::MatmulCase>& c
     report.reads[bytes] = limit.amount / (next++)->min * 1e9;
 }
 
-void write(const MatmulReport& report) {
-  const std::string& file = report.options.json;
-  if (file == "-") {
-    answer(show_json(report).dump(2) + "\n");
-    return;
-  }
-  answer(show_text(report));
-  if (file.empty()) return;
-  base::AtomicFile json(file);
-  json.append(show_json(report).dump(2) + "\n");
-  json.commit();
-}
-
 }  // namespace
 
 int bench_matmul(Words words) {
   const auto options = read_matmul_options(words);
   if (!options) return kDone;
-  if (!options->json.empty() && options->json != "-") base::check_writable(options->json);
+  check_writable(options->files);
   const std::vector<measure::MatmulCase> cases = measure::matmul_cases(*options);
-  MatmulReport report = {.options = *options,
-                         .processor = base::read_processor().model,
-                         .peaks = {},
-                         .reads = {},
-                         .results = {}};
+  MatmulReport report = {.options = *options, .processor = base::read_processor().model};
   measure_all(report, cases);
-  write(report);
+  if (!options->files.silences()) answer(show_text(report));
+  options->files.write_json(show_json(report));
   return kDone;
 }
 

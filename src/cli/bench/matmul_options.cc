@@ -15,12 +15,10 @@ constexpr Options::About kAbout = {
     .usage = "--m M[,M...] --n N --k K [OPTIONS]",
     .purpose =
         "Measures y = x·w on this machine. x has m rows of k numbers; w has n outputs.\n\n"
-        "Prints the time of a call and its share of the processor's peak. For few rows, it also "
-        "prints\n"
-        "how fast the weight was read, and how fast this machine reads as many bytes. The rows of "
-        "the\n"
-        "table, a loop of multiply-adds and a loop of reads take turns. A repetition is a run of\n"
-        "back-to-back calls.",
+        "Prints the time of a call and its share of the processor's peak. For few rows, it also\n"
+        "prints how fast the weight was read, and how fast this machine reads as many bytes. The\n"
+        "rows of the table, a loop of multiply-adds and a loop of reads take turns. A repetition\n"
+        "is a run of back-to-back calls.",
     .examples =
         "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
         "Examples:\n"
@@ -80,7 +78,7 @@ std::optional<MatmulOptions> read_matmul_options(Words words) {
   add_options(options, dtypes);
   add_options(options, matmul);
   add_options(options, matmul.effort, "1");
-  options.add("--json", "FILE", matmul.json, "also write the results as JSON; -: print only JSON");
+  add_json_option(options, matmul.files);
   if (!options.parse_all(words)) return std::nullopt;
   for (const char* size : {"--m", "--n", "--k"})
     PLAIT_CHECK(!options.typed(size).empty(), size, " is missing (plait bench matmul --help)");

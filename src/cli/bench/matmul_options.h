@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "measure/matmul_case.h"
 
 namespace plait::cli {
 
 struct MatmulOptions : measure::MatmulSetup {
-  std::string json;  // a file, "-" for standard output, or empty
+  OutputFiles files;
   std::vector<std::string> words;
 };
 

@@ -29,9 +29,9 @@ struct MatmulResult {
 struct MatmulReport {
   const MatmulOptions& options;
   std::string processor;
-  std::map<Dtype, Peak> peaks;          // by operand
-  std::map<std::size_t, double> reads;  // bytes per second, by the bytes of the weight
-  std::vector<MatmulResult> results;
+  std::map<Dtype, Peak> peaks = {};          // by operand
+  std::map<std::size_t, double> reads = {};  // bytes per second, by the bytes of the weight
+  std::vector<MatmulResult> results = {};
 };
 
 // Whether the product has so few rows, and so large a weight, that its time is that of reading the

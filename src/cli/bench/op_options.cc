@@ -1,7 +1,5 @@
 #include "cli/bench/op_options.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
@@ -103,9 +101,7 @@ void add_options(Options& options, OpBenchOptions& bench) {
 
 std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words words) {
   const bool traces = which == OpVerb::trace;
-  std::string verb(traces ? "trace " : "bench ");
-  verb += name(op);
-  std::replace(verb.begin(), verb.end(), '_', '-');
+  const std::string verb = (traces ? "trace " : "bench ") + word_of(op);
   OpBenchOptions bench;
   bench.op = op;
   SizeOptions sizes;

@@ -108,7 +108,6 @@ report::Timeline timeline_of(const StepOptions& options, const measure::StepMeas
   return {.title = show_step(options),
           .subtitle = show_place(result),
           .product = static_cast<std::int64_t>(result.products.median),
-          .collective = 0,
           .runs = runs_of(options.plans, recorded)};
 }
 

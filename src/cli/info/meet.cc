@@ -46,13 +46,10 @@ Meeting meet_ranks() {
   const std::vector<std::string> hosts = comm::gather_text(this_host(), comm);
   Meeting meeting = {.place = place,
                      .transport = std::string(comm.transport()),
-                     .has_secret = !comm::tcp::secret_from_environment().empty(),
-                     .hosts = {},
-                     .peers = {}};
+                     .has_secret = !comm::tcp::secret_from_environment().empty()};
   for (int rank = 0; rank < comm.world(); ++rank) {
     const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]);
-    if (first - hosts.begin() == rank)
-      meeting.hosts.push_back({.name = name_of(*first), .ranks = {}});
+    if (first - hosts.begin() == rank) meeting.hosts.push_back({.name = name_of(*first)});
     const auto owner =
         std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&](const HostFinding& host) {
           return hosts[host.ranks.empty() ? rank : host.ranks.front()] == hosts[rank];

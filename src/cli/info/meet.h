@@ -11,7 +11,7 @@ namespace plait::cli {
 
 struct HostFinding {
   std::string name;
-  std::vector<int> ranks;
+  std::vector<int> ranks = {};
 };
 
 struct PeerFinding {
@@ -24,8 +24,8 @@ struct Meeting {
   Place place;
   std::string transport;
   bool has_secret;
-  std::vector<HostFinding> hosts;  // by their first ranks
-  std::vector<PeerFinding> peers;  // all but this rank
+  std::vector<HostFinding> hosts = {};  // by their first ranks
+  std::vector<PeerFinding> peers = {};  // all but this rank
 };
 
 // Collective: joins the other ranks of the launcher.

@@ -92,8 +92,7 @@ std::string show_model(const PlanChoice& choice) {
   if (is_serial) {
     return fmt::format(
         "It is \"serial\", by the cost model; \"{}\" would gain {:.1f} %, and the model's error "
-        "may "
-        "be up to {:.1f} %.\n",
+        "may be up to {:.1f} %.\n",
         name(other), gain, doubt);
   }
   return fmt::format(

@@ -20,7 +20,6 @@
 #include "cli/predict/report.h"
 #include "cli/table.h"
 #include "cli/values.h"
-#include "plait/quantized.h"
 
 namespace plait::cli {
 namespace {
@@ -30,11 +29,9 @@ using Json = nlohmann::ordered_json;
 constexpr double kNear = 0.1;  // the largest acceptable error of a prediction
 
 constexpr const char* kPurpose =
-    "Predicts what plait bench OPERATOR has measured over emulated links. A modelled processor "
-    "runs\n"
-    "the measured plans: it multiplies as fast as the product alone, and copies and sums as fast "
-    "as\n"
-    "the collective alone without its link.";
+    "Predicts what plait bench OPERATOR has measured over emulated links. A modelled processor\n"
+    "runs the measured plans: it multiplies as fast as the product alone, and copies and sums\n"
+    "as fast as the collective alone without its link.";
 
 constexpr const char* kExamples =
     "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
@@ -54,13 +51,8 @@ struct Case {
   predict::Problem problem;
   predict::Machine machine;
   std::string weight;
-  std::vector<Compared> plans;
+  std::vector<Compared> plans = {};
 };
-
-double bytes_of_weight(const std::string& weight, Dtype x) {
-  if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
-  return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
-}
 
 template <class Number>
 Number read_between(const Json& json, const char* key, Number least, Number most) {
@@ -84,7 +76,7 @@ predict::Problem read_problem(const Json& json) {
           .x = x,
           .out = x,
           .wire = Dtype::f32,
-          .weight_bytes = bytes_of_weight(json.at("weight").get<std::string>(), x)};
+          .weight_bytes = weight_bytes(json.at("weight").get<std::string>(), x)};
 }
 
 // A device that multiplies at the measured rate, and moves bytes as fast as the collective did
@@ -125,8 +117,7 @@ Case read_case(const Json& json) {
   const predict::Problem problem = read_problem(json);
   Case one = {.problem = problem,
               .machine = fitted(json, problem),
-              .weight = json.at("weight").get<std::string>(),
-              .plans = {}};
+              .weight = json.at("weight").get<std::string>()};
   for (const Json& schedule : json.at("schedules")) {
     const std::string plan = schedule.at("plan").get<std::string>();
     one.plans.push_back(
@@ -225,7 +216,7 @@ int predict_measured(Words words) {
                    .examples = kExamples});
   options.add("--measured", "FILE[,FILE...]", measured,
               "files written by plait bench OPERATOR --json");
-  options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
+  add_json_option(options, files);
   if (!options.parse_all(words)) return kDone;
   PLAIT_CHECK(!measured.empty(), "--measured FILE is missing");
   std::vector<Case> cases;

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
@@ -186,12 +185,6 @@ nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
           {"assumptions", std::move(assumptions)}};
 }
 
-double read_scale(std::string_view option, const std::string& text) {
-  const auto scale = base::parse_number(text);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, option, ' ', text, " is not above 0 and up to 1");
-  return *scale;
-}
-
 void predict_blocks(ModelPrediction& prediction) {
   measure::Progress progress("predicting, plan");
   for (const Plan& plan : prediction.plans) {
@@ -225,7 +218,7 @@ int predict_model(const Model& model, Words words) {
               "dtype in which partial sums are sent (default: bf16)");
   add_options(options, layers);
   add_options(options, plans);
-  options.add("--json", "FILE", files.json, "also write the results as JSON; -: print only JSON");
+  add_json_option(options, files);
   if (!options.parse_all(words)) return kDone;
   if (step.sequence == 0) step.sequence = std::min<std::int64_t>(4096, step.tokens);
   PLAIT_CHECK(step.sequence <= step.tokens, "--seq ", step.sequence, " is longer than --tokens ",

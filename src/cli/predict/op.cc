@@ -37,8 +37,7 @@ OpPrediction predict_plans(const OpPredictOptions& options, const measure::OpSiz
       .product = static_cast<double>(product_alone(options.machine, problem)),
       .collective = static_cast<double>(
           predict::predict(options.machine, problem, options.plans.front(), {.product = false})
-              .time),
-      .plans = {}};
+              .time)};
   for (const Plan& plan : options.plans) {
     progress.show(std::ssize(prediction.plans) + 1, std::ssize(options.plans) + 1);
     predict::Outcome outcome =

@@ -1,7 +1,5 @@
 #include "cli/predict/options.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/options.h"
@@ -15,10 +13,9 @@ namespace {
 constexpr std::int64_t kMostDrawn = 64;
 
 constexpr const char* kPurpose =
-    "Predicts an operator on other devices and networks. Modelled ranks with simulated clocks run\n"
-    "its own schedules; products, copies and sums take the device's time, and chunks travel over "
-    "a\n"
-    "modelled network. Nothing is measured or multiplied.";
+    "Predicts an operator on other devices and networks. Modelled ranks with simulated clocks\n"
+    "run its own schedules; products, copies and sums take the device's time, and chunks travel\n"
+    "over a modelled network. Nothing is measured or multiplied.";
 
 constexpr const char* kExamples =
     "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
@@ -67,12 +64,12 @@ std::string usual_link(const std::string& device) {
   return "nvlink4";
 }
 
+}  // namespace
+
 double weight_bytes(const std::string& weight, Dtype x) {
   if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
   return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
 }
-
-}  // namespace
 
 void add_options(Options& options, MachineOptions& machine, const char* ranks) {
   options.add(ranks, "N", machine.ranks, whole(1, kMostPredictedRanks),
@@ -114,9 +111,7 @@ predict::Machine machine_of(const MachineOptions& options) {
 }
 
 std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words) {
-  std::string verb("predict ");
-  verb += name(op);
-  std::replace(verb.begin(), verb.end(), '_', '-');
+  const std::string verb = "predict " + word_of(op);
   OpPredictOptions what;
   SizeOptions sizes;
   DtypeOptions dtypes;
@@ -140,9 +135,6 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   what.sizes = read_sizes(sizes);
   if (what.weight.empty()) what.weight = name(dtypes.x);
   what.problem = {.op = op,
-                  .m = 0,
-                  .n = 0,
-                  .k = 0,
                   .x = dtypes.x,
                   .out = dtypes.result(),
                   .wire = wire,

@@ -31,6 +31,9 @@ struct MachineOptions {
 void add_options(Options& options, MachineOptions& machine, const char* ranks);
 predict::Machine machine_of(const MachineOptions& options);
 
+// Bytes per element of a weight of this kind.
+double weight_bytes(const std::string& weight, Dtype x);
+
 struct OpPredictOptions {
   std::vector<measure::OpSize> sizes;
   predict::Problem problem;  // except for the sizes

@@ -12,9 +12,9 @@ namespace plait::cli {
 
 struct OpPrediction {
   measure::OpSize size;
-  double product;             // nanoseconds, alone
-  double collective;          // alone, in the serial schedule
-  std::vector<double> plans;  // the serial one first
+  double product;                  // nanoseconds, alone
+  double collective;               // alone, in the serial schedule
+  std::vector<double> plans = {};  // the serial one first
 
   double ideal() const { return product > collective ? product : collective; }
   double serial() const { return plans.front(); }

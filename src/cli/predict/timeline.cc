@@ -25,8 +25,7 @@ report::Timeline timeline_of(const OpPredictOptions& options, const OpPrediction
                       base::show_count(static_cast<std::size_t>(options.machine.ranks), "rank"),
                       options.machine.device.name, predict::describe(options.machine.network)),
       .product = static_cast<std::int64_t>(prediction.product),
-      .collective = static_cast<std::int64_t>(prediction.collective),
-      .runs = {}};
+      .collective = static_cast<std::int64_t>(prediction.collective)};
   for (std::size_t i = 0; i < plans.size(); ++i) {
     timeline.runs.push_back(report::run_of(name(options.plans[i]), plans[i].ranks,
                                            {.begin = 0, .end = plans[i].length}));
@@ -50,7 +49,7 @@ void append(trace::RankRecords& all, const trace::RankRecords& one, std::int64_t
 void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanRecords>& plans) {
   std::vector<std::vector<std::byte>> packs;
   for (int rank = 0; rank < options.machine.ranks; ++rank) {
-    trace::RankRecords all = {.rank = rank, .dropped = 0, .labels = {}, .records = {}};
+    trace::RankRecords all = {.rank = rank};
     std::int64_t from = 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       append(all, plans[i].ranks[static_cast<std::size_t>(rank)], from);
@@ -60,8 +59,7 @@ void write_for_perfetto(const OpPredictOptions& options, const std::vector<PlanR
                              .thread = 0,
                              .label = static_cast<std::uint32_t>(all.labels.size() - 1),
                              .begin = from,
-                             .end = from + plans[i].length,
-                             .args = {}});
+                             .end = from + plans[i].length});
       from += plans[i].length + plans[i].length / 10;
     }
     packs.push_back(trace::pack(all));

@@ -24,15 +24,12 @@ constexpr Options::About kAbout = {
     .usage = "[OPTIONS]",
     .purpose =
         "Measures the fastest plan for each problem, including serial, and stores it where\n"
-        "plait::automatic_plans() finds it. If the machine has no profile yet, it is measured "
-        "first,\n"
-        "for up to a minute, to decide which plans are worth measuring. Each problem is stored as "
-        "soon\n"
-        "as it is measured, so Ctrl-C loses only the current one.",
+        "plait::automatic_plans() finds it. If the machine has no profile yet, it is measured\n"
+        "first, for up to a minute, to decide which plans are worth measuring. Each problem is\n"
+        "stored as soon as it is measured, so Ctrl-C loses only the current one.",
     .examples =
-        "Exit status: 0 done; 1 the cache or another file can't be written; 2 wrong usage; 3 a "
-        "rank\n"
-        "was lost; 130 after Ctrl-C.\n\n"
+        "Exit status: 0 done; 1 the cache or another file can't be written; 2 wrong usage; 3 a\n"
+        "rank was lost; 130 after Ctrl-C.\n\n"
         "Examples:\n"
         "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
         "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
@@ -57,12 +54,6 @@ struct ProblemOptions {
 
 const Model* read_model(std::string_view, const std::string& text) {
   return &read_model_name(text);
-}
-
-double read_scale(std::string_view option, const std::string& text) {
-  const auto scale = base::parse_number(text);
-  PLAIT_CHECK(scale && *scale > 0 && *scale <= 1, option, " ", text, " is not above 0 and up to 1");
-  return *scale;
 }
 
 void add_options(Options& options, ProblemOptions& problem) {

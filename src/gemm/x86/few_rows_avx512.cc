@@ -133,7 +133,7 @@ template <Storage stored, int Rows, bool Inside>
 }
 
 template <Storage stored, int Rows>
-[[PLAIT_AVX512]] void rows_in_sequence(const StoredTileCall& call) {
+[[PLAIT_AVX512, gnu::always_inline]] inline void group_in_sequence(const StoredTileCall& call) {
   const Values<stored> values = values_of<stored>(call);
   Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
   for (std::int64_t r = 0; r < Rows; ++r) {
@@ -148,16 +148,20 @@ template <Storage stored, int Rows>
     store_columns<stored>(sums[r], call.sums + r * kPanelColumns);
 }
 
+// All groups of Rows rows.
 template <Storage stored>
 struct InSequence {
   template <int Rows>
-  static void rows(const StoredTileCall& call) {
-    rows_in_sequence<stored, Rows>(call);
+  [[PLAIT_AVX512]] static void rows(const StoredTileCall& call) {
+    StoredTileCall group = call;
+    for (int g = 0; g < call.groups; ++g, advance<stored>(group))
+      group_in_sequence<stored, Rows>(group);
   }
 };
 
 template <Storage stored>
 void in_sequence(const StoredTileCall& call) {
+  if (call.row_count <= kRowsAtOnce) return up_to_six<InSequence<stored>>(call);
   for_each_group<stored>(call, two_halves<InSequence<stored>>);
 }
 

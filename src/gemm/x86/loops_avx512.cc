@@ -204,45 +204,40 @@ template <Storage stored>
   }
 }
 
-// The nodes' elements at `offset`, added to one of the leaf.
-[[PLAIT_AVX512, gnu::always_inline]] inline __m512 with_nodes(const Nodes& nodes,
-                                                              std::int64_t offset, __m512 sum) {
-  for (int n = 0; n < nodes.count; ++n)
-    sum = _mm512_add_ps(_mm512_loadu_ps(nodes.of[static_cast<std::size_t>(n)] + offset), sum);
-  return sum;
-}
-
-// The sums of a row stay in registers from group to group, until the nodes are added.
-[[PLAIT_AVX512]] void add_scaled(const GroupSums& groups, int rows, float* sums) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    __m512 sum[4];  // NOLINT(*-avoid-c-arrays)
-    for (std::int64_t j = 0; j < 4; ++j)
-      sum[j] = groups.first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + i * kRow + j * kLanes);
-    const float* part = groups.parts + i * kRow;
-    const float* scales = groups.scales;
-    for (int g = 0; g < groups.groups; ++g, part += rows * kRow, scales += kRow) {
-      for (std::int64_t j = 0; j < 4; ++j) {
-        const __m512 scale = _mm512_loadu_ps(scales + j * kLanes);
-        sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(_mm512_loadu_ps(part + j * kLanes), scale));
+// A row's leaf stays in registers from piece to piece, until it goes to its slot.
+template <bool AddUp>
+[[PLAIT_AVX512]] void add_to_leaf(const PieceSums& from, std::int64_t rows, const Slots& slots) {
+  const Piece& last = from.pieces.back();
+  const int slot = Leaves::slot_of(last.leaf);
+  const int nodes = last.ends_leaf ? slot : 0;
+  const auto pieces = static_cast<int>(from.pieces.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* node = slots.sums + row * kRow;
+    float* const to = slots.sums + slot * slots.stride + row * kRow;
+    const float* sums = from.sums + row * kRow;
+    const float* scales = from.scales;
+    Floats leaf;
+    for (int j = 0; j < kVectors; ++j)
+      leaf[j] = from.begins_leaf ? _mm512_setzero_ps() : _mm512_loadu_ps(to + j * kLanes);
+    for (int piece = 0; piece < pieces; ++piece, sums += rows * kRow, scales += from.scales_step) {
+      for (int j = 0; j < kVectors; ++j) {
+        __m512 sum = _mm512_loadu_ps(sums + j * kLanes);
+        if (scales != nullptr) sum = _mm512_mul_ps(sum, _mm512_loadu_ps(scales + j * kLanes));
+        leaf[j] = AddUp ? _mm512_add_ps(leaf[j], sum) : sum;
       }
     }
-    for (std::int64_t j = 0; j < 4; ++j) {
-      const std::int64_t offset = i * kRow + j * kLanes;
-      _mm512_storeu_ps(sums + offset, with_nodes(groups.nodes, offset, sum[j]));
+    for (int below = 0; below < nodes; ++below, node += slots.stride) {
+      for (int j = 0; j < kVectors; ++j)
+        leaf[j] = _mm512_add_ps(_mm512_loadu_ps(node + j * kLanes), leaf[j]);
     }
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(to + j * kLanes, leaf[j]);
   }
 }
 
-[[PLAIT_AVX512]] void end_leaf(const Nodes& nodes, const float* scales, int rows, const float* leaf,
-                               float* sums) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < kRow; j += kLanes) {
-      const std::int64_t offset = i * kRow + j;
-      __m512 sum = _mm512_loadu_ps(leaf + offset);
-      if (scales != nullptr) sum = _mm512_mul_ps(sum, _mm512_loadu_ps(scales + j));
-      _mm512_storeu_ps(sums + offset, with_nodes(nodes, offset, sum));
-    }
-  }
+void add_to_leaves(const PieceSums& from, int rows, const Slots& slots) {
+  for_each_leaf(from, rows, [&](const PieceSums& leaf) {
+    (from.add_up ? add_to_leaf<true> : add_to_leaf<false>)(leaf, rows, slots);
+  });
 }
 
 [[PLAIT_AVX512, gnu::always_inline]] inline __m256i to_bf16(__m512 value) {
@@ -339,8 +334,7 @@ constexpr Loops kAvx512 = {.name = "avx512",
                            .s4_to_f32 = to_f32<Storage::s4>,
                            .s8_to_bf16 = to_bf16<Storage::s8>,
                            .s4_to_bf16 = s4_to_bf16,
-                           .add_scaled = add_scaled,
-                           .end_leaf = end_leaf,
+                           .add_to_leaves = add_to_leaves,
                            .finish = finish};
 
 }  // namespace
