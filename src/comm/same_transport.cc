@@ -15,7 +15,7 @@ constexpr char kAfterName = '|';
 // The transport that is named before a text; empty: none is. An all-gather that is lent may
 // return anything.
 std::string name_before(const std::string& text) {
-  const std::string name = text.substr(0, text.find(kAfterName));
+  std::string name = text.substr(0, text.find(kAfterName));
   for (const TransportEntry& entry : transports()) {
     if (name == entry.name && name.size() < text.size()) return name;
   }

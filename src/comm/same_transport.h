@@ -18,8 +18,8 @@ namespace plait::comm {
 Error transports_differ(int rank, const std::string& transport, int other,
                         const std::string& its_transport);
 
-// The same all-gather, except that its first call, which all transports make, refuses ranks of
-// which one uses another transport.
+// Wraps an all-gather: the first call, which all transports make, refuses ranks of which one uses
+// another transport.
 AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport);
 
 }  // namespace plait::comm

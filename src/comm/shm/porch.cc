@@ -24,7 +24,8 @@ constexpr std::string_view kGreeting = "plait-2";
 // Those that don't say which build they are: other builds, then.
 constexpr std::string_view kFormerGreeting = "plait-1";
 
-// Of a greeting. A rank that uses another transport than shm adds its name (transport_check.h).
+// A greeting has so many; a rank that uses another transport than shm adds that one's name (see
+// transport_check.h).
 constexpr std::size_t kWords = 5;
 
 // A rank says its number as soon as it calls. At most kMostSilent callers that have said nothing

@@ -44,16 +44,16 @@ void TransportCheck::look() {
   const Nanoseconds now = base::now();
   if (now < look_at_) return;
   look_at_ = now + kBetweenLooks;
-  if (porch_) look_as_first();
-  if (finder_) look_as_other();
+  if (porch_) look_as_first(*porch_);
+  if (finder_) look_as_other(*finder_);
 }
 
-void TransportCheck::look_as_first() {
+void TransportCheck::look_as_first(Porch& porch) {
   std::vector<Guest> heard;
   try {
-    heard = porch_->wait({}, 0);
+    heard = porch.wait({}, 0);
   } catch (const Error&) {  // there are no descriptors for it
-    porch_.reset();
+    return porch_.reset();
   }
   const Guest* other = nullptr;
   for (Guest& guest : heard) {
@@ -63,27 +63,27 @@ void TransportCheck::look_as_first() {
   for (const Guest& guest : guests_) {
     if (guest.said.transport != transport_) other = &guest;
   }
-  if (other != nullptr) refuse(*other);
+  if (other != nullptr) refuse(*other, porch);
 }
 
-void TransportCheck::refuse(const Guest& guest) {
-  const Error why = transports_differ(guest.said.rank, guest.said.transport, 0, transport_);
-  const std::string verdict = encode_failure(why);
+void TransportCheck::refuse(const Guest& guest, Porch& porch) {
+  const std::string verdict =
+      encode_failure(transports_differ(guest.said.rank, guest.said.transport, 0, transport_));
   for (const Guest& one : guests_) base::send_message(one.socket, verdict, base::Fd());
   int told = static_cast<int>(guests_.size());
   for (const Nanoseconds end = base::now() + kLinger; told < world_ - 1 && base::now() < end;) {
-    for (const Guest& late : porch_->wait({}, end - base::now())) {
+    for (const Guest& late : porch.wait({}, end - base::now())) {
       base::send_message(late.socket, verdict, base::Fd());
       ++told;
     }
   }
-  throw why;
+  raise_failure(verdict);
 }
 
-void TransportCheck::look_as_other() {
+void TransportCheck::look_as_other(Finder& finder) {
   if (!first_) {
     try {
-      auto found = finder_->call();
+      auto found = finder.call();
       if (!found) return;
       first_ = std::move(*found);
     } catch (const Error&) {  // another user's process is there

@@ -26,9 +26,9 @@ class TransportCheck {
   void look();
 
  private:
-  void look_as_first();
-  void look_as_other();
-  [[noreturn]] void refuse(const Guest& guest);
+  void look_as_first(Porch& porch);
+  void look_as_other(Finder& finder);
+  [[noreturn]] void refuse(const Guest& guest, Porch& porch);
 
   int rank_;
   int world_;

@@ -15,7 +15,7 @@ using base::sentence;
 
 namespace {
 
-// Of the addresses by which other hosts can reach a rank.
+// The families of the addresses by which other hosts can reach a rank.
 struct Families {
   bool has_four = false;
   bool has_six = false;

@@ -24,7 +24,7 @@ struct Meeting {
   base::Nanoseconds timeout;
   std::function<void()> interrupted = {};
 
-  // Of the ranks that a program's communicator brings together, and a text that no other call of
+  // With a program's communicator: an all-gather of its ranks, and a text that no other call of
   // theirs has.
   AllGatherBytes all_gather = {};
   std::string job = {};
