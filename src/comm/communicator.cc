@@ -13,6 +13,8 @@
 #include "comm/emulated/link_clock.h"
 #include "comm/interruption.h"
 #include "comm/mapped/mapped_transport.h"
+#include "comm/same_transport.h"
+#include "comm/shm/transport_check.h"
 #include "comm/state.h"
 #include "comm/threads/room.h"
 #include "comm/transports.h"
@@ -36,10 +38,10 @@ std::optional<LinkView> whole_view(const std::optional<Link>& link, int world) {
   return view;
 }
 
-comm::Site site_of(const CommunicatorOptions& options, std::optional<int> mpi) {
+comm::Site site_of(const CommunicatorOptions& options, const std::optional<comm::MpiProgram>& mpi) {
   comm::Site site = {.place = options.place ? *options.place : place_from_environment(),
                      .all_gather = options.all_gather,
-                     .mpi = mpi,
+                     .mpi = mpi ? std::optional(mpi->handle) : std::nullopt,
                      .policy = comm::wait_policy_of(options)};
   const Place& place = site.place;
   PLAIT_CHECK(place.world > 0 && place.rank >= 0 && place.rank < place.world,
@@ -52,6 +54,26 @@ comm::Site site_of(const CommunicatorOptions& options, std::optional<int> mpi) {
 }  // namespace
 
 namespace comm {
+
+namespace {
+
+// Refuses ranks that have chosen different transports.
+std::unique_ptr<Transport> create_alike(const TransportEntry& transport, const Site& site,
+                                        const WaitPolicy& connecting) {
+  Site here = site;
+  here.policy = connecting;
+  here.transport = transport.name;
+  here.all_gather = with_transport_check(site.all_gather, here.transport);
+  std::optional<shm::TransportCheck> check;
+  const bool meets_at_shm = here.transport == shm::kShm || here.transport == "threads";
+  if (!here.all_gather && !meets_at_shm && here.place.world > 1) {
+    check.emplace(here);
+    here.watch = [&check] { check->look(); };
+  }
+  return transport.create(here);
+}
+
+}  // namespace
 
 WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
   WaitPolicy policy = wait_policy_from_environment();
@@ -69,22 +91,20 @@ WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
   return policy;
 }
 
-Communicator connect(const CommunicatorOptions& options, std::optional<int> mpi) {
+Communicator connect(const CommunicatorOptions& options, const std::optional<MpiProgram>& mpi) {
   const Site site = site_of(options, mpi);
   const auto link = wanted_link(options);
   const std::string wanted =
       options.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : options.transport;
   const TransportEntry& transport = select_transport(wanted, site);
-  return Communicator(Communicator::State::connect({.transport_name = transport.name,
-                                                    .policy = site.policy,
-                                                    .host = site.place.host,
-                                                    .link = whole_view(link, site.place.world),
-                                                    .trace = options.trace},
-                                                   [&](const WaitPolicy& connecting) {
-                                                     Site here = site;
-                                                     here.policy = connecting;
-                                                     return transport.create(here);
-                                                   }));
+  return Communicator(Communicator::State::connect(
+      {.transport_name = transport.name,
+       .policy = site.policy,
+       .host = site.place.host,
+       .began_at = mpi ? std::optional(mpi->began_at) : std::nullopt,
+       .link = whole_view(link, site.place.world),
+       .trace = options.trace},
+      [&](const WaitPolicy& connecting) { return create_alike(transport, site, connecting); }));
 }
 
 }  // namespace comm

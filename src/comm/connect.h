@@ -11,7 +11,11 @@ namespace plait::comm {
 // What the options say of waiting, and the environment where they don't.
 WaitPolicy wait_policy_of(const CommunicatorOptions& options);
 
-// `mpi`: as Site::mpi.
-Communicator connect(const CommunicatorOptions& options, std::optional<int> mpi);
+// The ranks of a communicator of the program's MPI.
+struct MpiProgram {
+  int handle;                  // as Site::mpi
+  base::Nanoseconds began_at;  // when this rank began to wait for the others
+};
+Communicator connect(const CommunicatorOptions& options, const std::optional<MpiProgram>& mpi);
 
 }  // namespace plait::comm

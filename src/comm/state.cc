@@ -69,9 +69,14 @@ void Communicator::State::set_trace(Trace* trace) {
 std::unique_ptr<Communicator::State> Communicator::State::connect(const Connection& wanted,
                                                                   Create create) {
   comm::WaitPolicy connecting = wanted.policy;
-  connecting.timeout = connecting.connect_timeout;
+  const auto left = [&] {
+    const comm::Nanoseconds whole = connecting.connect_timeout;
+    return wanted.began_at ? comm::left_of(whole, *wanted.began_at) : whole;
+  };
+  connecting.timeout = left();
   auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
   if (!wanted.host.empty()) state->host_ += '/' + wanted.host;
+  state->set_timeout(left());
   state->open(wanted.link);
   state->set_timeout(wanted.policy.timeout);
   return state;

@@ -109,6 +109,10 @@ class Communicator::State {
     std::string transport_name;
     comm::WaitPolicy policy;
     std::string host = {};  // see Place::host
+
+    // When this rank began to wait for the others, if that was before; then all of its waits
+    // together have that deadline.
+    std::optional<comm::Nanoseconds> began_at = {};
     std::optional<comm::LinkView> link = {};
     Trace* trace = nullptr;
   };

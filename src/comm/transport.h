@@ -1,6 +1,7 @@
 // How bytes move between the ranks of one group.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,9 +29,16 @@ struct Availability {
 // What a transport is created for: where this rank stands, and what it may use to find the others.
 struct Site {
   Place place;
-  AllGatherBytes all_gather = {};
+  AllGatherBytes all_gather = {};  // create() calls it where it is there (see same_transport.h)
   std::optional<int> mpi = {};  // these ranks' communicator in the program's MPI, by MPI_Comm_c2f()
   WaitPolicy policy = {};       // while connecting
+
+  // The name of the transport that was chosen, which all ranks must have chosen; empty: unknown.
+  std::string transport = {};
+
+  // Asked about every 10 ms while ranks meet, until this rank has met rank 0, or as rank 0 all;
+  // throws where they can't. May be empty.
+  std::function<void()> watch = {};
 };
 
 class Transport {

@@ -1,5 +1,7 @@
 #include "comm/wait_policy.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/env.h"
 #include "base/text.h"
@@ -16,6 +18,11 @@ constexpr base::Nanoseconds kLeastSilence = base::kSecond;
 constexpr base::Nanoseconds kMostSilence = 3600 * base::kSecond;
 
 }  // namespace
+
+base::Nanoseconds left_of(base::Nanoseconds timeout, base::Nanoseconds began_at) {
+  constexpr base::Nanoseconds kLeast = 10 * base::kMillisecond;
+  return std::max(timeout - (base::now() - began_at), kLeast);
+}
 
 void read_wait_policy(std::string_view text, WaitPolicy& policy) {
   for (const std::string_view part : base::split(text, ',')) {

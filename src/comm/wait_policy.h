@@ -37,6 +37,10 @@ struct WaitPolicy {
   bool crowded = false;  // more ranks than processors
 };
 
+// What is left of a timeout that began at `began_at`: at least a moment, in which what is there
+// already is found.
+base::Nanoseconds left_of(base::Nanoseconds timeout, base::Nanoseconds began_at);
+
 // "spin=20us,yield=200us", either part alone too; refuses anything else with a sentence.
 void read_wait_policy(std::string_view text, WaitPolicy& policy);
 

@@ -150,8 +150,11 @@ void check_refusals(const std::string& mine, Communicator& comm) {
 
 // Returns the path on the first of the ranks that share this file, and an empty text on the others.
 std::string kept_here(const std::string& path, Communicator& comm) {
+  // Ranks of hosts that can't be told apart may have different files.
+  const std::string host = base::host_id();
   const std::string file =
-      base::sentence(base::host_id(), ' ', base::namespace_id("mnt"), ' ', path);
+      base::sentence(host.empty() ? base::sentence("rank ", comm.rank()) : host, ' ',
+                     base::namespace_id("mnt"), ' ', path);
   const std::vector<std::string> all = comm::gather_text(file, comm);
   const auto first = std::find(all.begin(), all.end(), file) - all.begin();
   return first == comm.rank() ? path : std::string();

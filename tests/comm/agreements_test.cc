@@ -24,9 +24,10 @@ constexpr Nanoseconds kPatience = 20 * base::kSecond;
 TcpGroup& group_of(Communicator& comm) { return dynamic_cast<TcpGroup&>(comm.state().group()); }
 
 // Milestones: a rank has connected (a barrier would fail on those that are in it yet), and rank 0
-// has died, or soon will.
+// has died, or soon will; and a rank has its answer.
 constexpr int kConnected = 0;
 constexpr int kDead = 1;
+constexpr int kAnswered = 2;
 
 [[noreturn]] void die() { ::_exit(testing::Test::HasFailure() ? 1 : 0); }
 
@@ -62,9 +63,11 @@ TEST(Agreements, KeepTheAnswerThatOneRankHas) {
                    // It is told that the others go on without it, and it tells rank 1 all the same.
                    conformance::expect_error(Code::timeout,
                                              [&] { group.agreements().agree("mine", kPatience); });
+                   milestones.await(kAnswered);  // the answer of a dead rank would not count
                  } else {
                    EXPECT_EQ(group.agreements().agree("mine", kPatience),
                              (Parts{"a", "b", std::nullopt}));
+                   milestones.reach(kAnswered);
                  }
                },
                {});
@@ -92,6 +95,37 @@ TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
                  const std::string mine = std::to_string(group.rank());
                  EXPECT_EQ(group.agreements().agree(mine, kPatience),
                            (Parts{std::nullopt, "1", "2", std::nullopt}));
+               },
+               {});
+}
+
+// A cable between ranks 0 and 2 was broken for a while: each takes the other for lost. Rank 2
+// follows rank 1, which follows rank 0.
+TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
+  Milestones milestones;
+  run_over_tcp(3,
+               [&](Communicator& comm) {
+                 TcpGroup& group = group_of(comm);
+                 milestones.reach(kConnected);
+                 milestones.await(kConnected, 3);
+                 if (group.rank() != 1) group.tell(2 - group.rank(), Kind::agreement, "cut off");
+                 const Nanoseconds begin = base::now();
+                 if (group.rank() == 2) {
+                   // The word of rank 0 has come.
+                   std::this_thread::sleep_for(milliseconds(300));
+                   group.mesh()->move_surely();
+                   const Error error = conformance::expect_error(
+                       Code::peer_lost, [&] { group.agreements().agree("mine", kPatience); });
+                   EXPECT_STREQ(error.what(),
+                                "survivors: ranks 0 and 1 go on without rank 2, to which the "
+                                "connection was broken for a while");
+                 } else {
+                   std::this_thread::sleep_for(milliseconds(600));
+                   group.mesh()->move_surely();
+                   EXPECT_EQ(group.agreements().agree(std::to_string(group.rank()), kPatience),
+                             (Parts{"0", "1", std::nullopt}));
+                 }
+                 EXPECT_LT(base::now() - begin, kPatience / 2);
                },
                {});
 }

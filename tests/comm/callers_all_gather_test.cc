@@ -132,6 +132,26 @@ TEST(CallersAllGather, RefusesRanksThatCannotReachTheMeetingPlace) {
   });
 }
 
+TEST(CallersAllGather, RefusesRanksOfAnotherTransport) {
+  for (const int odd : {0, 2}) {
+    const FileStore store(3);
+    fork_ranks(3, [&](int rank) {
+      CommunicatorOptions options = options_for(rank, 3);
+      if (rank == odd) options.transport = "tcp";
+      options.all_gather = [&](const std::string& mine) { return store.all_gather(rank, mine); };
+      const Error error =
+          conformance::expect_error(Code::mismatch, [&] { Communicator::connect(options); });
+      const bool is_first = odd == 0;
+      EXPECT_EQ(error.culprit(), is_first ? 1 : 2);
+      EXPECT_STREQ(error.what(),
+                   is_first ? "rank 1 uses the transport shm, rank 0 tcp: PLAIT_TRANSPORT must be "
+                              "the same for all ranks"
+                            : "rank 2 uses the transport tcp, rank 0 shm: PLAIT_TRANSPORT must be "
+                              "the same for all ranks");
+    });
+  }
+}
+
 TEST(CallersAllGather, ItsOwnExceptionComesThrough) {
   CommunicatorOptions options = options_for(0, 2);
   options.all_gather = [](const std::string&) -> std::vector<std::string> {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <chrono>
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/host.h"
 #include "comm/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
@@ -167,9 +170,132 @@ TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// What from_mpi() tells plait of a communicator, and whether its last all-gather has ended: from then
+// on the ranks connect by what they were told.
+class Gathering {
+ public:
+  explicit Gathering(MPI_Comm comm) {
+    ranks_.rank = rank_in(comm);
+    ranks_.world = size_of(comm);
+    ranks_.handle = static_cast<int>(MPI_Comm_c2f(comm));
+    ranks_.begin_all_gather = [this, comm](const char* mine, char* all, int bytes) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm, &request);
+      has_ended_ = false;
+      return [this, request]() mutable {
+        int ended = 0;
+        MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
+        has_ended_ = ended != 0;
+        return has_ended_;
+      };
+    };
+  }
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+  const MpiRanks& ranks() const { return ranks_; }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  MpiRanks ranks_;
+  bool has_ended_ = false;
+};
+
+struct Stopped {};
+
+// Rank 1 comes late, and stops when the ranks have learnt of each other.
+TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
+  if (size_of(MPI_COMM_WORLD) == 1) return;
+  using std::chrono::milliseconds;
+  constexpr milliseconds kTimeout{4000};
+  for (const char* transport : {"shm", "tcp", "mpi"}) {
+    if (std::string(transport) == "mpi" && level() < MPI_THREAD_SERIALIZED) continue;
+    // MPI can't free one whose all-gather a process doesn't end.
+    const Part& all = *new Part(0, 0);  // NOLINT(cppcoreguidelines-owning-memory)
+    Gathering gathering(all.get());
+    CommunicatorOptions options = {.transport = transport, .timeout = kTimeout};
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (my_rank() == 1) {
+      std::this_thread::sleep_for(kTimeout - milliseconds(500));
+      options.timeout = 20 * kTimeout;
+      options.interrupted = [&] {
+        if (!gathering.has_ended()) return;
+        MPI_Barrier(MPI_COMM_WORLD);
+        throw Stopped();
+      };
+      EXPECT_THROW(connect_mpi(gathering.ranks(), options), Stopped);
+      continue;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    expect_error(Code::timeout, [&] { connect_mpi(gathering.ranks(), options); });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kTimeout + kTimeout / 2) << transport;
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+// MPI's duplicates of the communicator are half made then, further at one process than at another.
+TEST(FromMpi, ConnectsThroughMpiAfterCallsThatFailedHalfWay) {
+  if (size_of(MPI_COMM_WORLD) == 1 || level() < MPI_THREAD_SERIALIZED) return;
+  for (int round = 0; round < 4; ++round) {
+    const int key = round % 2 == 0 ? -my_rank() : my_rank();  // other duplicates
+    const Part& first = *new Part(0, key);  // NOLINT(cppcoreguidelines-owning-memory)
+    Gathering gathering(first.get());
+    CommunicatorOptions options = {.transport = "mpi", .timeout = std::chrono::seconds(2)};
+    if (my_rank() == 1) {
+      options.timeout = std::chrono::seconds(60);
+      options.interrupted = [&] {
+        if (gathering.has_ended()) throw Stopped();
+      };
+      EXPECT_THROW(connect_mpi(gathering.ranks(), options), Stopped);
+    } else {
+      bool has_waited = false;
+      options.interrupted = [&] {
+        if (!gathering.has_ended() || has_waited) return;
+        has_waited = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      };
+      EXPECT_THROW(connect_mpi(gathering.ranks(), options), Error);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    const Part second(0, key);
+    Communicator comm = from_mpi(second.get(), kByMpi);
+    expect_group_of(comm, second.get());
+  }
+}
+
+// A system that tells no boot id, for the calling thread.
+class NoBootId {
+ public:
+  NoBootId() {
+    is_there_ = ::unshare(CLONE_NEWNS) == 0 &&
+                ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                ::mount("/dev/null", kFile, nullptr, MS_BIND, nullptr) == 0;
+  }
+  NoBootId(const NoBootId&) = delete;
+  NoBootId& operator=(const NoBootId&) = delete;
+  ~NoBootId() {
+    if (is_there_) ::umount2(kFile, MNT_DETACH);
+  }
+  bool is_there() const { return is_there_; }
+
+ private:
+  static constexpr const char* kFile = "/proc/sys/kernel/random/boot_id";
+  bool is_there_ = false;
+};
+
+TEST(FromMpi, TakesHostsThatCannotBeToldApartForDifferentOnes) {
+  const NoBootId none;
+  if (!none.is_there()) GTEST_SKIP() << "this user can't hide the kernel's boot id";
+  ASSERT_EQ(base::host_id(), "");
+  if (size_of(MPI_COMM_WORLD) == 1) return;
+  Communicator comm = from_mpi(MPI_COMM_WORLD);
+  EXPECT_EQ(comm.transport(), "tcp");
+  EXPECT_EQ(comm.state().hosts(), comm.world());
+  expect_group_of(comm, MPI_COMM_WORLD);
+}
+
 TEST(FromMpi, CanBeInterrupted) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
-  struct Stopped {};
   const Part all(0, 0);
   CommunicatorOptions options = {.timeout = std::chrono::minutes(5)};
   options.interrupted = [] { throw Stopped(); };

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -188,10 +189,78 @@ class HostsTest(unittest.TestCase):
             self.assertGreater(seconds, 3)
             self.assertLess(seconds, 15)
 
-    def part(self, hosts):
+    def lose_one_of_four(self, transport, what, how):
+        """After how many seconds the last of those ranks that another one waits for has heard of it."""
+        ranks = self.start(4, HOST_PROGRAM, what, PLAIT_TRANSPORT=transport)
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "ready\n")
+        time.sleep(0.3)
+        start = time.monotonic()
+        how(ranks[3])
+        for rank in ranks[:3]:
+            self.assertRegex(self.output_of(rank), r"^peer_lost, culprit \d: .*rank \d \(pid \d+ on .*\) is lost: ")
+        seconds = time.monotonic() - start
+        print(f"{transport}, {what}: {seconds:.1f} s", file=sys.stderr)
+        ranks[3].kill()
+        ranks[3].wait()
+        return seconds
+
+    def expect_losses_within_two_seconds(self, transport):
+        def cut(_rank):
+            self.hosts.cut(1)
+
+        for what in ("stream", "idle"):
+            # A busy machine may be late: one of three must not.
+            self.assertTrue(any(self.lose_one_of_four(transport, what, lambda rank: rank.kill()) < 2
+                                for _ in range(3)), f"{what}: a killed rank")
+            for _ in range(3):
+                seconds = self.lose_one_of_four(transport, what, cut)
+                self.hosts.mend(1)
+                if seconds < 2.1:
+                    break
+            else:
+                self.fail(f"{what}: a lost host")
+
+    def test_all_ranks_hear_of_a_loss_within_two_seconds(self):
+        self.expect_losses_within_two_seconds("tcp")
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_all_ranks_hear_of_a_loss_within_two_seconds_over_ucx(self):
+        self.expect_losses_within_two_seconds("ucx")
+
+    def refusals(self, *variables):
+        """What two ranks say that have different variables."""
+        self.wait_for_addresses()
+        ranks = [self.hosts.start(rank, 2, RANK_PROGRAM, **variables[rank]) for rank in range(2)]
+        for rank in ranks:
+            self.addCleanup(rank.communicate)
+            self.addCleanup(rank.kill)
+        start = time.monotonic()
+        said = [self.output_of(rank) for rank in ranks]
+        self.assertLess(time.monotonic() - start, 30)  # the deadline is 60 s
+        return said
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_hosts_whose_ranks_use_different_transports(self):
+        for transports in ("tcp", "ucx"), ("ucx", "tcp"):
+            said = self.refusals(*({"PLAIT_TRANSPORT": transport} for transport in transports))
+            self.assertEqual(said, 2 * [f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 "
+                                        f"{transports[0]}: PLAIT_TRANSPORT must be the same for all ranks\n"])
+
+    @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
+    def test_interfaces_of_different_families(self):
+        self.hosts.connect("v1", "10.78.0")
+        self.hosts.ip(1, "addr", "add", "fd78::2/64", "dev", "v1", "nodad")
+        self.hosts.ip(1, "addr", "del", "10.78.0.2/24", "dev", "v1")
+        said = self.refusals({"PLAIT_INTERFACE": "v0"}, {"PLAIT_INTERFACE": "v1"})
+        self.assertEqual(said, 2 * ["mismatch: rank 0 has only IPv4 addresses (PLAIT_INTERFACE=v0), rank 1 only IPv6 "
+                                    "(PLAIT_INTERFACE=v1): ranks connect by addresses of the same family\n"])
+
+    def part(self, hosts, mend_at_once=False):
         """What the ranks say when the cable between their hosts is cut and each asks for the survivors.
 
-        `hosts` says for each rank on which host it is.
+        `hosts` says for each rank on which host it is. `mend_at_once`: the cable works again when the first rank has
+        noticed, while others may not have.
         """
         world = len(hosts)
         self.ranks = []
@@ -212,6 +281,9 @@ class HostsTest(unittest.TestCase):
             self.assertEqual(rank.stdout.readline(), "ready\n")
         time.sleep(0.3)
         self.hosts.cut(1)
+        if mend_at_once:
+            select.select([rank.stdout for rank in self.ranks], [], [], PATIENCE)
+            self.hosts.mend(1)
         for rank in self.ranks:
             self.assertEqual(rank.stdout.readline(), "peer_lost\n")
         return [rank.stdout.readline() for rank in self.ranks]
@@ -233,6 +305,20 @@ class HostsTest(unittest.TestCase):
         for ranks, going_on in ((0, 1, 0, 1), [0, 2]), ((0, 0, 1, 1), [0, 1]), ((1, 0, 0, 1), [0, 3]):
             self.expect_that_one_part_goes_on(self.part(ranks), going_on, "the lowest rank of two halves")
             self.hosts.mend(1)
+
+    def test_a_cable_that_is_mended_while_the_halves_decide(self):
+        for ranks in ((0, 1, 0, 1), (0, 0, 1, 1), (1, 0, 0, 1)):
+            start = time.monotonic()
+            heard = self.part(ranks, mend_at_once=True)
+            # The deadline is 40 s. Who has noticed the cut is left to chance, but all that go on are one group.
+            self.assertLess(time.monotonic() - start, 30, heard)
+            going_on = [rank for rank, said in enumerate(heard) if "goes on" in said]
+            self.assertTrue(going_on, heard)
+            for number, rank in enumerate(going_on):
+                self.assertTrue(heard[rank].startswith(
+                    f"rank {number} of {len(going_on)} goes on, sum {len(going_on)}, "), heard)
+            for rank in set(range(len(heard))) - set(going_on):
+                self.assertRegex(heard[rank], r"^peer_lost, culprit -1: survivors: ", heard)
 
     def test_the_larger_part_goes_on_without_rank_0(self):
         self.expect_that_one_part_goes_on(self.part((0, 1, 1)), [1, 2], "more")
@@ -374,16 +460,27 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_waiting_for_the_network_is_no_work(self):
+        self.expect_that_waiting_is_no_work("tcp")
+
+    @unittest.skipUnless(PLAIT and HAS_UCX, "the ucx transport is not built")
+    def test_waiting_for_the_network_is_no_work_over_ucx(self):
+        self.wait_for_addresses()
+        self.expect_that_waiting_is_no_work("ucx")
+
+    def expect_that_waiting_is_no_work(self, transport):
         self.hosts.limit("200mbit")
         words = ("bench", "matmul-all-reduce", "--m", "256", "--n", "1024", "--k", "256", "--schedule", "serial",
                  "--repeat", "3", "--json", "-")
-        ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True)
+        ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True,
+                                       variables={"PLAIT_TRANSPORT": transport})
         said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
         found = json.loads(said[0])
+        self.assertEqual(found["transport"], transport)
         # A megabyte each way takes 40 ms, less what each half of the collective may send in a burst.
         self.assertGreater(found["t_comm_ms"], 15)
         self.assertGreater(found["t_comm_cpu_ms"], 0.1)
         self.assertLess(found["t_comm_cpu_ms"], found["t_comm_ms"] / 2)
+        self.assertAlmostEqual(found["bound_ms"], max(found["t_gemm_ms"] + found["t_comm_cpu_ms"], found["t_comm_ms"]))
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits(self):

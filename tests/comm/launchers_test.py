@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import uuid
 from pathlib import Path
@@ -83,6 +84,51 @@ class LaunchersTest(unittest.TestCase):
         out, err, codes = self.start_by_hand(self.torchrun_places())
         self.assertEqual((codes, err), ([0, 0, 0], ""))
         self.expect_ranks(out, "torchrun")
+
+    def expect_that_transports_differ(self, transports, places):
+        start = time.monotonic()
+        out, err, codes = self.start_by_hand(
+            {**place, "PLAIT_TRANSPORT": transport} for place, transport in zip(places, transports))
+        self.assertEqual((codes, out), ([2, 2, 2], ""), err)
+        lines = err.splitlines()
+        self.assertEqual((len(lines), len(set(lines))), (3, 1), err)
+        found = re.fullmatch(r"mismatch: rank (\d) uses the transport (\w+), rank 0 (\w+): "
+                             r"PLAIT_TRANSPORT must be the same for all ranks", lines[0])
+        self.assertTrue(found, err)
+        self.assertEqual((found[2], found[3]), (transports[int(found[1])], transports[0]))
+        self.assertNotEqual(found[2], found[3])
+        self.assertLess(time.monotonic() - start, 30)  # the deadline is 60 s
+
+    def test_ranks_of_different_transports_are_refused(self):
+        pairs = [("tcp", "shm"), ("shm", "tcp")]
+        if UCX_PLUGIN:
+            pairs += [("tcp", "ucx"), ("shm", "ucx")]
+        for one, other in pairs:
+            for transports in (one, other, other), (one, one, other), (one, other, one):
+                self.expect_that_transports_differ(transports, self.torchrun_places())
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_ranks_of_different_transports_are_refused_under_plait_run(self):
+        port = str(10000 + uuid.uuid4().int % 50000)
+        for transports in ("tcp", "shm"), ("shm", "tcp"):
+            line = (f'export PLAIT_TRANSPORT={transports[0]}; [ $PLAIT_RANK = 1 ] && '
+                    f'export PLAIT_TRANSPORT={transports[1]}; exec "$0"')
+            result = self.run_to_end(PLAIT, "run", "-n", "2", "--", "sh", "-c", line, PROGRAM,
+                                     PLAIT_RENDEZVOUS=f"127.0.0.1:{port}")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: PLAIT_TRANSPORT must",
+                          result.stderr)
+
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_ranks_of_different_transports_are_refused_under_mpirun(self):
+        for transports in ("mpi", "shm"), ("shm", "mpi"):
+            line = (f'export PLAIT_TRANSPORT={transports[0]}; [ $OMPI_COMM_WORLD_RANK = 1 ] && '
+                    f'export PLAIT_TRANSPORT={transports[1]}; exec "$0"')
+            result = self.run_to_end(MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root", "sh", "-c", line,
+                                     PROGRAM, **LEAKY)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(f"rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: PLAIT_TRANSPORT must",
+                          result.stderr)
 
     def test_slurm(self):
         job = str(uuid.uuid4().int % 10**9)

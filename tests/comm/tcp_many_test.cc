@@ -78,6 +78,7 @@ TEST_F(TcpMany, RanksThatTakeNoWelcomeDelayNoOther) {
                  .has_secret = false,
                  .nonce = std::string(32, '0'),
                  .card = comm::tcp::card_of_this_process(1)};
+  hello.card.transport = "tcp";
   hello.card.hosts = "127.0.0.1";
   while (hello.card.hosts.size() < kHosts) hello.card.hosts += ",127.0.0.1";
   std::vector<base::Fd> sockets;

@@ -73,7 +73,13 @@ class TcpSecret : public TcpCase {
             .world = world,
             .has_secret = true,
             .nonce = base::random_name(),
-            .card = comm::tcp::card_of_this_process(1)};
+            .card = card()};
+  }
+
+  static comm::tcp::Card card() {
+    comm::tcp::Card card = comm::tcp::card_of_this_process(1);
+    card.transport = "tcp";
+    return card;
   }
 };
 

@@ -89,74 +89,74 @@ TEST(LinearMemory, AKeptGatherSavesTheSecondAndCostsOneX) {
 TEST(LinearMemory, AlignedRowsHaveGapsAndTheSameBits) {
   for (const auto& sizes : {std::pair{50, 64}, std::pair{1024, 1024}}) {
     run_as_threads(2, [&sizes](Communicator& comm) {
-          const auto [inputs, stride] = sizes;
-          constexpr std::int64_t kRows = 6;
-          constexpr std::int64_t kOutputs = 40;
-          const Matrix w(Dtype::f32, kOutputs, inputs, 1);
-          const Matrix x(Dtype::f32, kRows / 2, inputs, 2);
-          const Matrix grad_out(Dtype::f32, kRows, kOutputs, 3);
-          const Matrix turned(Dtype::f32, inputs, kOutputs, 4);
-          const Matrix narrow(Dtype::f32, kRows, kOutputs, 5);
-          std::vector<Matrix> gradients;
-          for (const bool aligned : {true, false}) {
+      const auto [inputs, stride] = sizes;
+      constexpr std::int64_t kRows = 6;
+      constexpr std::int64_t kOutputs = 40;
+      const Matrix w(Dtype::f32, kOutputs, inputs, 1);
+      const Matrix x(Dtype::f32, kRows / 2, inputs, 2);
+      const Matrix grad_out(Dtype::f32, kRows, kOutputs, 3);
+      const Matrix turned(Dtype::f32, inputs, kOutputs, 4);
+      const Matrix narrow(Dtype::f32, kRows, kOutputs, 5);
+      std::vector<Matrix> gradients;
+      for (const bool aligned : {true, false}) {
         const LinearOptions options = {
             .recompute_all_gather = false, .aligned_packing = aligned, .operators = {.threads = 1}};
-            // Two layers that gather rows of `inputs`: x forward, and grad_out backward.
-            const WeightView own = {.view = w.view, .layout = WeightLayout::out_in};
-            ColumnParallelLinear column({.inputs = inputs,
-                                         .outputs = kOutputs,
-                                         .layout = own.layout,
-                                         .weight = {.dtype = Dtype::f32}},
-                                        comm, options);
-            const Matrix out(Dtype::f32, kRows, kOutputs);
-            gradients.emplace_back(Dtype::f32, kOutputs, inputs);
-            LinearState state;
-            column.forward({.x = x.view, .weight = own, .out = out.view}, &state);
-            EXPECT_EQ(state.held_bytes(), kRows * (aligned ? stride : inputs) * sizeof(float));
-            column.backward(
+        // Two layers that gather rows of `inputs`: x forward, and grad_out backward.
+        const WeightView own = {.view = w.view, .layout = WeightLayout::out_in};
+        ColumnParallelLinear column({.inputs = inputs,
+                                     .outputs = kOutputs,
+                                     .layout = own.layout,
+                                     .weight = {.dtype = Dtype::f32}},
+                                    comm, options);
+        const Matrix out(Dtype::f32, kRows, kOutputs);
+        gradients.emplace_back(Dtype::f32, kOutputs, inputs);
+        LinearState state;
+        column.forward({.x = x.view, .weight = own, .out = out.view}, &state);
+        EXPECT_EQ(state.held_bytes(), kRows * (aligned ? stride : inputs) * sizeof(float));
+        column.backward(
             {.x = x.view, .grad_out = grad_out.view, .grad_weight = gradients.back().view}, &state);
-            const WeightView other = {.view = turned.view, .layout = WeightLayout::out_in};
-            RowParallelLinear row({.inputs = kOutputs,
-                                   .outputs = inputs,
-                                   .layout = other.layout,
-                                   .weight = {.dtype = Dtype::f32}},
-                                  comm, options);
-            const Matrix row_out(Dtype::f32, kRows / 2, inputs);
-            const Matrix grad_x(Dtype::f32, kRows, kOutputs);
-            gradients.emplace_back(Dtype::f32, inputs, kOutputs);
-            row.forward({.x = narrow.view, .weight = other, .out = row_out.view}, &state);
-            row.backward({.x = narrow.view,
-                          .weight = other,
-                          .grad_out = x.view,
-                          .grad_x = grad_x.view,
-                          .grad_weight = gradients.back().view},
-                         &state);
-          }
-          EXPECT_TRUE(tensor::same_bits(gradients[0].view, gradients[2].view));
-          EXPECT_TRUE(tensor::same_bits(gradients[1].view, gradients[3].view));
+        const WeightView other = {.view = turned.view, .layout = WeightLayout::out_in};
+        RowParallelLinear row({.inputs = kOutputs,
+                               .outputs = inputs,
+                               .layout = other.layout,
+                               .weight = {.dtype = Dtype::f32}},
+                              comm, options);
+        const Matrix row_out(Dtype::f32, kRows / 2, inputs);
+        const Matrix grad_x(Dtype::f32, kRows, kOutputs);
+        gradients.emplace_back(Dtype::f32, inputs, kOutputs);
+        row.forward({.x = narrow.view, .weight = other, .out = row_out.view}, &state);
+        row.backward({.x = narrow.view,
+                      .weight = other,
+                      .grad_out = x.view,
+                      .grad_x = grad_x.view,
+                      .grad_weight = gradients.back().view},
+                     &state);
+      }
+      EXPECT_TRUE(tensor::same_bits(gradients[0].view, gradients[2].view));
+      EXPECT_TRUE(tensor::same_bits(gradients[1].view, gradients[3].view));
     });
   }
 }
 
 TEST(LinearMemory, ManyLayersHoldWhatOneHolds) {
   run_as_threads(2, [](Communicator& comm) {
-        std::vector<std::unique_ptr<LayerProblem>> problems;
-        std::vector<ColumnParallelLinear> layers;
-        std::vector<LinearState> states(5);
-        std::vector<LinearMemory> held;
-        for (int i = 0; i < 5; ++i) {
-          problems.push_back(std::make_unique<LayerProblem>(LayerKind::column, kTokens, comm));
-          // With two threads it depends on chance how many come to work, and what they need.
-          layers.emplace_back(problems.back()->desc(), comm,
-                              LinearOptions{.operators = {.threads = 1}});
-          layers.back().forward(problems.back()->forward(), &states[i]);
-          layers.back().backward(problems.back()->backward(), &states[i]);
-          held.push_back(linear_memory(comm));
-        }
-        EXPECT_EQ(held.front().mailboxes, held.back().mailboxes);
-        EXPECT_EQ(held.front().operators, held.back().operators);
-        EXPECT_EQ(held.front().workspace, held.back().workspace);
-        EXPECT_GE(held.front().workspace, kGathered);
+    std::vector<std::unique_ptr<LayerProblem>> problems;
+    std::vector<ColumnParallelLinear> layers;
+    std::vector<LinearState> states(5);
+    std::vector<LinearMemory> held;
+    for (int i = 0; i < 5; ++i) {
+      problems.push_back(std::make_unique<LayerProblem>(LayerKind::column, kTokens, comm));
+      // With two threads it depends on chance how many come to work, and what they need.
+      layers.emplace_back(problems.back()->desc(), comm,
+                          LinearOptions{.operators = {.threads = 1}});
+      layers.back().forward(problems.back()->forward(), &states[i]);
+      layers.back().backward(problems.back()->backward(), &states[i]);
+      held.push_back(linear_memory(comm));
+    }
+    EXPECT_EQ(held.front().mailboxes, held.back().mailboxes);
+    EXPECT_EQ(held.front().operators, held.back().operators);
+    EXPECT_EQ(held.front().workspace, held.back().workspace);
+    EXPECT_GE(held.front().workspace, kGathered);
   });
 }
 
@@ -193,8 +193,8 @@ void run_square(LayerKind kind, std::int64_t width, Communicator& comm) {
 std::size_t mailboxes_of(LayerKind kind, const std::vector<std::int64_t>& widths) {
   std::size_t mailboxes = 0;
   run_as_threads(2, [&](Communicator& comm) {
-                   for (const std::int64_t width : widths) run_square(kind, width, comm);
-                   if (comm.rank() == 0) mailboxes = linear_memory(comm).mailboxes;
+    for (const std::int64_t width : widths) run_square(kind, width, comm);
+    if (comm.rank() == 0) mailboxes = linear_memory(comm).mailboxes;
   });
   return mailboxes;
 }
@@ -214,13 +214,13 @@ TEST(LinearMemory, MailboxesOfManyWidthsAreAtMostTwiceThoseOfTheLargest) {
 // Where a gather goes on beside an operator, it has mailboxes of its own.
 TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
   run_as_threads(2, [](Communicator& comm) {
-                   const LayerProblem problem(LayerKind::column, kTokens, comm);
-                   ColumnParallelLinear layer(problem.desc(), comm, {.column_backward = true});
-                   LinearState state;
-                   layer.forward(problem.forward(), &state);
-                   EXPECT_EQ(linear_memory(comm).mailboxes, comm.mailbox_bytes());
-                   layer.backward(problem.backward(), &state);
-                   EXPECT_GT(linear_memory(comm).mailboxes, comm.mailbox_bytes());
+    const LayerProblem problem(LayerKind::column, kTokens, comm);
+    ColumnParallelLinear layer(problem.desc(), comm, {.column_backward = true});
+    LinearState state;
+    layer.forward(problem.forward(), &state);
+    EXPECT_EQ(linear_memory(comm).mailboxes, comm.mailbox_bytes());
+    layer.backward(problem.backward(), &state);
+    EXPECT_GT(linear_memory(comm).mailboxes, comm.mailbox_bytes());
   });
 }
 

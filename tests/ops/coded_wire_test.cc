@@ -139,8 +139,8 @@ TEST(CodedWire, HasTheSameBitsInEveryPlanAndWorld) {
     run_as_threads(world, [](Communicator& comm) {
       for (const Size size : {Size{1, 1}, Size{2, 63}, Size{37, 64}, Size{5, 65}, Size{33, 129},
                               Size{0, 70}, Size{9, 0}})
-                       expect_bits(size, Dtype::bf16, comm);
-                     expect_bits({17, 321}, Dtype::f32, comm);
+        expect_bits(size, Dtype::bf16, comm);
+      expect_bits({17, 321}, Dtype::f32, comm);
     });
   }
 }
@@ -148,8 +148,8 @@ TEST(CodedWire, HasTheSameBitsInEveryPlanAndWorld) {
 // Too many sums to be sent to all ranks; rows too long for one chunk; rows too many for one.
 TEST(CodedWire, HasThemWhereSumsAreMany) {
   run_as_threads(2, [](Communicator& comm) {
-                   expect_bits({301, 1010}, Dtype::bf16, comm);
-                   expect_bits({3, 140'001}, Dtype::bf16, comm);
+    expect_bits({301, 1010}, Dtype::bf16, comm);
+    expect_bits({3, 140'001}, Dtype::bf16, comm);
   });
 }
 
@@ -172,88 +172,88 @@ TEST(CodedWire, HasThemOverALink) {
 // A rank's sums are off by at most 1/252 of the largest one of their 64 columns.
 TEST(CodedWire, IsWithinItsBound) {
   run_as_threads(4, [](Communicator& comm) {
-                   constexpr Size kSize = {64, 200};
-                   const Matrix got = run({.out = Dtype::f32}, kSize, comm, {});
-                   const Matrix bias = bias_of(kSize);
-                   std::vector<Matrix> products;
-                   for (int rank = 0; rank < comm.world(); ++rank)
-                     products.push_back(Share(kSize, rank).product());
-                   double most = 0;
-                   for (std::int64_t row = 0; row < kSize.m; ++row) {
-                     for (std::int64_t column = 0; column < kSize.n; ++column) {
-                       const std::int64_t first = column / 64 * 64;
-                       double sum = at(bias.view, 0, column);
-                       double magnitude = std::abs(sum);
-                       double bound = 0;
-                       for (const Matrix& product : products) {
-                         double largest = 0;
-                         for (std::int64_t j = first; j < std::min(first + 64, kSize.n); ++j)
-                           largest = std::max(largest, std::abs(double{at(product.view, row, j)}));
-                         sum += at(product.view, row, column);
-                         magnitude += largest;
-                         bound += largest / 252;
-                       }
-                       // The additions in f32: a tree of four, and the bias.
-                       bound += 3 * 0x1p-24 * magnitude * 1.01;
-                       const double error = std::abs(at(got.view, row, column) - sum);
-                       ASSERT_LE(error, bound) << row << ", " << column;
-                       most = std::max(most, error / bound);
-                     }
-                   }
-                   EXPECT_GT(most, 0.3) << "the sums have not been rounded to 8 bits";
+    constexpr Size kSize = {64, 200};
+    const Matrix got = run({.out = Dtype::f32}, kSize, comm, {});
+    const Matrix bias = bias_of(kSize);
+    std::vector<Matrix> products;
+    for (int rank = 0; rank < comm.world(); ++rank)
+      products.push_back(Share(kSize, rank).product());
+    double most = 0;
+    for (std::int64_t row = 0; row < kSize.m; ++row) {
+      for (std::int64_t column = 0; column < kSize.n; ++column) {
+        const std::int64_t first = column / 64 * 64;
+        double sum = at(bias.view, 0, column);
+        double magnitude = std::abs(sum);
+        double bound = 0;
+        for (const Matrix& product : products) {
+          double largest = 0;
+          for (std::int64_t j = first; j < std::min(first + 64, kSize.n); ++j)
+            largest = std::max(largest, std::abs(double{at(product.view, row, j)}));
+          sum += at(product.view, row, column);
+          magnitude += largest;
+          bound += largest / 252;
+        }
+        // The additions in f32: a tree of four, and the bias.
+        bound += 3 * 0x1p-24 * magnitude * 1.01;
+        const double error = std::abs(at(got.view, row, column) - sum);
+        ASSERT_LE(error, bound) << row << ", " << column;
+        most = std::max(most, error / bound);
+      }
+    }
+    EXPECT_GT(most, 0.3) << "the sums have not been rounded to 8 bits";
   });
 }
 
 // It is seen in all columns that share its scale, on the rank that gets the row.
 TEST(CodedWire, ShowsAnInfinityInItsGroup) {
   run_as_threads(2, [](Communicator& comm) {
-                   constexpr Size kSize = {4, 200};
-                   const Matrix usual = run({}, kSize, comm, {});
-                   for (const char* plan : kPlans) {
-                     Share share(kSize, comm.rank());
-                     // Rank 1's column 70 is infinite, or no number, in every row.
-                     const Bf16 broken(std::numeric_limits<float>::infinity());
+    constexpr Size kSize = {4, 200};
+    const Matrix usual = run({}, kSize, comm, {});
+    for (const char* plan : kPlans) {
+      Share share(kSize, comm.rank());
+      // Rank 1's column 70 is infinite, or no number, in every row.
+      const Bf16 broken(std::numeric_limits<float>::infinity());
       if (comm.rank() == 1) std::memcpy(share.w.view.row(70), &broken, sizeof(broken));
-                     const Matrix bias = bias_of(kSize);
-                     const Matrix out(Dtype::bf16, kSize.m, kSize.n);
+      const Matrix bias = bias_of(kSize);
+      const Matrix out(Dtype::bf16, kSize.m, kSize.n);
       matmul_all_reduce(share.x.view, share.weight(), out.view, comm,
-                         {.wire = Dtype::s8, .plan = parse_plan(plan), .bias = bias.view});
-                     for (std::int64_t row = 0; row < kSize.m; ++row) {
-                       for (std::int64_t column = 0; column < kSize.n; ++column) {
-                         const auto got = at(out.view, row, column);
-                         if (column / 64 == 1) {
-                           ASSERT_TRUE(std::isnan(got)) << column << ", " << plan;
-                         } else {
-                           ASSERT_EQ(got, at(usual.view, row, column)) << column << ", " << plan;
-                         }
-                       }
-                     }
-                   }
+                        {.wire = Dtype::s8, .plan = parse_plan(plan), .bias = bias.view});
+      for (std::int64_t row = 0; row < kSize.m; ++row) {
+        for (std::int64_t column = 0; column < kSize.n; ++column) {
+          const auto got = at(out.view, row, column);
+          if (column / 64 == 1) {
+            ASSERT_TRUE(std::isnan(got)) << column << ", " << plan;
+          } else {
+            ASSERT_EQ(got, at(usual.view, row, column)) << column << ", " << plan;
+          }
+        }
+      }
+    }
   });
 }
 
 TEST(CodedWire, IsOneThatAllRanksAskFor) {
   run_as_threads(2, [](Communicator& comm) {
-                   const Size size = {8, 70};
-                   const Share share(size, comm.rank());
-                   const Matrix out(Dtype::bf16, size.m, size.n);
-                   const Dtype wire = comm.rank() == 0 ? Dtype::s8 : Dtype::bf16;
-                   const Error error = conformance::expect_error(Code::mismatch, [&] {
+    const Size size = {8, 70};
+    const Share share(size, comm.rank());
+    const Matrix out(Dtype::bf16, size.m, size.n);
+    const Dtype wire = comm.rank() == 0 ? Dtype::s8 : Dtype::bf16;
+    const Error error = conformance::expect_error(Code::mismatch, [&] {
       matmul_all_reduce(share.x.view, share.weight(), out.view, comm, {.wire = wire});
-                   });
-                   EXPECT_TRUE(conformance::contains(error.what(), "the wire")) << error.what();
+    });
+    EXPECT_TRUE(conformance::contains(error.what(), "the wire")) << error.what();
   });
 }
 
 // Others send x, or sums of it, in x's dtype, as with every other wire.
 TEST(CodedWire, ChangesOnlySumsOfProducts) {
   run_as_threads(2, [](Communicator& comm) {
-                   const Share share({8, 70}, comm.rank());
-                   const Matrix one(Dtype::bf16, 16, 70);
-                   const Matrix other(Dtype::bf16, 16, 70);
-                   all_gather_matmul(share.x.view, share.weight(), one.view, comm);
+    const Share share({8, 70}, comm.rank());
+    const Matrix one(Dtype::bf16, 16, 70);
+    const Matrix other(Dtype::bf16, 16, 70);
+    all_gather_matmul(share.x.view, share.weight(), one.view, comm);
     all_gather_matmul(share.x.view, share.weight(), other.view, comm, {.wire = Dtype::s8});
-                   EXPECT_TRUE(tensor::same_bits(one.view, other.view));
+    EXPECT_TRUE(tensor::same_bits(one.view, other.view));
   });
 }
 

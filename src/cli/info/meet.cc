@@ -19,11 +19,12 @@
 namespace plait::cli {
 namespace {
 
-// Names of hosts may be equal, identifiers are not.
-std::string this_host() {
+// Names of hosts may be equal, identifiers are not. Without one, a rank is on a host of its own.
+std::string this_host(int rank) {
   utsname names = {};
   uname(&names);
-  return base::host_id() + '\n' + names.nodename;
+  const std::string id = base::host_id();
+  return (id.empty() ? std::to_string(rank) : id) + '\n' + names.nodename;
 }
 
 std::string name_of(const std::string& host) { return host.substr(host.find('\n') + 1); }
@@ -43,7 +44,7 @@ Meeting meet_ranks() {
   PLAIT_CHECK(!place.launcher.empty(),
               "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
   Communicator comm = Communicator::connect();
-  const std::vector<std::string> hosts = comm::gather_text(this_host(), comm);
+  const std::vector<std::string> hosts = comm::gather_text(this_host(comm.rank()), comm);
   Meeting meeting = {.place = place,
                      .transport = std::string(comm.transport()),
                      .has_secret = !comm::tcp::secret_from_environment().empty()};

@@ -29,7 +29,10 @@ class Gatherer {
   Gatherer(MpiRanks ranks, comm::WaitPolicy policy)
       : ranks_(std::move(ranks)),
         policy_(std::move(policy)),
-        deadline_(base::now() + policy_.connect_timeout) {}
+        began_at_(base::now()),
+        deadline_(began_at_ + policy_.connect_timeout) {}
+
+  Nanoseconds began_at() const { return began_at_; }
 
   std::vector<std::string> all_gather(const std::string& mine) const {
     constexpr std::size_t kDigits = 10;
@@ -99,12 +102,16 @@ class Gatherer {
 
   MpiRanks ranks_;
   comm::WaitPolicy policy_;
+  Nanoseconds began_at_;
   Nanoseconds deadline_;
 };
 
-// Ranks with the same text can use the transport shm together.
-std::string home_of_this_process(const std::string& host) {
-  return base::sentence(base::host_id(), ' ', base::namespace_id("net"), ' ', host);
+// Ranks with the same text can use the transport shm together. A host that can't be told from
+// others has none but this one.
+std::string home_of_this_process(const MpiRanks& ranks, const std::string& host) {
+  const std::string machine = base::host_id();
+  return base::sentence(machine.empty() ? base::sentence("rank ", ranks.rank) : machine, ' ',
+                        base::namespace_id("net"), ' ', host);
 }
 
 Place find_place(const MpiRanks& ranks, const AllGatherBytes& all_gather) {
@@ -112,7 +119,7 @@ Place find_place(const MpiRanks& ranks, const AllGatherBytes& all_gather) {
                  .world = ranks.world,
                  .launcher = "MPI",
                  .host = base::env("PLAIT_HOST").value_or("")};
-  const auto homes = all_gather(home_of_this_process(place.host));
+  const auto homes = all_gather(home_of_this_process(ranks, place.host));
   const auto here = homes.begin() + place.rank;
   place.local_rank = static_cast<int>(std::count(homes.begin(), here, *here));
   place.hosts = static_cast<int>(std::set(homes.begin(), homes.end()).size());
@@ -130,7 +137,8 @@ Communicator connect_mpi(const MpiRanks& ranks, CommunicatorOptions options) {
   const Gatherer gatherer(ranks, comm::wait_policy_of(options));
   options.all_gather = [&](const std::string& mine) { return gatherer.all_gather(mine); };
   options.place = find_place(ranks, options.all_gather);
-  return comm::connect(options, ranks.handle);
+  return comm::connect(options,
+                       comm::MpiProgram{.handle = ranks.handle, .began_at = gatherer.began_at()});
 }
 
 }  // namespace plait

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "comm/interruption.h"
+#include "comm/same_transport.h"
 #include "comm/shm/porch.h"
 #include "plait/error.h"
 
@@ -131,6 +132,10 @@ class Doorkeeper {
              sentence("rank ", said.rank, " (pid ", said.pid, ") runs plait ", said.build,
                       ", rank 0 (pid ", pids_[0], ") plait ", seat_.build,
                       ": all ranks must run the same build"));
+    }
+    if (said.transport != kShm) {
+      const Error why = transports_differ(said.rank, said.transport, 0, kShm);
+      refuse(guest, why.code(), why.what());
     }
     if (said.world != seat_.world) {
       refuse(guest, Code::mismatch,

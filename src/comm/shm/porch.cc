@@ -24,6 +24,10 @@ constexpr std::string_view kGreeting = "plait-2";
 // Those that don't say which build they are: other builds, then.
 constexpr std::string_view kFormerGreeting = "plait-1";
 
+// A greeting has so many; a rank that uses another transport than shm adds that one's name (see
+// transport_check.h).
+constexpr std::size_t kWords = 5;
+
 // A rank says its number as soon as it calls. At most kMostSilent callers that have said nothing
 // are kept at a time; where there are as many, each is kept for at most kSilence.
 constexpr std::size_t kMostSilent = 64;
@@ -36,7 +40,9 @@ constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 std::optional<Hello> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const bool is_former = words.size() == 4 && words[0] == kFormerGreeting;
-  if (!is_former && (words.size() != 5 || words[0] != kGreeting)) return std::nullopt;
+  const bool has_transport = words.size() == kWords + 1;
+  const bool is_greeting = (words.size() == kWords || has_transport) && words[0] == kGreeting;
+  if (!is_former && !is_greeting) return std::nullopt;
   const auto rank = base::parse_int(words[1]);
   const auto world = base::parse_int(words[2]);
   const auto pid = base::parse_int(words[3]);
@@ -47,14 +53,16 @@ std::optional<Hello> read(const std::string& text) {
   return Hello{.rank = static_cast<int>(*rank),
                .world = static_cast<int>(*world),
                .pid = *pid,
-               .build = is_former ? "of an older build" : std::string(words[4])};
+               .build = is_former ? "of an older build" : std::string(words[4]),
+               .transport = has_transport ? std::string(words[kWords]) : kShm};
 }
 
 }  // namespace
 
 std::string write(const Hello& hello) {
-  return base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ', hello.pid, ' ',
-                        hello.build);
+  const std::string text = base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ',
+                                          hello.pid, ' ', hello.build);
+  return hello.transport == kShm ? text : text + ' ' + hello.transport;
 }
 
 Porch::Porch(MeetingPlace place)

@@ -11,12 +11,15 @@
 
 namespace plait::comm::shm {
 
+inline constexpr const char* kShm = "shm";
+
 // What a rank says first.
 struct Hello {
   int rank;
   int world;
   long pid;
-  std::string build;  // see build_name.h
+  std::string build;             // see build_name.h
+  std::string transport = kShm;  // that it uses
 };
 std::string write(const Hello& hello);
 

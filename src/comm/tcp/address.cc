@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 constexpr int kBacklog = 128;
+constexpr int kMostQuestions = 127;  // that the kernel allows
 
 sockaddr* as_sockaddr(sockaddr_storage& bytes) { return reinterpret_cast<sockaddr*>(&bytes); }
 
@@ -211,14 +212,16 @@ std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeernam
 std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
 
 // A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
-// rank that doesn't wait: it finds the connection closed when it next calls plait.
+// rank that doesn't wait: when it next calls plait, it finds that they were not answered. The kernel
+// asks as often as it can, because it then ends the connection, which the other host, should it
+// come back, would take for the end of this process.
 void set_options(const base::Fd& socket, base::Nanoseconds lost_after) {
   const auto seconds = static_cast<int>((lost_after + base::kSecond - 1) / base::kSecond);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 2);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kMostQuestions);
 }
 
 }  // namespace plait::comm::tcp

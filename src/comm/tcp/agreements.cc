@@ -20,11 +20,16 @@ constexpr std::string_view kPart = "part";
 constexpr std::string_view kAnswer = "answer";
 constexpr std::string_view kRefusal = "refusal";
 constexpr std::string_view kWithdrawn = "withdrawn";
+constexpr std::string_view kCutOff = "cut off";
 
 // A rank that takes part says so again and again. One that has said nothing for its patience, and
 // this much longer, is lost.
 constexpr Nanoseconds kBetweenBeats = 100 * base::kMillisecond;
 constexpr Nanoseconds kGrace = base::kSecond;
+
+// One that takes part, but brings nothing, waits for others: it and these have no more than their
+// patience each.
+constexpr int kMostPatiences = 3;
 
 std::string show_ranks(const std::vector<int>& ranks) {
   return sentence(ranks.size() > 1 ? "ranks " : "rank ", base::show_list(ranks));
@@ -33,7 +38,11 @@ std::string show_ranks(const std::vector<int>& ranks) {
 }  // namespace
 
 Agreements::Agreements(TcpGroup& group)
-    : group_(group), peers_(group.world()), has_withdrawn_(group.world()), joined_(group.world()) {}
+    : group_(group),
+      peers_(group.world()),
+      has_withdrawn_(group.world()),
+      has_cut_off_(group.world()),
+      joined_(group.world()) {}
 
 // A line for each rank: what it brought after a '+', or '-'.
 std::string Agreements::write(int number, const Answer& answer) {
@@ -73,6 +82,10 @@ bool Agreements::receive(int peer, const std::string& text) {
     has_withdrawn_[peer] = true;
     return true;
   }
+  if (lines[0] == kCutOff) {
+    has_cut_off_[peer] = true;
+    return true;
+  }
   const auto number = words.size() < 2 ? std::nullopt : base::parse_int(words[1]);
   if (!number || *number < 1 || *number > INT32_MAX) return false;
   Agreement& agreement = agreements_[static_cast<int>(*number)];
@@ -81,7 +94,11 @@ bool Agreements::receive(int peer, const std::string& text) {
     return true;
   }
   if (words[0] == kPart) {
-    if (lines.size() != 2) return false;
+    if (lines.size() != 3) return false;
+    for (const std::string_view word : base::split(lines[2], ' ')) {
+      const auto other = static_cast<int>(base::parse_int(word).value_or(peer));
+      agreement.apart.insert(std::minmax(peer, other));
+    }
     agreement.parts[peer] = lines[1];
     return true;
   }
@@ -89,6 +106,8 @@ bool Agreements::receive(int peer, const std::string& text) {
                                                             : std::nullopt;
   if (!answer) return false;
   if (agreement.answer) return true;
+  // What the coordinator that is followed has taken from a lower one is its own answer too.
+  if (peer == agreement.least) answer->coordinator = std::max(answer->coordinator, peer);
   if (answer->coordinator >= agreement.least) {
     agreement.answer = std::move(answer);
   } else {
@@ -119,9 +138,29 @@ void Agreements::look_for_losses() {
     const std::lock_guard lock(mutex_);
     const bool has_left = group_.has_left(peer) || has_withdrawn_[peer];
     Peer& known = peers_[peer];
-    known.is_lost = known.is_lost || is_cut_off || has_left;
+    known.is_lost = known.is_lost || is_cut_off || has_left || has_cut_off_[peer];
     known.is_gone = known.is_gone || has_ended || has_left;
+    known.is_silent = known.is_silent || (is_cut_off && !has_ended);
   }
+}
+
+// A peer beyond a cable that was broken for a while may have noticed nothing: then it would wait for
+// this rank, which no longer counts on it.
+void Agreements::tell_cut_off() {
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    Peer& known = peers_[peer];
+    if (!known.is_silent || known.was_told) continue;
+    known.was_told = true;
+    group_.tell(peer, Kind::agreement, std::string(kCutOff));
+  }
+}
+
+std::string Agreements::list_silent() const {
+  std::string list;
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peers_[peer].is_silent) list += sentence(list.empty() ? "" : " ", peer);
+  }
+  return list;
 }
 
 int Agreements::coordinator() const {
@@ -142,7 +181,8 @@ bool Agreements::follow(int coordinator) {
 bool Agreements::is_late(int peer, Nanoseconds since, Nanoseconds patience) const {
   const auto found = joined_[peer].find(number_);
   const Nanoseconds last = found == joined_[peer].end() ? since : found->second + kGrace;
-  return base::now() >= std::max(since, last) + patience;
+  const Nanoseconds longest = since + kMostPatiences * patience + kGrace;
+  return base::now() >= std::min(std::max(since, last) + patience, longest);
 }
 
 // For a coordinator: answers if all that are not lost have told what they bring, or that they have
@@ -169,8 +209,12 @@ Agreements::Answer Agreements::decision(const Agreement& agreement, const std::s
   }
   Answer answer = {.coordinator = group_.rank(), .refusal = {}, .parts = Parts(group_.world())};
   answer.parts[group_.rank()] = mine;
+  // No group can have two ranks of which one counts the other as lost: the higher one is left out.
   for (const auto& [peer, part] : agreement.parts) {
-    if (!peers_[peer].is_lost) answer.parts[peer] = part;
+    bool fits = !peers_[peer].is_lost;
+    for (int lower = 0; lower < peer; ++lower)
+      fits = fits && !(answer.parts[lower] && agreement.apart.contains({lower, peer}));
+    if (fits) answer.parts[peer] = part;
   }
   check_majority(answer);
   return answer;
@@ -203,6 +247,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   Mesh& mesh = *group_.mesh();
   Nanoseconds beat_at = 0;
   int follows = -1;
+  std::string told;  // to the rank that is followed
   Nanoseconds since = 0;
   std::optional<Answer> answer;
   Patience looks(group_.policy(), kAtOnce);  // how long it is, each peer's beats decide
@@ -214,6 +259,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
     const Nanoseconds now = base::now();
     if (looks.must_look(now, group_)) {
       look_for_losses();
+      tell_cut_off();
       if (now >= beat_at) {
         tell_all(sentence(kJoined, ' ', number_));
         beat_at = now + kBetweenBeats;
@@ -223,8 +269,12 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       follows = coordinator();
       since = now;
       if (!follow(follows)) continue;
-      if (follows != rank)
-        group_.tell(follows, Kind::agreement, sentence(kPart, ' ', number_, '\n', mine));
+      told.clear();
+    }
+    if (follows != rank) {
+      std::string part = sentence(kPart, ' ', number_, '\n', mine, '\n', list_silent());
+      if (part != told) group_.tell(follows, Kind::agreement, part);
+      told = std::move(part);
     }
     if (follows == rank) {
       decide(mine, since, patience);
@@ -237,11 +287,26 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   }
   tell_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);
-  if (!answer->parts[rank]) refuse_given_up(rank, patience);
+  if (!answer->parts[rank]) refuse_left_out(*answer, patience);
   for (int peer = 0; peer < group_.world(); ++peer) {
     if (!answer->parts[peer]) peers_[peer].is_lost = true;
   }
   return std::move(answer->parts);
+}
+
+void Agreements::refuse_left_out(const Answer& answer, Nanoseconds patience) {
+  std::vector<int> going_on;
+  bool is_cut_off = false;
+  const std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < group_.world(); ++peer) {
+    if (!answer.parts[peer]) continue;
+    going_on.push_back(peer);
+    is_cut_off = is_cut_off || has_cut_off_[peer] || peers_[peer].is_silent;
+  }
+  if (!is_cut_off) refuse_given_up(group_.rank(), patience);
+  base::fail(Code::peer_lost, "survivors: ", show_ranks(going_on),
+             going_on.size() > 1 ? " go" : " goes", " on without rank ", group_.rank(),
+             ", to which the connection was broken for a while");
 }
 
 bool Agreements::has_moved_on(int peer) {

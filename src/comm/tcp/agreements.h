@@ -10,7 +10,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/regrouping.h"
@@ -42,21 +44,27 @@ class Agreements {
   };
 
   struct Agreement {
-    int least = 0;                     // answers of lower coordinators are not taken any more
-    std::map<int, std::string> parts;  // by peer: sent to this rank as coordinator
-    std::map<int, Answer> not_taken;   // by peer that sent it
+    int least = 0;                        // answers of lower coordinators are not taken any more
+    std::map<int, std::string> parts;     // by peer: sent to this rank as coordinator
+    std::set<std::pair<int, int>> apart;  // of which one counts the other as lost, the lower first
+    std::map<int, Answer> not_taken;      // by peer that sent it
     std::optional<Answer> answer;
   };
 
   struct Peer {
-    bool is_lost = false;  // takes part no more
-    bool is_gone = false;  // and can't be part of another group
+    bool is_lost = false;    // takes part no more
+    bool is_gone = false;    // and can't be part of another group
+    bool is_silent = false;  // its host has not answered for too long
+    bool was_told = false;   // that this rank takes it for lost
   };
 
   static std::string write(int number, const Answer& answer);
   static std::optional<Answer> read_answer(const std::vector<std::string_view>& lines, int world);
 
   void look_for_losses();
+  void tell_cut_off();
+  std::string list_silent() const;
+  [[noreturn]] void refuse_left_out(const Answer& answer, base::Nanoseconds patience);
   int coordinator() const;
   bool follow(int coordinator);
   void decide(const std::string& mine, base::Nanoseconds since, base::Nanoseconds patience);
@@ -74,6 +82,7 @@ class Agreements {
   std::mutex mutex_;  // for what follows; never held while the mesh is called
   std::map<int, Agreement> agreements_;
   std::vector<bool> has_withdrawn_;
+  std::vector<bool> has_cut_off_;  // takes this rank for lost
   // By peer and agreement: when it has said last that it takes part.
   std::vector<std::map<int, base::Nanoseconds>> joined_;
 };

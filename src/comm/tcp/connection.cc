@@ -34,7 +34,7 @@ Connection::Connection(int process, base::Fd socket)
     : process_(process), socket_(std::move(socket)), end_() {}
 
 std::string Connection::ends() const {
-  return end_.empty() ? self_of(socket_) + " to " + peer_of(socket_) : "";
+  return is_open() ? self_of(socket_) + " to " + peer_of(socket_) : "";
 }
 
 void Connection::close(const std::string& why) {
@@ -47,6 +47,8 @@ void Connection::close(const std::string& why) {
 void Connection::queue(const Frame& frame, const std::byte* payload,
                        std::shared_ptr<const void> owner) {
   if (!end_.empty() || cannot_send_) return;
+  // What ranks tell each other of a loss may still arrive there.
+  if (!silence_.empty() && frame.kind == Kind::chunk) return;
   // A credit goes before chunks of which nothing is sent yet. Behind them it would come after all
   // that this rank may send without one, and the peer would have nothing left to send meanwhile.
   auto place = unsent_.end();
@@ -220,22 +222,26 @@ void Connection::forget(std::uint32_t receiver) {
 // kernel answers. On an idle connection there is nothing to answer but a question, which the kernel
 // repeats as it repeats all data: sooner and more often than it would ask by itself.
 void Connection::check_host(base::Nanoseconds lost_after) {
-  if (!end_.empty()) return;
+  if (!loss().empty()) return;
   tcp_info info = {};
   socklen_t length = sizeof(info);
   if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
   const std::uint32_t silence = std::min(info.tcpi_last_ack_recv, info.tcpi_last_data_recv);
   const auto longest = static_cast<std::uint32_t>(lost_after / base::kMillisecond);
   const bool was_asked = info.tcpi_retransmits >= kUnanswered || info.tcpi_probes >= kUnanswered;
-  if (was_asked && silence >= longest)
-    return close(base::sentence("its host has not answered for ", silence, " ms"));
+  if (was_asked && silence >= longest) {
+    silence_ = base::sentence("its host has not answered for ", silence, " ms");
+    std::erase_if(unsent_,
+                  [](const Unsent& one) { return one.done == 0 && one.frame.kind == Kind::chunk; });
+    return;
+  }
   if (silence < longest / 4 || info.tcpi_unacked > 0 || has_unsent()) return;
   queue({.kind = Kind::question, .receiver = 0}, nullptr, nullptr);
   flush();
 }
 
 bool Connection::is_delivered() const {
-  if (!end_.empty() || cannot_send_) return true;
+  if (!loss().empty() || cannot_send_) return true;
   int in_flight = 0;
   return unsent_.empty() && (::ioctl(socket_.get(), SIOCOUTQ, &in_flight) != 0 || in_flight == 0);
 }

@@ -27,10 +27,15 @@ class Connection {
   std::string ends() const;
   bool has_unsent() const { return !unsent_.empty(); }
 
-  // Why nothing comes or goes any more; empty: it is open.
-  const std::string& end() const { return end_; }
+  // Why the process counts as lost; empty: it doesn't.
+  const std::string& loss() const { return silence_.empty() ? end_ : silence_; }
 
-  // Whether it has ended because the other kernel has closed it: the process there has ended.
+  // Whether frames still come and go. They do after a host has been silent for too long, as soon as
+  // it answers again.
+  bool is_open() const { return end_.empty(); }
+
+  // Whether it has ended because the other kernel has closed it: the process there has ended. For
+  // that, a process that lives never closes a connection because the other host is silent.
   bool is_closed_by_peer() const { return is_closed_by_peer_; }
 
   // `payload` of frame.bytes stays where it is as long as `owner` lives.
@@ -45,8 +50,8 @@ class Connection {
   // The receiver with this number is about to go: the rest of a chunk for it is thrown away.
   void forget(std::uint32_t receiver);
 
-  // Asks the kernel whether the other host still answers, and ends the connection where it has not
-  // for so long. Sends it a question where nothing has been heard of it for some time.
+  // Asks the kernel whether the other host still answers, and takes the process for lost where it
+  // has not for so long. Sends it a question where nothing has been heard of it for some time.
   void check_host(base::Nanoseconds lost_after);
 
   // Whether the other host's kernel has all that was sent, or nothing more can be sent.
@@ -82,7 +87,8 @@ class Connection {
 
   int process_ = 0;
   base::Fd socket_;
-  std::string end_ = "it was never made";
+  std::string end_ = "it was never made";  // why nothing comes or goes any more; empty: it is open
+  std::string silence_;                    // that the host was silent, and for how long
   bool cannot_send_ = false;
   bool is_closed_by_peer_ = false;
   std::size_t received_ = 0;  // by this call of receive()

@@ -47,7 +47,7 @@ bool is_nonce(std::string_view text) {
          });
 }
 
-std::string or_unknown(const std::string& text) { return text.empty() ? "?" : text; }
+std::string or_unknown(const std::string& text) { return text.empty() ? kUnknown : text; }
 
 std::string from_hex(const std::string& hex) {
   const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
@@ -133,14 +133,14 @@ Card card_of_this_process(int port, const std::string& toward) {
 std::string write(const Card& card) {
   return sentence(card.build, ' ', or_unknown(card.host), ' ', or_unknown(card.name), ' ', card.pid,
                   ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts), ' ',
-                  card.interface);
+                  card.interface, ' ', card.transport);
 }
 
 std::optional<Card> read_card(std::string_view text) {
   const auto words = base::split(text, ' ');
-  if (words.size() != 8) return std::nullopt;
+  if (words.size() != 9) return std::nullopt;
   const auto word = [&](int i) { return std::string(words[i]); };
-  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7)};
+  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
 }
 
 cpu_set_t cpus_of(const Card& card) { return base::cpus_from_bytes(from_hex(card.cpus)); }

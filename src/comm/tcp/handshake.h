@@ -45,6 +45,9 @@ bool send_rest(const base::Fd& socket, const std::string& message, std::size_t& 
 // For a short message. False where it can't be sent within a second.
 bool say(const base::Fd& socket, Word word, const std::string& text);
 
+// Stands in a card for what isn't known.
+inline constexpr const char* kUnknown = "?";
+
 // What a process tells the others about itself, as words of one line.
 struct Card {
   std::string build;
@@ -52,11 +55,12 @@ struct Card {
   std::string name;  // of the host, for people
   std::string pid;
   std::string port;
-  std::string cpus;       // that it may run on, as bytes in hex
-  std::string hosts;      // its addresses, separated by commas
-  std::string interface;  // that the user has chosen; "?": none
+  std::string cpus;                  // that it may run on, as bytes in hex
+  std::string hosts;                 // its addresses, separated by commas
+  std::string interface;             // that the user has chosen, if one
+  std::string transport = kUnknown;  // that it uses
 
-  bool has_interface() const { return interface != "?"; }
+  bool has_interface() const { return interface != kUnknown; }
 };
 
 // `toward`: see local_hosts().

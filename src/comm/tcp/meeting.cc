@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "comm/group.h"
 #include "comm/interruption.h"
 #include "comm/tcp/address.h"
+#include "comm/tcp/alike.h"
 #include "comm/tcp/call.h"
 #include "comm/tcp/callers.h"
 #include "comm/tcp/end_watch.h"
@@ -38,12 +40,16 @@ constexpr const char* kAgain = "again";
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kBetweenQuestions = 200 * base::kMillisecond;
 
+// How long rank 0 stays to tell the ranks that come later that all are refused.
+constexpr Nanoseconds kLinger = base::kSecond;
+
 class Meeting {
  public:
   explicit Meeting(const Site& site);
   Met run();
 
  private:
+  void gather();
   bool is_host() const { return rendezvous_ && self_.rank == 0; }  // all others call it first
   bool is_done() const;
   std::vector<int> find_missing() const;
@@ -56,11 +62,16 @@ class Meeting {
 
   void hear_callers();
   void admit(base::Fd& socket, const Hello& hello);
-  void check_build(int rank, std::string_view build, const base::Fd* socket);
+  void check_alike(int rank, const Card& card, const base::Fd* socket) const;
+  void check_families() const;
+  void refuse(const Error& why, const base::Fd* socket) const;
+  void turn_away_the_late(const Error& why);
   bool must_call_again(int rank) const;
   void welcome_all();
   void interrupt_if_asked();
+  void watch() const;
   void tell(const Failure& failure) const;
+  void tell_of_error(const Error& error) const;
   void tell_of_interruption(int rank, const std::string& why) const;
   void hear_of_interruptions();
   void look_for_ended_ranks();
@@ -68,7 +79,6 @@ class Meeting {
   void advance(Call& call);
   void hear_welcome(Call& call, const std::string& text);
   void wait();
-  Met meet();
   Met result();
 
   // What can be said over the connection to a rank. In the midst of a long welcome nothing can.
@@ -93,7 +103,7 @@ class Meeting {
 
 Meeting::Meeting(const Site& site)
     : site_(site),
-      deadline_(base::now() + site.policy.connect_timeout),
+      deadline_(base::now() + site.policy.timeout),
       rendezvous_(site.all_gather ? std::nullopt : rendezvous_from_environment()),
       self_{.rank = site.place.rank,
             .world = site.place.world,
@@ -110,6 +120,7 @@ Meeting::Meeting(const Site& site)
   listener_ = listen_at_port(rendezvous_ && self_.rank == 0 ? rendezvous_->port : 0);
   self_.card = card_of_this_process(port_of(listener_),
                                     site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
+  if (!site.transport.empty()) self_.card.transport = site.transport;
   cards_[self_.rank] = self_.card;
 }
 
@@ -118,20 +129,16 @@ Meeting::Meeting(const Site& site)
 Met Meeting::run() {
   const Interruption interruption;
   try {
-    return meet();
+    gather();
+    return result();
   } catch (const Error& error) {
-    Failure failure = failure_of(error);
-    if (failure.culprit == Error::kNobody) {
-      failure.culprit = self_.rank;
-      failure.sentence =
-          sentence("rank ", self_.rank, " (pid ", self_.card.pid, "): ", error.what());
-    }
-    if (!interruption.has_come()) tell(failure);
+    if (error.code() == Code::mismatch && is_gathering_) turn_away_the_late(error);
+    if (!interruption.has_come()) tell_of_error(error);
     throw;
   }
 }
 
-Met Meeting::meet() {
+void Meeting::gather() {
   if (site_.all_gather) {
     learn_from(site_.all_gather(write(self_.card) + ' ' + base::random_name()));
     call_lower_ranks(0);
@@ -141,6 +148,7 @@ Met Meeting::meet() {
   while (!is_done()) {
     wait();
     interrupt_if_asked();
+    watch();
     hear_callers();
     if (is_gathering_) {
       hear_of_interruptions();
@@ -153,7 +161,6 @@ Met Meeting::meet() {
     if (is_gathering_ && is_done()) welcome_all();
     if (!is_done() && base::now() >= deadline_) give_up();
   }
-  return result();
 }
 
 // A name server may learn of a host only when its rank starts.
@@ -165,6 +172,7 @@ std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
     PLAIT_CHECK(base::now() < deadline_, "rank ", self_.rank, " cannot find host \"",
                 rendezvous.host, "\", where rank 0 is to be met: ", why);
     interrupt_if_asked();
+    watch();
     base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
   }
 }
@@ -208,25 +216,57 @@ void Meeting::learn_from(const std::vector<std::string>& texts) {
     const auto card = blank == text.npos ? std::nullopt : read_card(text.substr(0, blank));
     PLAIT_CHECK(card, "the caller's all_gather returned \"", text.substr(0, 40), "\" for rank ",
                 rank, ", which it cannot have sent");
-    check_build(rank, card->build, nullptr);
+    check_alike(rank, *card, nullptr);
     cards_[rank] = *card;
   }
+  check_families();
   const std::string start = texts[0].substr(texts[0].rfind(' ') + 1);
   self_.key += '\n' + start;
   self_.job = base::to_hex(base::hmac_sha256(start, "job"));
 }
 
-// All ranks that see another build's card refuse it; a caller is told the reason.
-void Meeting::check_build(int rank, std::string_view build, const base::Fd* socket) {
-  if (build == self_.card.build) return;
-  const std::string why =
-      sentence("rank ", rank, " runs plait ", build, ", rank ", self_.rank, " plait ",
-               self_.card.build, ": all ranks must run the same build");
-  if (socket != nullptr) say(*socket, Word::mismatch, why);
+// All ranks that see a card that differs refuse it; a caller is told the reason.
+void Meeting::check_alike(int rank, const Card& card, const base::Fd* socket) const {
+  if (const auto why = find_difference(rank, card, self_.rank, self_.card)) refuse(*why, socket);
+}
+
+void Meeting::check_families() const {
+  if (const auto why = find_families_apart(cards_)) refuse(*why, nullptr);
+}
+
+void Meeting::refuse(const Error& why, const base::Fd* socket) const {
+  if (socket != nullptr) say(*socket, Word::mismatch, why.what());
   for (int other = 0; is_host() && other < self_.world; ++other) {
-    if (sockets_[other]) say(sockets_[other], Word::mismatch, why);
+    if (sockets_[other]) say(sockets_[other], Word::mismatch, why.what());
   }
-  throw Error(Code::mismatch, why, rank);
+  throw Error(why);
+}
+
+// Ranks do not start at the same moment: those that call a little later would wait in vain.
+void Meeting::turn_away_the_late(const Error& why) {
+  std::set<int> told = {self_.rank, why.culprit()};
+  for (int rank = 0; rank < self_.world; ++rank) {
+    if (sockets_[rank]) told.insert(rank);
+  }
+  const Nanoseconds end = base::now() + kLinger;
+  while (static_cast<int>(told.size()) < self_.world && base::now() < end) {
+    wait();
+    callers_.accept(listener_);
+    callers_.hear(self_, doubts_, [&](base::Fd& socket, const Hello& hello) {
+      say(socket, Word::mismatch, why.what());
+      told.insert(hello.rank);
+    });
+  }
+}
+
+// Ranks that use shared memory never come, neither to rank 0 nor to those that wait for it.
+void Meeting::watch() const {
+  if (!site_.watch || (self_.rank != 0 && sockets_[0])) return;
+  try {
+    site_.watch();
+  } catch (const Error& why) {
+    refuse(why, nullptr);
+  }
 }
 
 void Meeting::call_lower_ranks(int first) {
@@ -234,7 +274,8 @@ void Meeting::call_lower_ranks(int first) {
     calls_.emplace_back(rank, addresses_of(cards_[rank]), Call::At::own_address);
 }
 
-// Loopback leads to the very host only, and comes last.
+// Loopback leads to the very host only, and comes last. Where hosts can't be told apart it is tried:
+// what is called in vain there says that it is another rank.
 std::vector<Address> Meeting::addresses_of(const Card& card) const {
   std::vector<Address> all;
   const auto port = base::parse_int(card.port);
@@ -255,7 +296,7 @@ void Meeting::hear_callers() {
 
 // One that calls again has given up its first call.
 void Meeting::admit(base::Fd& socket, const Hello& hello) {
-  check_build(hello.rank, hello.card.build, &socket);
+  check_alike(hello.rank, hello.card, &socket);
   cards_[hello.rank] = hello.card;
   heard_[hello.rank].clear();
   ends_.note(hello.rank, false);
@@ -293,6 +334,15 @@ void Meeting::tell(const Failure& failure) const {
     if (other != failure.culprit && sockets_[other] && says_[other] == Says::frames)
       send_failure(sockets_[other], failure);
   }
+}
+
+void Meeting::tell_of_error(const Error& error) const {
+  Failure failure = failure_of(error);
+  if (failure.culprit == Error::kNobody) {
+    failure.culprit = self_.rank;
+    failure.sentence = sentence("rank ", self_.rank, " (pid ", self_.card.pid, "): ", error.what());
+  }
+  tell(failure);
 }
 
 // The others would wait for this rank until their deadlines. While they gather, rank 0 tells them,
@@ -357,6 +407,7 @@ void Meeting::welcome_all() {
     if (rank != 0 && !card.has_interface()) card.hosts = peer_of(sockets_[rank]) + ',' + card.hosts;
     text += '\n' + write(card);
   }
+  check_families();
   const std::string stay = message_of(Word::welcome, kStay + text);
   const std::string again = message_of(Word::welcome, kAgain + text);
   std::vector<std::size_t> done(self_.world);
@@ -443,7 +494,7 @@ Met Meeting::result() {
     const Card& card = cards_[rank];
     neighbors.push_back({sentence("pid ", card.pid, " on ", card.name)});
     if (sockets_[rank]) set_options(sockets_[rank], site_.policy.lost_after);
-    if (card.host != self_.card.host) continue;
+    if (rank != self_.rank && !is_same_host(card, self_.card)) continue;
     const cpu_set_t theirs = cpus_of(card);
     CPU_OR(&cpus, &cpus, &theirs);
     ++near;

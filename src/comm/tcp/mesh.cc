@@ -152,12 +152,12 @@ void Mesh::move_all() {
 
 bool Mesh::receive_from(int process) {
   Connection& connection = connections_[process];
-  return connection.end().empty() && connection.receive(find_for_connection_);
+  return connection.is_open() && connection.receive(find_for_connection_);
 }
 
 void Mesh::watch(int process, bool also_for_room) {
   const Connection& connection = connections_[process];
-  if (is_watched_for_room_[process] == also_for_room || !connection.end().empty()) return;
+  if (is_watched_for_room_[process] == also_for_room || !connection.is_open()) return;
   epoll_event event = event_of(process, also_for_room);
   ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
   is_watched_for_room_[process] = also_for_room;
@@ -227,11 +227,11 @@ std::string Mesh::loss_of(int process) {
   connections_[process].check_host(lost_after_);
   list_unsent(process);  // a question
   if (carrier_ == nullptr || carrier_->error_of(process).empty())
-    return connections_[process].end();
+    return connections_[process].loss();
   // The process may have left in good order, and its farewell is here before the carrier's end is.
   if (receive_from(process)) ring();
-  const std::string& end = connections_[process].end();
-  return end.empty() ? carrier_->error_of(process) : end;
+  const std::string& loss = connections_[process].loss();
+  return loss.empty() ? carrier_->error_of(process) : loss;
 }
 
 bool Mesh::is_closed_by(int process) {
@@ -241,7 +241,7 @@ bool Mesh::is_closed_by(int process) {
 
 bool Mesh::is_sent(int process) {
   const std::lock_guard lock(mutex_);
-  if (given_up_[process] || !connections_[process].end().empty()) return true;
+  if (given_up_[process] || !connections_[process].loss().empty()) return true;
   return !connections_[process].has_unsent() && (carrier_ == nullptr || carrier_->is_sent(process));
 }
 
@@ -252,7 +252,7 @@ std::uint32_t Mesh::sent_to(int process) {
 
 bool Mesh::is_received(int process, std::uint32_t count) {
   const std::lock_guard lock(mutex_);
-  return carrier_ == nullptr || given_up_[process] || !connections_[process].end().empty() ||
+  return carrier_ == nullptr || given_up_[process] || !connections_[process].loss().empty() ||
          carrier_->is_received(process, count);
 }
 

@@ -129,12 +129,8 @@ void Near::meet(const std::string& host, AllGather all_gather) {
   for (const std::string& text :
        all_gather(write({.home = home.value_or("?"), .pid = ::getpid(), .offer = page.offer()}))) {
     const auto card = read(text);
-    if (!card) {  // what a rank says first over another engine is no card
-      throw Error(Code::mismatch,
-                  sentence("connect: rank ", me_, " uses the transport tcp, and rank ",
-                           cards.size(), " another one"),
-                  static_cast<int>(cards.size()));
-    }
+    if (!card)
+      base::fail(Code::system, "what rank ", cards.size(), " told of its host makes no sense");
     cards.push_back(*card);
   }
   const std::vector<int> homes = group_by_home(cards);

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "comm/build_name.h"
 #include "comm/mpi/plugin/lobby.h"
 #include "comm/mpi/plugin/session.h"
@@ -37,13 +38,23 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(alone.owns_lock(),
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
-  const Processes& processes = meet_processes(
-      site.mpi, {.timeout = site.policy.timeout, .interrupted = site.policy.interrupted});
+  const base::Nanoseconds deadline = base::now() + site.policy.timeout;
+  Meeting meeting = {.timeout = site.policy.timeout, .interrupted = [&] {
+                       if (site.policy.interrupted) site.policy.interrupted();
+                       if (site.watch) site.watch();
+                     }};
+  if (site.mpi) {
+    meeting.all_gather = site.all_gather;
+    meeting.job = site.place.job;
+  } else if (site.all_gather) {
+    site.all_gather("");  // which finds ranks that use another transport
+  }
+  const Processes& processes = meet_processes(site.mpi, meeting);
   PLAIT_CHECK(processes.rank == site.place.rank && processes.count == site.place.world,
               "MPI says that this is rank ", processes.rank, " of ", processes.count,
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,
               ": was it started by mpirun or mpiexec of ", kLibrary, "?");
-  return lobby_of(processes).connect(site.policy);
+  return lobby_of(processes).connect(site.policy, deadline, site.watch);
 }
 
 }  // namespace

@@ -77,11 +77,12 @@ void Lobby::close() noexcept {
   MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
 }
 
-std::unique_ptr<Transport> Lobby::connect(const WaitPolicy& policy) {
+std::unique_ptr<Transport> Lobby::connect(const WaitPolicy& policy, Nanoseconds deadline,
+                                          const std::function<void()>& watch) {
   settle_leftovers();
   try {
     begin(reserve_tags(kGroupTags));
-    wait_for_all(policy);
+    wait_for_all(policy, deadline, watch);
     is_connecting_ = false;
     return make_group(policy);
   } catch (...) {
@@ -124,9 +125,8 @@ void Lobby::begin(int first_tag) {
   }
 }
 
-void Lobby::wait_for_all(const WaitPolicy& policy) {
-  const Nanoseconds timeout = policy.timeout;
-  const Nanoseconds deadline = base::now() + timeout;
+void Lobby::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
+                         const std::function<void()>& watch) {
   Nanoseconds look_at = 0;
   for (int turn = 0;; ++turn) {
     read_letters();
@@ -135,12 +135,14 @@ void Lobby::wait_for_all(const WaitPolicy& policy) {
     const Nanoseconds now = base::now();
     if (now >= look_at) {
       ask(policy);
+      if (watch) watch();
       settle_leftovers();
       refuse_for_dead(missing);
       refuse_for_interrupted();
       look_at = now + kBetweenLooks;
     }
-    if (now >= deadline) refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, timeout);
+    if (now >= deadline)
+      refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, policy.timeout);
     if (turn > 100) ::usleep(100);
   }
 }

@@ -18,6 +18,7 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,8 +37,9 @@ class Lobby {
   // Expects no more letters: MPI may complain of a receive that is left open at its end.
   void close() noexcept;
 
-  // Collective over all processes. One that fails may be tried again.
-  std::unique_ptr<Transport> connect(const WaitPolicy& policy);
+  // Collective over all processes. One that fails may be tried again. `watch`: as Site::watch.
+  std::unique_ptr<Transport> connect(const WaitPolicy& policy, Nanoseconds deadline,
+                                     const std::function<void()>& watch);
 
  private:
   struct Peer {
@@ -49,7 +51,8 @@ class Lobby {
   };
 
   void begin(int first_tag);
-  void wait_for_all(const WaitPolicy& policy);
+  void wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
+                    const std::function<void()>& watch);
   void ask(const WaitPolicy& policy);
   void withdraw();
   std::unique_ptr<Transport> make_group(WaitPolicy policy);

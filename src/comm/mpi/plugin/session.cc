@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,9 @@ namespace plait::comm::mpi {
 namespace {
 
 using base::Nanoseconds;
+
+// Stands for all calls without a handle, which are about the same duplicates.
+constexpr const char* kWithoutHandle = "connect()";
 
 constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
@@ -36,7 +41,8 @@ struct Duplicates {
 struct Library {
   bool started_here = false;
   pid_t pid = 0;
-  std::map<std::vector<int>, Duplicates> duplicates;  // by the processes' ranks in MPI_COMM_WORLD
+  // By the processes' ranks in MPI_COMM_WORLD, and then by the call that began to make them.
+  std::map<std::vector<int>, std::map<std::string, Duplicates>> duplicates;
   const Duplicates* world = nullptr;
   int highest_tag = 0;
   std::vector<std::shared_ptr<const Neighbours>> neighbours;
@@ -198,22 +204,48 @@ std::vector<int> ranks_in_world(MPI_Comm comm) {
   return ranks;
 }
 
-Duplicates& duplicates_of(MPI_Comm comm) {
+// The call whose duplicates all processes have begun to make, or else this one.
+std::string choose_call(const std::map<std::string, Duplicates>& mine, const Meeting& meeting) {
+  if (!meeting.all_gather) return kWithoutHandle;
+  std::string calls;
+  for (const auto& [call, duplicates] : mine) calls += call + '\n';
+  std::map<std::string, std::size_t> known;
+  const auto all = meeting.all_gather(calls);
+  for (const std::string& theirs : all) {
+    for (const std::string_view call : base::split(theirs, '\n')) ++known[std::string(call)];
+  }
+  for (const auto& [call, duplicates] : mine) {
+    if (known[call] == all.size()) return call;
+  }
+  return meeting.job;
+}
+
+Duplicates& duplicates_of(MPI_Comm comm, const Meeting& meeting) {
+  std::vector<int> ranks;
+  {
+    const auto held = hold_mpi();
+    ranks = ranks_in_world(comm);
+  }
+  std::map<std::string, Duplicates>& all = library().duplicates[ranks];
+  Duplicates& found = all[choose_call(all, meeting)];
   const auto held = hold_mpi();
-  Duplicates& found = library().duplicates[ranks_in_world(comm)];
   MPI_Comm_rank(comm, &found.processes.rank);
   MPI_Comm_size(comm, &found.processes.count);
-  if (comm == MPI_COMM_WORLD) library().world = &found;
+  if (!meeting.all_gather) library().world = &found;
   return found;
 }
 
 // The only collective calls: later, tags take the place of communicators (see members.h). One at a
-// time, as they are made of agreements among all processes.
+// time, as they are made of agreements among all processes. Only the first is of the program's
+// communicator, which the program may free when a call has failed.
 bool has_all(Duplicates& duplicates, MPI_Comm of) {
   const auto held = hold_mpi();
-  MPI_Comm& next = duplicates.processes.carriers[duplicates.made];
-  if (duplicates.duplicating == MPI_REQUEST_NULL)
-    check_mpi(MPI_Comm_idup(of, &next, &duplicates.duplicating), "MPI_Comm_idup");
+  auto& carriers = duplicates.processes.carriers;
+  MPI_Comm& next = carriers[duplicates.made];
+  if (duplicates.duplicating == MPI_REQUEST_NULL) {
+    MPI_Comm source = duplicates.made == 0 ? of : carriers.front();
+    check_mpi(MPI_Comm_idup(source, &next, &duplicates.duplicating), "MPI_Comm_idup");
+  }
   int done = 0;
   check_mpi(MPI_Test(&duplicates.duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (done == 0) return false;
@@ -255,7 +287,7 @@ const Processes& meet_processes(std::optional<int> handle, const Meeting& meetin
     if (library().pid == 0) initialise(meeting);
   }
   MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
-  Duplicates& duplicates = duplicates_of(of);
+  Duplicates& duplicates = duplicates_of(of, meeting);
   Nanoseconds ask_at = 0;
   while (duplicates.made < kCarriers && !has_all(duplicates, of)) {
     if (meeting.interrupted && base::now() >= ask_at) {

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "comm/mpi/plugin/neighbours.h"
+#include "plait/communicator.h"
 
 namespace plait::comm::mpi {
 
@@ -21,6 +23,11 @@ namespace plait::comm::mpi {
 struct Meeting {
   base::Nanoseconds timeout;
   std::function<void()> interrupted = {};
+
+  // With a program's communicator: an all-gather of its ranks, and a text that no other call of
+  // theirs has.
+  AllGatherBytes all_gather = {};
+  std::string job = {};
 };
 
 // The processes of one communicator, and what messages travel over between them, all duplicates of
@@ -38,6 +45,12 @@ struct Processes {
 
 // The processes of the program's communicator with this Fortran handle; without one, those of
 // MPI_COMM_WORLD. Communicators of the same processes in the same order share the duplicates.
+//
+// A call may fail when some of the duplicates are made, and at some of the processes earlier than
+// at others. Therefore they agree at the next call which duplicates they go on with: those that all
+// of them have begun to make. Where there are none they begin anew, and what a failed call has left
+// is not used again. All calls without a handle are about the same duplicates, of MPI_COMM_WORLD,
+// with which each process goes on where it stopped.
 //
 // There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
 // the program has; what it started ends with the process. Collective over these processes the first

@@ -1,8 +1,5 @@
 #include <memory>
-#include <string>
-#include <string_view>
 
-#include "base/check.h"
 #include "comm/build_name.h"
 #include "comm/plugin.h"
 #include "comm/tcp/tcp_transport.h"
@@ -11,21 +8,11 @@
 namespace plait::comm::ucx {
 namespace {
 
-// An address begins with it: a rank that was told to use another transport sends something else.
-constexpr std::string_view kWord = "ucx ";
-
 std::unique_ptr<tcp::Carrier> make_carrier(tcp::TcpGroup& all) {
   auto carrier = std::make_unique<UcxCarrier>(all.rank(), all.world());
-  const auto addresses = all.all_gather(std::string(kWord) + carrier->address());
+  const auto addresses = all.all_gather(carrier->address());
   for (int peer = 0; peer < all.world(); ++peer) {
-    const std::string_view address = addresses[peer];
-    if (!address.starts_with(kWord)) {
-      throw Error(Code::mismatch,
-                  base::sentence("connect: rank ", all.rank(), " uses the transport ucx, and rank ",
-                                 peer, " another one"),
-                  peer);
-    }
-    if (peer != all.rank()) carrier->connect(peer, address.substr(kWord.size()));
+    if (peer != all.rank()) carrier->connect(peer, addresses[peer]);
   }
   return carrier;
 }

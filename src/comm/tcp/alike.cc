@@ -1,0 +1,82 @@
+#include "comm/tcp/alike.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/same_transport.h"
+#include "comm/tcp/address.h"
+
+namespace plait::comm::tcp {
+
+using base::sentence;
+
+namespace {
+
+// The families of the addresses by which other hosts can reach a rank.
+struct Families {
+  bool has_four = false;
+  bool has_six = false;
+};
+
+Families families_of(const Card& card) {
+  Families families;
+  std::string why;
+  for (const std::string_view host : base::split(card.hosts, ',')) {
+    for (const Address& one : resolve(std::string(host), 0, why)) {
+      if (one.is_loopback()) continue;
+      (one.family() == AF_INET ? families.has_four : families.has_six) = true;
+    }
+  }
+  return families;
+}
+
+std::string chosen_by(const Card& card) {
+  return card.has_interface() ? " (PLAIT_INTERFACE=" + card.interface + ')' : "";
+}
+
+}  // namespace
+
+bool is_same_host(const Card& one, const Card& other) {
+  return one.host == other.host && one.host != kUnknown;
+}
+
+std::optional<Error> find_difference(int rank, const Card& card, int me, const Card& mine) {
+  if (card.build != mine.build) {
+    return Error(Code::mismatch,
+                 sentence("rank ", rank, " runs plait ", card.build, ", rank ", me, " plait ",
+                          mine.build, ": all ranks must run the same build"),
+                 rank);
+  }
+  if (card.transport == mine.transport) return std::nullopt;
+  return transports_differ(rank, card.transport, me, mine.transport);
+}
+
+std::optional<Error> find_families_apart(const std::vector<Card>& cards) {
+  const auto has_interface = [](const Card& card) { return card.has_interface(); };
+  if (std::none_of(cards.begin(), cards.end(), has_interface)) return std::nullopt;
+  std::vector<int> with_four;
+  std::vector<int> with_six;
+  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
+    const Families families = families_of(cards[rank]);
+    if (families.has_four != families.has_six)
+      (families.has_four ? with_four : with_six).push_back(rank);
+  }
+  for (const int four : with_four) {
+    for (const int six : with_six) {
+      const Card& one = cards[four];
+      const Card& other = cards[six];
+      if ((!one.has_interface() && !other.has_interface()) || is_same_host(one, other)) continue;
+      return Error(Code::mismatch,
+                   sentence("rank ", four, " has only IPv4 addresses", chosen_by(one), ", rank ",
+                            six, " only IPv6", chosen_by(other),
+                            ": ranks connect by addresses of the same family"),
+                   std::max(four, six));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,23 @@
+// What ranks over TCP must have in common, as far as their cards tell.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "comm/tcp/handshake.h"
+#include "plait/error.h"
+
+namespace plait::comm::tcp {
+
+// Whether both are known to be on the same host. Hosts that can't be told apart are different ones.
+bool is_same_host(const Card& one, const Card& other);
+
+// Says that a rank runs another build than this one, or uses another transport; null: neither.
+std::optional<Error> find_difference(int rank, const Card& card, int me, const Card& mine);
+
+// Says that two ranks on different hosts can't connect, because one has only addresses of IPv4 and
+// the other only of IPv6. An interface that the user has chosen for one of them leaves it only that
+// one's addresses. `cards` of all ranks, in their order.
+std::optional<Error> find_families_apart(const std::vector<Card>& cards);
+
+}  // namespace plait::comm::tcp
