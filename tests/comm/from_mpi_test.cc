@@ -170,8 +170,8 @@ TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// What from_mpi() tells plait of a communicator, and whether its last all-gather has ended: from then
-// on the ranks connect by what they were told.
+// What from_mpi() tells plait of a communicator, and whether its last all-gather has ended: from
+// then on the ranks connect by what they were told.
 class Gathering {
  public:
   explicit Gathering(MPI_Comm comm) {

@@ -212,9 +212,9 @@ std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeernam
 std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
 
 // A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
-// rank that doesn't wait: when it next calls plait, it finds that they were not answered. The kernel
-// asks as often as it can, because it then ends the connection, which the other host, should it
-// come back, would take for the end of this process.
+// rank that doesn't wait: when it next calls plait, it finds that they were not answered. The
+// kernel asks as often as it can, because it then ends the connection. If the other host came back
+// after that, it would take this for the end of this process.
 void set_options(const base::Fd& socket, base::Nanoseconds lost_after) {
   const auto seconds = static_cast<int>((lost_after + base::kSecond - 1) / base::kSecond);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);

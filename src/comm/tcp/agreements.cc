@@ -144,8 +144,8 @@ void Agreements::look_for_losses() {
   }
 }
 
-// A peer beyond a cable that was broken for a while may have noticed nothing: then it would wait for
-// this rank, which no longer counts on it.
+// A peer beyond a cable that was broken for a while may have noticed nothing: then it would wait
+// for this rank, which no longer counts on it.
 void Agreements::tell_cut_off() {
   for (int peer = 0; peer < group_.world(); ++peer) {
     Peer& known = peers_[peer];

@@ -274,8 +274,8 @@ void Meeting::call_lower_ranks(int first) {
     calls_.emplace_back(rank, addresses_of(cards_[rank]), Call::At::own_address);
 }
 
-// Loopback leads to the very host only, and comes last. Where hosts can't be told apart it is tried:
-// what is called in vain there says that it is another rank.
+// Loopback leads to the very host only, and comes last. Where hosts can't be told apart it is
+// tried: what is called in vain there says that it is another rank.
 std::vector<Address> Meeting::addresses_of(const Card& card) const {
   std::vector<Address> all;
   const auto port = base::parse_int(card.port);
