@@ -82,8 +82,11 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   PLAIT_CHECK(!link || hosts_ == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts_);
   link_ = std::move(link);
-  cursors_.resize(group().world());
-  collective_mailbox_ = build_mailbox(comm::room_for(group().world()).mailbox());
+  host_ranks_.emplace(group().rank(), group().world(), ranks_per_host_);
+  room_ = comm::room_for(group().world());
+  collective_mailbox_ = build_mailbox(room_.mailbox());
+  lanes_.emplace(group(), comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
+  lanes_->use(*collective_mailbox_);
 }
 
 void Communicator::State::check_not_forked() const {
@@ -273,6 +276,7 @@ void Communicator::State::begin(Task& task) {
   announce(task.tag());
   polled_at_ = base::now();
   polled_for_ = 0;
+  lanes_->begin(task.tag());
   task.begin();
 }
 
@@ -305,7 +309,7 @@ void Communicator::State::run(Task& task) {
   begin(task);
   comm::wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
-      [&] { return task.awaited(); }, &moves_);
+      [&] { return task.awaited(); }, &lanes_->moves());
   note_task_completed();
 }
 
@@ -355,8 +359,8 @@ void Communicator::State::look_around() {
   const comm::Nanoseconds now = base::now();
   polled_for_ += std::min(now - polled_at_, kLongestPoll);
   polled_at_ = now;
-  if (polled_moves_ != moves_) polled_for_ = 0;  // what moves is no reason to give up
-  polled_moves_ = moves_;
+  if (polled_moves_ != lanes_->moves()) polled_for_ = 0;  // what moves is no reason to give up
+  polled_moves_ = lanes_->moves();
   if (now - looked_at_ < kBetweenLooks) return;
   looked_at_ = now;
   Task& front = *queue_.front();
@@ -376,7 +380,7 @@ void Communicator::State::wait(const Task& task) {
   const Use use(*this);
   comm::wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
-      [&] { return queue_.front()->awaited(); }, &moves_);
+      [&] { return queue_.front()->awaited(); }, &lanes_->moves());
 }
 
 void Communicator::State::drain() {
