@@ -41,7 +41,7 @@ struct Layout {
 class Shards {
  public:
   static Shards balanced(std::size_t count, int world, Dtype widest, const Room& room) {
-    Shards shards;
+    Shards shards = whole(0, widest, room);
     shards.shards_.reserve(static_cast<std::size_t>(world));
     for (int rank = 0; rank < world; ++rank) {
       const Shard shard = balanced_shard(count, rank, world);
@@ -50,7 +50,7 @@ class Shards {
     return shards;
   }
   static Shards of(const Layout& layout, Dtype widest, const Room& room) {
-    Shards shards;
+    Shards shards = whole(0, widest, room);
     shards.shards_.reserve(layout.counts.size());
     for (std::size_t rank = 0; rank < layout.counts.size(); ++rank)
       shards.shards_.push_back({layout.offsets[rank], Pieces(layout.counts[rank], widest, room)});
@@ -58,9 +58,7 @@ class Shards {
   }
   // Every rank owns all elements.
   static Shards whole(std::size_t count, Dtype widest, const Room& room) {
-    Shards shards;
-    shards.shards_.push_back({0, Pieces(count, widest, room)});
-    return shards;
+    return Shards(Pieces(count, widest, room));
   }
 
   std::size_t offset(int owner) const { return at(owner).offset; }
@@ -72,9 +70,12 @@ class Shards {
     Pieces pieces;
   };
   const One& at(int owner) const {
-    return shards_[shards_.size() == 1 ? 0 : static_cast<std::size_t>(owner)];
+    return shards_.empty() ? whole_ : shards_[static_cast<std::size_t>(owner)];
   }
 
+  explicit Shards(const Pieces& whole) : whole_{.offset = 0, .pieces = whole} {}
+
+  One whole_;  // where there are no shards
   std::vector<One> shards_;
 };
 

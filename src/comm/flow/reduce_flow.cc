@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/default_floats.h"
 #include "base/parallel.h"
 #include "tensor/reduce.h"
 
@@ -15,8 +16,6 @@ constexpr std::int64_t kLeastPerThread = 32 * 1024;
 // A sum that needs a temporary place before it is rounded is made so many columns at a time.
 constexpr std::int64_t kColumnsAtOnce = 1024;
 
-std::size_t at_rank(int rank) { return static_cast<std::size_t>(rank); }
-
 }  // namespace
 
 ReduceFlow::ReduceFlow(Lanes& lanes, const Hosts& hosts, const Partials& partials,
@@ -28,8 +27,8 @@ ReduceFlow::ReduceFlow(Lanes& lanes, const Hosts& hosts, const Partials& partial
       across_(adds_up_first() ? Dtype::f32 : options.wire),
       threads_(options.threads),
       is_in_place_(options.is_in_place),
-      parts_(at_rank(lanes.world())),
-      places_(parts_.size() * static_cast<std::size_t>(threads_)),
+      world_(static_cast<std::size_t>(lanes.world())),
+      places_(world_ * static_cast<std::size_t>(threads_ + 1)),
       to_mates_(hosts.mates().size()) {}
 
 void ReduceFlow::begin() {
@@ -97,7 +96,8 @@ bool ReduceFlow::mates_have_brought(Item item) const {
 }
 
 void ReduceFlow::find_mates_blocks(std::size_t bytes) {
-  for (const int mate : hosts_.mates()) parts_[at_rank(mate)] = lanes_.inbox(Way::out, mate, bytes);
+  for (const int mate : hosts_.mates())
+    places_[part_of(mate)] = lanes_.inbox(Way::out, mate, bytes);
 }
 
 void ReduceFlow::release_mates() {
@@ -149,7 +149,7 @@ bool ReduceFlow::sum_next() {
   if (adds_up_first()) find_mates_blocks(bytes(summed_, lanes_.rank(), wire_));
   const std::size_t size = bytes(summed_, lanes_.rank(), across_);
   for (const int counterpart : hosts_.counterparts())
-    parts_[at_rank(counterpart)] = lanes_.inbox(Way::out, counterpart, size);
+    places_[part_of(counterpart)] = lanes_.inbox(Way::out, counterpart, size);
   sum_chunk();
   if (adds_up_first()) release_mates();
   for (const int counterpart : hosts_.counterparts()) lanes_.release(Way::out, counterpart);
@@ -178,9 +178,13 @@ template <class F>
 void ReduceFlow::in_shares(const ConstTensorView& own, const F& sum) {
   const std::int64_t shares = std::clamp<std::int64_t>(own.rows * own.cols / kLeastPerThread, 1,
                                                        std::min<std::int64_t>(own.rows, threads_));
+  if (shares == 1) {
+    const base::DefaultFloats floats;
+    return sum(Rows{0, own.rows}, places_.data());
+  }
   base::parallel_for(shares, threads_, [&](std::int64_t i) {
     sum(Rows{own.rows * i / shares, own.rows * (i + 1) / shares},
-        places_.data() + static_cast<std::size_t>(i) * parts_.size());
+        places_.data() + static_cast<std::size_t>(i) * world_);
   });
 }
 
@@ -193,8 +197,7 @@ void ReduceFlow::sum_mates(const ConstTensorView& own, std::byte* to) {
   in_shares(own, [&](Rows rows, const void** at) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       for (int rank = first; rank < first + hosts_.per_host(); ++rank) {
-        at[rank - first] =
-            rank == lanes_.rank() ? own.row(row) : parts_[at_rank(rank)] + row * row_bytes;
+        at[rank - first] = rank == lanes_.rank() ? own.row(row) : came_from(rank) + row * row_bytes;
       }
       tensor::sum_as_tree(to + row * node_bytes, across_, at, hosts_.per_host(), wire_,
                           static_cast<std::size_t>(own.cols));
@@ -219,7 +222,7 @@ void ReduceFlow::sum_rows(const ConstTensorView& own, Rows rows, const void** at
       const auto part = [&](int source, Dtype dtype) -> const void* {
         const auto size = static_cast<std::int64_t>(size_of(dtype));
         if (source == rank) return static_cast<const std::byte*>(own.row(row)) + column * size;
-        return parts_[at_rank(source)] + (row * columns + column) * size;
+        return came_from(source) + (row * columns + column) * size;
       };
       if (has_node) {
         for (int mate = 0; mate < hosts_.per_host(); ++mate)

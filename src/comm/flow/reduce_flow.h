@@ -130,6 +130,12 @@ class ReduceFlow {
     const std::uint32_t all = partials_.chunks(owner);
     return made_ < all ? made_ : all;
   }
+  std::size_t part_of(int rank) const {
+    return world_ * static_cast<std::size_t>(threads_) + static_cast<std::size_t>(rank);
+  }
+  const std::byte* came_from(int rank) const {
+    return static_cast<const std::byte*>(places_[part_of(rank)]);
+  }
   std::optional<Awaited> missing() const;
 
   Lanes& lanes_;
@@ -139,11 +145,11 @@ class ReduceFlow {
   Dtype across_;  // of what crosses to another host
   int threads_;
   bool is_in_place_;
-  std::vector<const std::byte*> parts_;  // of the chunk that is summed, by rank: what has come
-  std::vector<const void*> places_;      // in them, [thread][rank]
-  std::vector<Item> to_mates_;           // the next of each mate's lane
-  Item from_mates_;                      // all lanes from mates bring the same
-  std::uint32_t most_chunks_ = 0;        // of all shards
+  std::size_t world_;
+  std::vector<const void*> places_;  // [thread][rank] in parts, then by rank what has come
+  std::vector<Item> to_mates_;       // the next of each mate's lane
+  Item from_mates_;                  // all lanes from mates bring the same
+  std::uint32_t most_chunks_ = 0;    // of all shards
   std::uint32_t made_ = 0;
   std::uint32_t summed_ = 0;
 };
