@@ -4,6 +4,8 @@ namespace plait::comm {
 
 Lanes::Lanes(Group& group, const Shape& shape)
     : group_(group),
+      rank_(group.rank()),
+      world_(group.world()),
       per_lane_(shape.per_lane),
       is_shared_(shape.is_shared),
       is_traced_(shape.is_traced),

@@ -50,8 +50,8 @@ class Lanes {
     received_ = received;
   }
 
-  int rank() const { return group_.rank(); }
-  int world() const { return group_.world(); }
+  int rank() const { return rank_; }
+  int world() const { return world_; }
   std::uint32_t per_lane() const { return per_lane_; }
 
   // Each rank as if it were on a host of its own.
@@ -109,7 +109,7 @@ class Lanes {
     return {.peer = peer, .tag = tag_out(way, peer), .room = true};
   }
   Awaited answer_from(int peer, std::uint32_t chunk) const {
-    return {.peer = peer, .tag = numbered(tag_, chunk)};
+    return {.peer = peer, .tag = tag_of(chunk, {}, peer)};
   }
   Awaited awaits_none() const { return nobody(tag_); }
 
@@ -148,24 +148,19 @@ class Lanes {
   }
 
   // No chunk of one way is taken for one of the other: each has slots of its own.
-  static Tag numbered(const Tag& tag, std::uint32_t chunk) {
-    Tag one = tag;
-    one.chunk = chunk;
-    return one;
-  }
-  Tag tag_out(Way way, int peer) const {
-    return counted(numbered(tag_, at(way, peer).posted), sent_, peer);
-  }
-  Tag tag_in(Way way, int source) const {
-    return counted(numbered(tag_, at(way, source).taken), received_, source);
-  }
-  static Tag counted(Tag tag, std::span<const std::size_t> counts, int peer) {
-    if (!counts.empty())
+  Tag tag_out(Way way, int peer) const { return tag_of(at(way, peer).posted, sent_, peer); }
+  Tag tag_in(Way way, int source) const { return tag_of(at(way, source).taken, received_, source); }
+  Tag tag_of(std::uint32_t chunk, std::span<const std::size_t> counts, int peer) const {
+    Tag tag = tag_;
+    tag.chunk = chunk;
+    if (!counts.empty()) [[unlikely]]
       tag.sizes[0] = static_cast<std::int64_t>(counts[static_cast<std::size_t>(peer)]);
     return tag;
   }
 
   Group& group_;
+  int rank_;
+  int world_;
   MailboxBase* mailbox_ = nullptr;
   std::uint32_t per_lane_;
   bool is_shared_;
