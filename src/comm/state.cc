@@ -82,10 +82,11 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   PLAIT_CHECK(!link || hosts_ == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts_);
   link_ = std::move(link);
-  host_ranks_.emplace(group().rank(), group().world(), ranks_per_host_);
+  host_ranks_ = std::make_unique<comm::Hosts>(group().rank(), group().world(), ranks_per_host_);
   room_ = comm::room_for(group().world());
   collective_mailbox_ = build_mailbox(room_.mailbox());
-  lanes_.emplace(group(), comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
+  lanes_ = std::make_unique<comm::Lanes>(group(),
+                                         comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
   lanes_->use(*collective_mailbox_);
 }
 

@@ -286,8 +286,8 @@ class Communicator::State {
       std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<comm::MailboxBase> collective_mailbox_;
   comm::Room room_;
-  std::optional<comm::Lanes> lanes_;
-  std::optional<comm::Hosts> host_ranks_;
+  std::unique_ptr<comm::Lanes> lanes_;
+  std::unique_ptr<comm::Hosts> host_ranks_;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
   std::vector<std::unique_ptr<comm::MailboxBase>> operator_mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
