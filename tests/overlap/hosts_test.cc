@@ -1,6 +1,6 @@
 // Flows in which the ranks of a host act together bring what flows of single ranks bring. The ranks
 // are threads here: who is on which host is only said.
-#include "overlap/hosts.h"
+#include "comm/flow/hosts.h"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +17,7 @@
 namespace plait::overlap {
 namespace {
 
+using comm::Hosts;
 using conformance::run_as_threads;
 
 // Rows that no world divides, and more chunks than lanes have slots.
@@ -125,7 +126,7 @@ TEST(HostsOfRanks, BringEveryRowToEveryRank) {
                                            .of_rank[static_cast<std::size_t>(comm.rank())];
                      const Matrix all(Dtype::bf16, kRows, kColumns, 6);
                      const ConstTensorView mine = whole.view.row_range(own.begin, own.end);
-                     Spread spread(lanes.exchange, cut, Way::out, Dtype::bf16, per_host);
+                     Spread spread(lanes.exchange, cut, Way::out, per_host);
                      spread.begin({.own = mine, .first_row = own.begin, .all = all.view});
                      spread.made(cut.chunks() / 2);
                      spread.step();

@@ -1,9 +1,9 @@
-// Who is whose neighbour, for flows in which the ranks of a host act together.
+// Which ranks exchange chunks in flows in which the ranks of a host act together.
 #pragma once
 
 #include <vector>
 
-namespace plait::overlap {
+namespace plait::comm {
 
 // Each host has `per_host` adjacent ranks. With hosts {0 1 2} {3 4 5}, rank 4's mates are 3 and 5,
 // and its counterpart is 1.
@@ -40,4 +40,4 @@ class Hosts {
   std::vector<int> counterparts_;
 };
 
-}  // namespace plait::overlap
+}  // namespace plait::comm

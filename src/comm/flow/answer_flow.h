@@ -1,0 +1,55 @@
+// A flow of partial sums to their owners and back, in a mailbox that takes answers: each owner writes
+// the sums over the parts that came.
+//
+// A part and its sum cross between two cores in the same memory, so neither has to take the lines
+// back from the other's cache, and the parts are still in cache when the sums are written.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/flow/gather_flow.h"
+#include "comm/flow/lanes.h"
+#include "comm/flow/reduce_flow.h"
+
+namespace plait::comm {
+
+class AnswerFlow {
+ public:
+  // The sums have the parts' dtype, and are cut alike. There are two ranks or more.
+  AnswerFlow(Lanes& lanes, const Partials& partials, const Shares& shares)
+      : lanes_(lanes),
+        partials_(partials),
+        shares_(shares),
+        answered_(static_cast<std::size_t>(lanes.world())),
+        parts_(answered_.size()) {}
+  AnswerFlow(const AnswerFlow&) = delete;
+  AnswerFlow& operator=(const AnswerFlow&) = delete;
+
+  // Sends, sums and receives what can be now.
+  void step() {
+    while (step_once()) continue;
+  }
+  // A chunk of each lane at most; false if nothing can be done.
+  bool step_once();
+
+  bool done() const;
+
+  // A peer that has read the answers has room, so only chunks and answers are waited for.
+  Awaited awaited() const;
+
+ private:
+  bool ask_next(int peer);
+  bool answer_next();
+  bool take_answer(int peer);
+  void sum_twice(const ConstTensorView& own, std::byte* kept);
+
+  Lanes& lanes_;
+  const Partials& partials_;
+  const Shares& shares_;
+  std::vector<std::uint32_t> answered_;  // by peer: this rank's parts that have come back as sums
+  std::vector<const void*> parts_;       // of a chunk, by rank
+  std::uint32_t summed_ = 0;
+};
+
+}  // namespace plait::comm

@@ -1,0 +1,146 @@
+#include "comm/flow/gather_flow.h"
+
+#include <algorithm>
+
+namespace plait::comm {
+
+void GatherFlow::begin() {
+  made_ = 0;
+  if (!hands_on()) return;
+  most_chunks_ = 0;
+  for (int owner = 0; owner < lanes_.world(); ++owner)
+    most_chunks_ = std::max(most_chunks_, shares_.chunks(owner));
+  std::fill(received_.begin(), received_.end(), 0U);
+  for (std::size_t i = 0; i < to_mates_.size(); ++i) {
+    to_mates_[i] = at_or_after({}, lanes_.rank());
+    from_mates_[i] = at_or_after({}, hosts_.mates()[i]);
+  }
+}
+
+// Shards may be of different numbers of chunks: the first block from `item` on that there is.
+GatherFlow::Item GatherFlow::at_or_after(Item item, int sender) const {
+  while (item.chunk < most_chunks_ && item.chunk >= shares_.chunks(owner_of(item, sender))) {
+    const bool is_last = item.turn + 1 == hosts_.count();
+    item = {.chunk = item.chunk + (is_last ? 1 : 0), .turn = is_last ? 0 : item.turn + 1};
+  }
+  return item;
+}
+
+GatherFlow::Item GatherFlow::after(Item item, int sender) const {
+  const bool is_last = item.turn + 1 == hosts_.count();
+  return at_or_after({.chunk = item.chunk + (is_last ? 1 : 0), .turn = is_last ? 0 : item.turn + 1},
+                     sender);
+}
+
+bool GatherFlow::step_once() {
+  bool moved = false;
+  for (std::size_t i = 0; i < to_mates_.size(); ++i) {
+    moved |= send_to_mate(i);
+    moved |= take_from_mate(i);
+  }
+  for (const int counterpart : hosts_.counterparts()) {
+    moved |= send_across(counterpart);
+    moved |= take_across(counterpart);
+  }
+  return moved;
+}
+
+// A mate gets what this rank has: its own blocks, and what has come from other hosts.
+bool GatherFlow::send_to_mate(std::size_t index) {
+  const Item item = to_mates_[index];
+  const int mate = hosts_.mates()[index];
+  if (item.chunk >= most_chunks_) return false;
+  const int owner = owner_of(item, lanes_.rank());
+  const bool is_own = owner == lanes_.rank();
+  if (item.chunk >= (is_own ? made_ : received(owner)) || !lanes_.vacant(way_, mate)) return false;
+  send_block(lanes_, {.way = way_, .peer = mate, .chunk = item.chunk},
+             is_own ? shares_.own(item.chunk) : ConstTensorView(shares_.place(item.chunk, owner)),
+             shares_.handling(owner));
+  to_mates_[index] = after(item, lanes_.rank());
+  return true;
+}
+
+// Another host gets this rank's own blocks alone.
+bool GatherFlow::send_across(int counterpart) {
+  const std::uint32_t chunk = lanes_.posted(way_, counterpart);
+  if (chunk >= std::min(made_, shares_.chunks(lanes_.rank())) || !lanes_.vacant(way_, counterpart))
+    return false;
+  send_block(lanes_, {.way = way_, .peer = counterpart, .chunk = chunk}, shares_.own(chunk),
+             shares_.handling(lanes_.rank()));
+  return true;
+}
+
+bool GatherFlow::take_from_mate(std::size_t index) {
+  const Item item = from_mates_[index];
+  const int mate = hosts_.mates()[index];
+  if (item.chunk >= most_chunks_ || !lanes_.arrived(way_, mate)) return false;
+  take(mate, item.chunk, owner_of(item, mate));
+  from_mates_[index] = after(item, mate);
+  return true;
+}
+
+bool GatherFlow::take_across(int counterpart) {
+  const std::uint32_t chunk = lanes_.taken(way_, counterpart);
+  if (chunk >= shares_.chunks(counterpart) || !lanes_.arrived(way_, counterpart)) return false;
+  take(counterpart, chunk, counterpart);
+  return true;
+}
+
+void GatherFlow::take(int peer, std::uint32_t chunk, int owner) {
+  take_block(lanes_, {.way = way_, .peer = peer, .chunk = chunk}, shares_.place(chunk, owner),
+             shares_.handling(owner), chunk + 1 == shares_.chunks(owner));
+  if (hands_on()) ++received_[static_cast<std::size_t>(owner)];
+}
+
+std::uint32_t GatherFlow::received() const {
+  std::uint32_t least = shares_.chunks(lanes_.rank());
+  for (const int peer : lanes_.peers()) least = std::min(least, received(peer));
+  return least;
+}
+
+std::uint32_t GatherFlow::sent() const {
+  std::uint32_t least = shares_.chunks(lanes_.rank());
+  for (const Item& item : to_mates_) least = std::min(least, item.chunk + (item.turn > 0 ? 1 : 0));
+  for (const int counterpart : hosts_.counterparts())
+    least = std::min(least, lanes_.posted(way_, counterpart));
+  return least;
+}
+
+bool GatherFlow::done() const {
+  for (std::size_t i = 0; i < to_mates_.size(); ++i) {
+    if (to_mates_[i].chunk < most_chunks_ || from_mates_[i].chunk < most_chunks_) return false;
+  }
+  const std::uint32_t own = shares_.chunks(lanes_.rank());
+  for (const int counterpart : hosts_.counterparts()) {
+    if (lanes_.taken(way_, counterpart) < shares_.chunks(counterpart)) return false;
+    if (lanes_.posted(way_, counterpart) < own) return false;
+  }
+  return true;
+}
+
+// A chunk that has not come, or failing that the room for one to send.
+Awaited GatherFlow::awaited() const {
+  for (std::size_t i = 0; i < from_mates_.size(); ++i) {
+    const int mate = hosts_.mates()[i];
+    if (from_mates_[i].chunk < most_chunks_ && !lanes_.arrived(way_, mate))
+      return lanes_.chunk_from(way_, mate);
+  }
+  for (const int counterpart : hosts_.counterparts()) {
+    if (lanes_.taken(way_, counterpart) < shares_.chunks(counterpart) &&
+        !lanes_.arrived(way_, counterpart))
+      return lanes_.chunk_from(way_, counterpart);
+  }
+  for (std::size_t i = 0; i < to_mates_.size(); ++i) {
+    const int mate = hosts_.mates()[i];
+    if (to_mates_[i].chunk < most_chunks_ && !lanes_.vacant(way_, mate))
+      return lanes_.room_at(way_, mate);
+  }
+  for (const int counterpart : hosts_.counterparts()) {
+    if (lanes_.posted(way_, counterpart) < shares_.chunks(lanes_.rank()) &&
+        !lanes_.vacant(way_, counterpart))
+      return lanes_.room_at(way_, counterpart);
+  }
+  return lanes_.nothing_awaited();
+}
+
+}  // namespace plait::comm
