@@ -9,9 +9,13 @@ namespace plait::comm {
 
 bool AnswerFlow::step_once() {
   bool moved = false;
-  for (const int peer : lanes_.peers()) moved |= ask_next(peer);
+  if (to_ask_ > 0) {
+    for (const int peer : lanes_.peers()) moved |= ask_next(peer);
+  }
   moved |= answer_next();
-  for (const int peer : lanes_.peers()) moved |= take_answer(peer);
+  if (to_take_ > 0) {
+    for (const int peer : lanes_.peers()) moved |= take_answer(peer);
+  }
   return moved;
 }
 
@@ -24,12 +28,13 @@ bool AnswerFlow::ask_next(int peer) {
     return false;
   send_block(lanes_, {.way = Way::out, .peer = peer, .chunk = chunk}, partials_.part(chunk, peer),
              partials_.handling(peer));
+  --to_ask_;
   return true;
 }
 
 bool AnswerFlow::answer_next() {
   const int rank = lanes_.rank();
-  if (summed_ >= partials_.chunks(rank)) return false;
+  if (summed_ >= own_chunks_) return false;
   for (const int peer : lanes_.peers()) {
     if (!lanes_.arrived(Way::out, peer)) return false;
   }
@@ -58,7 +63,7 @@ void AnswerFlow::sum_twice(const ConstTensorView& own, std::byte* kept) {
   if (partials_.handling(lanes_.rank()).is_large && own.data != out) {
     tensor::streamed_sum_as_tree({.out = out, .kept = kept}, own.dtype, parts_.data(),
                                  lanes_.world(), count);
-    if (summed_ + 1 == partials_.chunks(lanes_.rank())) tensor::stream_fence();
+    if (summed_ + 1 == own_chunks_) tensor::stream_fence();
     return;
   }
   tensor::sum_as_tree(kept, own.dtype, parts_.data(), lanes_.world(), own.dtype, count);
@@ -73,20 +78,13 @@ bool AnswerFlow::take_answer(int peer) {
   take_copy(lanes_, answer, shares_.place(answered, peer), shares_.handling(peer),
             answered + 1 == shares_.chunks(peer));
   ++answered;
+  --to_take_;
   lanes_.note_move();
   return true;
 }
 
-bool AnswerFlow::done() const {
-  if (summed_ < partials_.chunks(lanes_.rank())) return false;
-  for (const int peer : lanes_.peers()) {
-    if (answered_[static_cast<std::size_t>(peer)] < partials_.chunks(peer)) return false;
-  }
-  return true;
-}
-
 Awaited AnswerFlow::awaited() const {
-  if (summed_ < partials_.chunks(lanes_.rank())) {
+  if (summed_ < own_chunks_) {
     for (const int peer : lanes_.peers()) {
       if (!lanes_.arrived(Way::out, peer)) return lanes_.chunk_from(Way::out, peer);
     }

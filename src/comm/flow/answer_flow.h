@@ -22,7 +22,11 @@ class AnswerFlow {
         partials_(partials),
         shares_(shares),
         answered_(static_cast<std::size_t>(lanes.world())),
-        parts_(answered_.size()) {}
+        parts_(answered_.size()),
+        own_chunks_(partials.chunks(lanes.rank())) {
+    for (const int peer : lanes.peers()) to_ask_ += partials.chunks(peer);
+    to_take_ = to_ask_;
+  }
   AnswerFlow(const AnswerFlow&) = delete;
   AnswerFlow& operator=(const AnswerFlow&) = delete;
 
@@ -33,7 +37,7 @@ class AnswerFlow {
   // A chunk of each lane at most; false if nothing can be done.
   bool step_once();
 
-  bool done() const;
+  bool done() const { return summed_ == own_chunks_ && to_take_ == 0; }
 
   // A peer that has read the answers has room, so only chunks and answers are waited for.
   Awaited awaited() const;
@@ -49,7 +53,10 @@ class AnswerFlow {
   const Shares& shares_;
   std::vector<std::uint32_t> answered_;  // by peer: this rank's parts that have come back as sums
   std::vector<const void*> parts_;       // of a chunk, by rank
+  std::uint32_t own_chunks_;
   std::uint32_t summed_ = 0;
+  std::uint64_t to_ask_ = 0;   // chunks of all peers that are still to be sent
+  std::uint64_t to_take_ = 0;  // whose answers are still to be taken
 };
 
 }  // namespace plait::comm

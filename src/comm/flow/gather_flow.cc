@@ -6,6 +6,10 @@ namespace plait::comm {
 
 void GatherFlow::begin() {
   made_ = 0;
+  own_chunks_ = shares_.chunks(lanes_.rank());
+  to_send_ = hosts_.counterparts().size() * own_chunks_;
+  to_take_ = 0;
+  for (const int counterpart : hosts_.counterparts()) to_take_ += shares_.chunks(counterpart);
   if (!hands_on()) return;
   most_chunks_ = 0;
   for (int owner = 0; owner < lanes_.world(); ++owner)
@@ -38,6 +42,7 @@ bool GatherFlow::step_once() {
     moved |= send_to_mate(i);
     moved |= take_from_mate(i);
   }
+  if (to_send_ + to_take_ == 0) return moved;
   for (const int counterpart : hosts_.counterparts()) {
     moved |= send_across(counterpart);
     moved |= take_across(counterpart);
@@ -63,10 +68,10 @@ bool GatherFlow::send_to_mate(std::size_t index) {
 // Another host gets this rank's own blocks alone.
 bool GatherFlow::send_across(int counterpart) {
   const std::uint32_t chunk = lanes_.posted(way_, counterpart);
-  if (chunk >= std::min(made_, shares_.chunks(lanes_.rank())) || !lanes_.vacant(way_, counterpart))
-    return false;
+  if (chunk >= std::min(made_, own_chunks_) || !lanes_.vacant(way_, counterpart)) return false;
   send_block(lanes_, {.way = way_, .peer = counterpart, .chunk = chunk}, shares_.own(chunk),
              shares_.handling(lanes_.rank()));
+  --to_send_;
   return true;
 }
 
@@ -83,6 +88,7 @@ bool GatherFlow::take_across(int counterpart) {
   const std::uint32_t chunk = lanes_.taken(way_, counterpart);
   if (chunk >= shares_.chunks(counterpart) || !lanes_.arrived(way_, counterpart)) return false;
   take(counterpart, chunk, counterpart);
+  --to_take_;
   return true;
 }
 
@@ -93,13 +99,13 @@ void GatherFlow::take(int peer, std::uint32_t chunk, int owner) {
 }
 
 std::uint32_t GatherFlow::received() const {
-  std::uint32_t least = shares_.chunks(lanes_.rank());
+  std::uint32_t least = own_chunks_;
   for (const int peer : lanes_.peers()) least = std::min(least, received(peer));
   return least;
 }
 
 std::uint32_t GatherFlow::sent() const {
-  std::uint32_t least = shares_.chunks(lanes_.rank());
+  std::uint32_t least = own_chunks_;
   for (const Item& item : to_mates_) least = std::min(least, item.chunk + (item.turn > 0 ? 1 : 0));
   for (const int counterpart : hosts_.counterparts())
     least = std::min(least, lanes_.posted(way_, counterpart));
@@ -110,12 +116,7 @@ bool GatherFlow::done() const {
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {
     if (to_mates_[i].chunk < most_chunks_ || from_mates_[i].chunk < most_chunks_) return false;
   }
-  const std::uint32_t own = shares_.chunks(lanes_.rank());
-  for (const int counterpart : hosts_.counterparts()) {
-    if (lanes_.taken(way_, counterpart) < shares_.chunks(counterpart)) return false;
-    if (lanes_.posted(way_, counterpart) < own) return false;
-  }
-  return true;
+  return to_send_ == 0 && to_take_ == 0;
 }
 
 // A chunk that has not come, or failing that the room for one to send.
@@ -136,8 +137,7 @@ Awaited GatherFlow::awaited() const {
       return lanes_.room_at(way_, mate);
   }
   for (const int counterpart : hosts_.counterparts()) {
-    if (lanes_.posted(way_, counterpart) < shares_.chunks(lanes_.rank()) &&
-        !lanes_.vacant(way_, counterpart))
+    if (lanes_.posted(way_, counterpart) < own_chunks_ && !lanes_.vacant(way_, counterpart))
       return lanes_.room_at(way_, counterpart);
   }
   return lanes_.nothing_awaited();

@@ -90,6 +90,9 @@ class GatherFlow {
   std::vector<Item> from_mates_;
   std::vector<std::uint32_t> received_;  // chunks, by owner; where lanes bring several owners'
   std::uint32_t most_chunks_ = 0;        // of all shards
+  std::uint32_t own_chunks_ = 0;
+  std::uint64_t to_send_ = 0;  // chunks that counterparts still get
+  std::uint64_t to_take_ = 0;  // and still bring
   std::uint32_t made_ = 0;
 };
 

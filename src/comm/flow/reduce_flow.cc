@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/default_floats.h"
 #include "base/parallel.h"
 #include "tensor/reduce.h"
 
@@ -39,6 +38,9 @@ ReduceFlow::ReduceFlow(Lanes& lanes, const Hosts& hosts, const Partials& partial
 void ReduceFlow::begin() {
   made_ = 0;
   summed_ = 0;
+  own_chunks_ = partials_.chunks(lanes_.rank());
+  to_send_ = 0;
+  for (const int counterpart : hosts_.counterparts()) to_send_ += partials_.chunks(counterpart);
   if (!adds_up_first()) return;
   most_chunks_ = 0;
   for (int owner = 0; owner < lanes_.world(); ++owner)
@@ -64,13 +66,16 @@ TensorView ReduceFlow::box(int peer) {
 
 void ReduceFlow::posted() {
   for (const int peer : lanes_.peers()) lanes_.post(Way::out, peer, bytes(made_, peer, wire_));
+  to_send_ -= lanes_.peers().size();
   ++made_;
 }
 
 bool ReduceFlow::step_once() {
   bool moved = false;
   for (std::size_t i = 0; i < to_mates_.size(); ++i) moved |= send_to_mate(i);
-  for (const int counterpart : hosts_.counterparts()) moved |= send_across(counterpart);
+  if (to_send_ > 0) {
+    for (const int counterpart : hosts_.counterparts()) moved |= send_across(counterpart);
+  }
   return sum_next() || moved;
 }
 
@@ -123,14 +128,18 @@ bool ReduceFlow::send_to_mate(std::size_t index) {
 
 bool ReduceFlow::send_across(int counterpart) {
   const std::uint32_t chunk = lanes_.posted(Way::out, counterpart);
-  if (chunk >= readable(counterpart) || !lanes_.vacant(Way::out, counterpart)) return false;
+  if (chunk >= std::min(made_, partials_.chunks(counterpart)) ||
+      !lanes_.vacant(Way::out, counterpart))
+    return false;
   if (is_coded_) {
     send_coded(chunk, counterpart);
+    --to_send_;
     return true;
   }
   if (!adds_up_first()) {
     send_block(lanes_, {.way = Way::out, .peer = counterpart, .chunk = chunk},
                partials_.part(chunk, counterpart), partials_.handling(counterpart));
+    --to_send_;
     return true;
   }
   const int turn = hosts_.turn_of(hosts_.of(counterpart));
@@ -143,6 +152,7 @@ bool ReduceFlow::send_across(int counterpart) {
   find_mates_blocks(bytes(chunk, counterpart, wire_));
   sum_mates(partials_.part(chunk, counterpart), lanes_.box(Way::out, counterpart));
   lanes_.post(Way::out, counterpart, size);
+  --to_send_;
   release_mates();
   return true;
 }
@@ -168,7 +178,7 @@ void ReduceFlow::send_coded(std::uint32_t chunk, int counterpart) {
 }
 
 bool ReduceFlow::sum_next() {
-  if (summed_ >= readable(lanes_.rank())) return false;
+  if (summed_ >= std::min(made_, own_chunks_)) return false;
   if (adds_up_first() && !mates_have_brought({.chunk = summed_, .place = hosts_.count() - 1}))
     return false;
   for (const int counterpart : hosts_.counterparts()) {
@@ -207,10 +217,7 @@ template <class F>
 void ReduceFlow::in_shares(const ConstTensorView& own, const F& sum) {
   const std::int64_t shares = std::clamp<std::int64_t>(own.rows * own.cols / kLeastPerThread, 1,
                                                        std::min<std::int64_t>(own.rows, threads_));
-  if (shares == 1) {
-    const base::DefaultFloats floats;
-    return sum(Rows{0, own.rows}, places_.data());
-  }
+  if (shares == 1) return sum(Rows{0, own.rows}, places_.data());
   base::parallel_for(shares, threads_, [&](std::int64_t i) {
     sum(Rows{own.rows * i / shares, own.rows * (i + 1) / shares},
         places_.data() + static_cast<std::size_t>(i) * world_);
@@ -305,23 +312,20 @@ std::uint32_t ReduceFlow::past() const {
 }
 
 bool ReduceFlow::done() const {
-  if (summed_ < partials_.chunks(lanes_.rank())) return false;
+  if (summed_ < own_chunks_ || to_send_ > 0) return false;
   if (adds_up_first()) {
     if (from_mates_.chunk < most_chunks_) return false;
     for (const Item& item : to_mates_) {
       if (item.chunk < most_chunks_) return false;
     }
   }
-  for (const int counterpart : hosts_.counterparts()) {
-    if (lanes_.posted(Way::out, counterpart) < partials_.chunks(counterpart)) return false;
-  }
   return true;
 }
 
 Awaited ReduceFlow::awaited() const {
-  const std::uint32_t own = partials_.chunks(lanes_.rank());
-  const bool has_more = summed_ < own || (adds_up_first() && from_mates_.chunk < most_chunks_);
-  if (summed_ < std::min(own, made_)) {
+  const bool has_more =
+      summed_ < own_chunks_ || (adds_up_first() && from_mates_.chunk < most_chunks_);
+  if (summed_ < std::min(own_chunks_, made_)) {
     if (const auto chunk = missing()) return *chunk;
   }
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {
@@ -347,7 +351,7 @@ std::optional<Awaited> ReduceFlow::missing() const {
       if (!lanes_.arrived(Way::out, mate)) return lanes_.chunk_from(Way::out, mate);
     }
   }
-  if (summed_ == partials_.chunks(lanes_.rank())) return {};
+  if (summed_ == own_chunks_) return {};
   for (const int counterpart : hosts_.counterparts()) {
     if (!lanes_.arrived(Way::out, counterpart)) return lanes_.chunk_from(Way::out, counterpart);
   }

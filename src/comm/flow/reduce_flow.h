@@ -7,6 +7,8 @@
 //   for (...) { make parts; flow.made(chunks that can be read); flow.step(); }
 //   wait until flow.step(), flow.done();
 //
+// The caller sets base::DefaultFloats: sums obey the thread's settings.
+//
 // A rank may also write its parts straight into the owners' slots: has_room(), box(), posted().
 // Parts that travel coded it can't: they are f32 until they are sent, and this rank's own are
 // rounded as the others are (tensor/coded_rows.h).
@@ -139,11 +141,6 @@ class ReduceFlow {
     const Extent block = partials_.extent(chunk, owner);
     return static_cast<std::size_t>(tensor::coded_bytes(block.rows, block.cols));
   }
-  // The chunks of an owner that can be read.
-  std::uint32_t readable(int owner) const {
-    const std::uint32_t all = partials_.chunks(owner);
-    return made_ < all ? made_ : all;
-  }
   std::size_t part_of(int rank) const {
     return world_ * static_cast<std::size_t>(threads_) + static_cast<std::size_t>(rank);
   }
@@ -166,6 +163,8 @@ class ReduceFlow {
   std::vector<Item> to_mates_;       // the next of each mate's lane
   Item from_mates_;                  // all lanes from mates bring the same
   std::uint32_t most_chunks_ = 0;    // of all shards
+  std::uint32_t own_chunks_ = 0;
+  std::uint64_t to_send_ = 0;  // chunks that counterparts still get
   std::uint32_t made_ = 0;
   std::uint32_t summed_ = 0;
 };
