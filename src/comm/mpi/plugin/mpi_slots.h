@@ -1,5 +1,5 @@
-// The slots of a mailbox between ranks whose memory can't be mapped: each chunk is staged on both sides, and
-// travels by a persistent request.
+// The slots of a mailbox between ranks whose memory can't be mapped: each chunk is staged on both
+// sides, and travels by a persistent request.
 //
 // The sends are synchronous ones: they are complete when the receiver has taken up the receive,
 // that is, when it has room again. So a completed send is all that outbox() needs to know, and
