@@ -1,4 +1,5 @@
 // Measures plait's collectives and MPI's in the same processes, in turns.
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -86,13 +87,19 @@ class MessageExchange {
   int peer_;
 };
 
+// What `mpirun --mca btl` has chosen; empty where MPI chooses.
+std::string transport_of_mpi() {
+  const char* btl = std::getenv("OMPI_MCA_btl");
+  return btl == nullptr ? "" : " (" + std::string(btl) + ")";
+}
+
 class Bench {
  public:
   Bench(const Settings& settings, Communicator& comm)
       : settings_(settings),
         comm_(comm),
-        report_("plait and " + mpi_library() + ": " + std::to_string(comm.world()) +
-                    " ranks over shared memory",
+        report_("plait and " + mpi_library() + transport_of_mpi() + ": " +
+                    std::to_string(comm.world()) + " ranks over shared memory",
                 comm.rank() == 0 ? settings.tables() : silence_, settings.markdown) {}
 
   void run() {

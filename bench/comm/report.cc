@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -32,6 +33,8 @@ std::string median_text(const Summary& times) {
 
 std::string size_text(std::size_t bytes) { return base::show_bytes(static_cast<double>(bytes)); }
 
+double one_decimal(double value) { return std::round(value * 10) / 10; }
+
 std::string percent(double part) { return fmt::format("{:.1f} %", part * 100); }
 
 std::string processor_name() {
@@ -51,31 +54,46 @@ std::string today() {
   return text.str();
 }
 
-nlohmann::json to_json(const Summary& times) {
-  return {{"median_ns", times.median},
-          {"min_ns", times.min},
-          {"max_ns", times.max},
-          {"kept", times.kept},
-          {"tried", times.tried}};
-}
+// The most that a figure may be. They are goals for two ranks.
+struct Bar {
+  const char* what;
+  std::size_t bytes;
+  const char* of;
+  double at_most;
+};
+constexpr Bar kBars[] = {{"mailbox, round trip", 64, "plait", 0.3},
+                         {"all_reduce", 64 * 1024, "plait", 6},
+                         {"all_reduce", 16 * 1024, "plait/MPI", 0.35},
+                         {"all_reduce", 64 * 1024, "plait/MPI", 0.55},
+                         {"all_reduce", 8 * 1024 * 1024, "plait/MPI", 0.6}};
 
-nlohmann::json to_json(const Race& race) {
-  nlohmann::json json = {{"what", race.what}, {"bytes", race.bytes}, {"contenders", {}}};
+// All times are medians in microseconds. bench/report.py says what a row is.
+nlohmann::ordered_json to_json(const Race& race, const std::string& title) {
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < race.names.size(); ++i)
-    json["contenders"][race.names[i]] = to_json(race.times[i]);
-  return json;
+    values[race.names[i]] = race.times[i].median / 1e3;
+  if (values.contains("MPI")) values["plait/MPI"] = race.times[0].median / race.times[1].median;
+  nlohmann::ordered_json row = {
+      {"table", title + ", us"},
+      {"what", {{"operation", race.what}, {"size", size_text(race.bytes)}}},
+      {"values", values}};
+  for (const Bar& bar : kBars) {
+    if (race.what == bar.what && race.bytes == bar.bytes && values.contains(bar.of))
+      row["bar"] = {{"of", bar.of}, {"at most", bar.at_most}};
+  }
+  return row;
 }
 
-nlohmann::json to_json(const LinkTrial& trial) {
-  nlohmann::json json = {{"link", trial.link},
-                         {"waiting", trial.waiting},
-                         {"bytes", trial.bytes},
-                         {"ideal_ns", trial.ideal},
-                         {"error_median", trial.error},
-                         {"cpu_share", trial.processor},
-                         {"measured", to_json(trial.measured)}};
-  if (trial.useful >= 0) json["work_share"] = trial.useful;
-  return json;
+nlohmann::ordered_json to_json(const LinkTrial& trial) {
+  nlohmann::ordered_json values = {{"ideal, us", trial.ideal / 1e3},
+                                   {"measured, us", trial.measured.median / 1e3},
+                                   {"least, us", trial.measured.min / 1e3},
+                                   {"error, %", trial.error * 100},
+                                   {"CPU time, %", trial.processor * 100}};
+  if (trial.useful >= 0) values["work done, %"] = trial.useful * 100;
+  return {{"table", trial.link},
+          {"what", {{"the receiver is", trial.waiting}, {"size", size_text(trial.bytes)}}},
+          {"values", values}};
 }
 
 }  // namespace
@@ -149,20 +167,22 @@ void Report::add(const LinkTrial& trial) {
 
 std::string Report::json(const std::vector<std::string>& command) const {
   const Machine machine = this_machine();
-  nlohmann::json json = {{"title", title_},
-                         {"date", today()},
-                         {"command", command},
-                         {"machine",
-                          {{"processor", machine.processor},
-                           {"processors", machine.processors},
-                           {"kernel", machine.kernel},
-                           {"compiler", machine.compiler}}},
-                         {"load", {load_before_, load()}},
-                         {"races", nlohmann::json::array()},
-                         {"links", nlohmann::json::array()}};
-  for (const Race& race : races_) json["races"].push_back(to_json(race));
-  for (const LinkTrial& trial : trials_) json["links"].push_back(to_json(trial));
-  return json.dump(2) + "\n";
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Race& race : races_) rows.push_back(to_json(race, title_));
+  for (const LinkTrial& trial : trials_) rows.push_back(to_json(trial));
+  std::string words;
+  for (const std::string& word : command) words += (words.empty() ? "" : " ") + word;
+  const nlohmann::ordered_json json = {{"conditions",
+                                        {{"date", today()},
+                                         {"processor", machine.processor},
+                                         {"processors", machine.processors},
+                                         {"kernel", machine.kernel},
+                                         {"gcc", machine.compiler},
+                                         {"load before", one_decimal(load_before_)},
+                                         {"load", one_decimal(load())},
+                                         {"command", words}}},
+                                       {"rows", rows}};
+  return json.dump(1) + "\n";
 }
 
 }  // namespace plait::bench

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The implementation of `./do bench comm`: measures plait's communication alone, then together with Open MPI if it is
-# installed (with its own choice of transport and with vader; the faster one counts), and compares the results with
-# plait's targets.
+# installed (with its own choice of transport, then with vader), and compares the results with plait's targets.
 #
 #   bench/comm/run.sh [--quick] [--repetitions N]      results: build/bench/comm*.json
 #
@@ -38,4 +37,4 @@ else
   beside_mpi default -- "$@"
   beside_mpi vader --mca pml ob1 --mca btl vader,self -- "$@"
 fi
-python3 bench/comm/report.py "$results"/comm*.json
+python3 -B bench/report.py "$results"/comm*.json

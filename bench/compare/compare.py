@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -13,11 +12,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
+import report  # noqa: E402, likewise
 
 OPERATORS = ["all-gather-matmul", "matmul-reduce-scatter", "matmul-all-reduce"]
 SHAPES = [(64, 1024, 1024), (128, 2048, 2048), (256, 2048, 2048), (100, 1000, 3000), (384, 4096, 1024),
-          (512, 1024, 4096)]
+          (512, 1024, 4096), (128, 1024, 8192)]
 ONE_ROW = [(1, 4096, 4096), (1, 1024, 1024)]
+QUANTISED = [(1, "s8:channel"), (1, "s4:group=128"), (16, "s8:channel"), (128, "s8:group=128")]  # rows, by 4096 x 4096
+RANKS = 2
 
 
 def output_of(command: list) -> dict:
@@ -32,10 +34,11 @@ def size(shape: tuple[int, int, int]) -> list:
     return [word for name, value in zip("mnk", shape) for word in (f"--{name}", value)]
 
 
-def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plans: str, dtype: str) -> dict[str, float]:
-    found = output_of([build / "src/cli/plait", "bench", operator, *size(shape), "--dtype", dtype, "--plan", plans,
-                       "--seconds", 0.3, "--json", "-"])
-    name = f"{operator} {'x'.join(map(str, shape))} {dtype}"
+def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plans: str, weight: str) -> dict:
+    dtype = weight if weight in ("f32", "bf16") else "bf16"
+    found = output_of([build / "src/cli/plait", "bench", operator, "--ranks", RANKS, *size(shape), "--dtype", dtype,
+                       "--weight", weight, "--plan", plans, "--seconds", 0.3, "--json", "-"])
+    name = f"{operator} {'x'.join(map(str, shape))} {weight}"
     return {f"{name} {one['plan']}": one["median_ms"] for one in found["schedules"]}
 
 
@@ -50,28 +53,42 @@ def collective_times(build: Path) -> dict[str, float]:
         command = [build / "bench/comm/plait_bench_comm", "--only", "all_reduce", "--sizes", "64KiB",
                    "--repetitions", 41, "--json", file.name]
         subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
-        races = json.loads(Path(file.name).read_text(encoding="utf-8"))["races"]
-    return {f"{race['what']} 64 KiB": race["contenders"]["plait"]["median_ns"] / 1e6 for race in races}
+        found = json.loads(Path(file.name).read_text(encoding="utf-8"))
+    if "races" in found:  # older builds
+        return {f"{race['what']} 64 KiB": race["contenders"]["plait"]["median_ns"] / 1e6 for race in found["races"]}
+    return {f"{row['what']['operation']} 64 KiB": row["values"]["plait"] / 1e3 for row in found["rows"]}
+
+
+def band_of(operator: str, shape: tuple[int, int, int], weight: str) -> str:
+    """The cases whose mean is also printed alone: a product of few terms has more to do beside it."""
+    if shape[0] == 1:
+        return "one row" if weight == "bf16" else "one row, quantised"
+    if weight not in ("f32", "bf16"):
+        return "several rows, quantised"
+    k_of_rank = shape[2] // (1 if operator == "all-gather-matmul" else RANKS)
+    return f"k per rank {'from' if k_of_rank >= 2048 else 'below'} 2048"
 
 
 def cases() -> list:
-    """Each is a function of a build folder that returns milliseconds by name."""
-    found = [collective_times, layer_times]
+    """Each is a name of a band, and a function of a build folder that returns milliseconds by name."""
+    found = [("collectives", collective_times), ("layers", layer_times)]
+
+    def add(operator: str, shape: tuple[int, int, int], plans: str, weight: str) -> None:
+        band = band_of(operator, shape, weight)
+        found.append((band, lambda build: operator_times(build, operator, shape, plans, weight)))
+
     for operator in OPERATORS:
         for index, shape in enumerate(SHAPES):
-            dtype = "f32" if index % 2 else "bf16"
-            found.append(lambda build, o=operator, s=shape, d=dtype: operator_times(build, o, s, "serial;fused", d))
+            add(operator, shape, "serial;fused", "f32" if index % 2 else "bf16")
     for shape in ONE_ROW:
-        found.append(lambda build, s=shape: operator_times(build, "matmul-all-reduce", s, "serial", "bf16"))
+        add("matmul-all-reduce", shape, "serial", "bf16")
+    for rows, weight in QUANTISED:
+        add("matmul-all-reduce", (rows, 4096, 4096), "serial", weight)
     return found
 
 
 def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
-
-
-def mean(ratios: list[float]) -> float:
-    return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
 
 
 def main() -> int:
@@ -90,26 +107,36 @@ def main() -> int:
         parser.error(f"--rounds {options.rounds}: noise can't be told from fewer than 4 rounds")
 
     times: dict[str, list[list[float]]] = defaultdict(lambda: [[], []])
+    bands: dict[str, str] = {}
     for turn in range(options.rounds):
-        for case in cases():
+        for band, case in cases():
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 for name, milliseconds in case(builds[which]).items():
                     times[name][which].append(milliseconds)
+                    bands[name] = band
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
 
+    rows = []
     print(f"{builds[1]} beside {builds[0]}: median of {options.rounds} paired runs, milliseconds\n")
     ratios, noises = [], []
+    of_band = defaultdict(list)
     for name, (old, new) in times.items():
         ratios.append(statistics.median(n / o for o, n in zip(old, new)))
+        of_band[bands[name]].append(ratios[-1])
         noises.append(statistics.median(old[::2]) / statistics.median(old[1::2]))
         print(f"{name:52} {statistics.median(old):10.4f} {statistics.median(new):10.4f} {percent(ratios[-1]):>9}")
-    noise = max(mean(noises), 1 / mean(noises))
-    print(f"\ngeometric mean {percent(mean(ratios))}; two halves of the old build's runs differ by "
+        rows.append({"table": "The new build beside the old", "what": {"case": name},
+                     "values": {"old": old, "new": new, "new / old": ratios[-1]}, "unit": {"old": "ms", "new": "ms"}})
+    print()
+    for band, some in of_band.items():
+        print(f"{f'{band}, mean of {len(some)}':52} {percent(report.mean(some)):>31}   most {percent(max(some))}")
+    noise = max(report.mean(noises), 1 / report.mean(noises))
+    print(f"\ngeometric mean {percent(report.mean(ratios))}; two halves of the old build's runs differ by "
           f"{percent(noise)} in the mean, by {percent(max(max(n, 1 / n) for n in noises))} at most")
     if options.json:
-        found = {"conditions": conditions.now(), "builds": list(map(str, builds)), "times": times}
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    return int(mean(ratios) > 1.01 * noise)
+        found = {**conditions.now(), "old": str(builds[0]), "new": str(builds[1]), "command": "./do bench compare"}
+        report.write(options.json, {"conditions": found, "rows": rows})
+    return int(report.mean(ratios) > 1.01 * noise)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # The implementation of `./do bench gemm`: measures plait's products and oneDNN's in one process, in turns, then torch's
 # if $PYTHON (python3) has torch, and sums up. Uses one core, unless OMP_NUM_THREADS is set.
 #
-#   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm_*.json
+#   bench/gemm/run.sh [--quick | --all] [--rounds N] [--shape NAME]...      results: build/bench/gemm.json
 #
 # Without options: everything for the square weight in bf16 and f32, the products in f16 and, if there are two cores,
 # those on two threads compared with one; for the models' layers the packed products in bf16 and f32.
@@ -92,4 +92,5 @@ for ((round = 1; round <= rounds; ++round)); do
   done
 done
 has_torch || printf '\n%s has no torch to compare with (set PYTHON).\n' "$python"
-"$python" bench/gemm/report.py "$results"/gemm_*.json
+"$python" -B bench/gemm/rows.py "$results/gemm.json" "$results"/gemm_*.json
+"$python" -B bench/report.py "$results/gemm.json"

@@ -59,8 +59,8 @@ for model in ${models//,/ }; do
     printf '%s, emulated link, share %s, sums in %s\n' "$model" "$share" "$wire"
     file=$results/model_${model}-${wire}_$share.json
     "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
-      --scale "$(scale_of "$model")" --seq "$seq" --wire "$wire" --json "$file" >/dev/null
-    python3 -B bench/conditions.py "$file"
+      --scale "$(scale_of "$model")" --seq "$seq" --wire "$wire" --json "$results/step.json" >/dev/null
+    python3 -B bench/model/rows.py "$results/step.json" "$share" "$file"
   done
 done
-python3 bench/model/report.py "$results"/model_*.json
+python3 -B bench/report.py "$results"/model_*.json

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tools")]
 import conditions  # noqa: E402, in another folder
 import netlab  # noqa: E402, likewise
-import report  # noqa: E402, beside this file
+import report  # noqa: E402, likewise
 
 SIZE = ["--m", "1024", "--n", "4096", "--k", "1024"]
 PATIENCE = 300
@@ -44,10 +44,11 @@ class Rows:
 
     def add(self, what: str, rate: str, engine: str, values: list, unit: str, *, at_least: float | None = None,
             at_most: float | None = None) -> None:
-        bar = {"at least": at_least} if at_least is not None else {"at most": at_most} if at_most is not None else {}
-        row = self.rows.setdefault((what, rate, engine), {"what": what, "rate": rate, "engine": engine, "unit": unit,
-                                                          **bar, "values": []})
-        row["values"] += [value for value in values if value is not None]
+        bar = {"at least": at_least} if at_least is not None else {"at most": at_most}
+        table = f"{rate.removesuffix('gbit')} Gbit/s" if rate != "none" else "No limit"
+        row = self.rows.setdefault((what, rate, engine), {"table": table, "what": {"what": what, "engine": engine},
+                                                          "values": {"median": []}, "unit": unit, "bar": bar})
+        row["values"]["median"] += [value for value in values if value is not None]
 
 
 class Bench:
@@ -114,7 +115,7 @@ class Bench:
                 self.rows.add(what, rate, engine, found[chunk], "Gbit/s")
             else:
                 share = [value / gigabits(rate) for value in found[chunk]]
-                self.rows.add(what, rate, engine, share, "share", at_least=0.95 if counts else None)
+                self.rows.add(what, rate, engine, share, "", at_least=0.95 if counts else None)
         self.rows.add("round trip of 64 B", rate, engine, [one * 1e-9 for one in found["round_trip_ns"]], "s",
                       at_most=30e-6 if engine == "tcp" else None)
         self.rows.add("processor time per GB, in and out", rate, engine, found["processor_s_per_gb"], "s",
@@ -134,7 +135,7 @@ class Bench:
         found = self.operator_over(run, self.plait, "bench", "matmul-all-reduce", "--schedule", "fused", *words,
                                    **variables)
         fused = next(one for one in found["schedules"] if one["plan"].startswith("fused"))
-        self.rows.add(f"{what}, fused over serial", rate, engine, [fused["speedup"]], "times", at_least=bars[0])
+        self.rows.add(f"{what}, fused over serial", rate, engine, [fused["speedup"]], "", at_least=bars[0])
         self.rows.add(f"{what}, efficiency", rate, engine, [fused["overlap_efficiency"]], "", at_least=bars[1])
 
     def operators(self, rate: str) -> None:
@@ -149,7 +150,7 @@ class Bench:
                                        "--ranks", "2", "--dtype", "f32", "--schedule", "fused")
             fused = next(one for one in found["plans"] if one["plan"].startswith("fused"))
             self.rows.add("all-reduce, f32, fused over oneDNN and MPI's collective", rate, "tcp",
-                          [fused["over_rival"]], "times", at_least=OVER_MPI.get(rate))
+                          [fused["over_rival"]], "", at_least=OVER_MPI.get(rate))
         if rate in AUTOMATIC:
             self.automatic(rate)
 
@@ -165,7 +166,7 @@ class Bench:
             found = self.operator_over(self.over_tcp, self.plait, "bench", "matmul-all-reduce", "--plan", plan,
                                        "--dtype", "f32")
             speedup = found["schedules"][-1]["speedup"]
-        self.rows.add(f"all-reduce, f32, automatic ({plan}) over serial", rate, "tcp", [speedup], "times",
+        self.rows.add(f"all-reduce, f32, automatic ({plan}) over serial", rate, "tcp", [speedup], "",
                       at_least=AUTOMATIC[rate])
 
     # Lost ranks and hosts.
@@ -272,10 +273,10 @@ def main() -> int:
     # A run under `chrt -r 1` keeps other programs off the processors.
     real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
     found = {"conditions": {**conditions.now(), **({"priority": "real-time"} if real_time else {}),
-                            "rounds": options.rounds,
-                            "seconds": round(time.monotonic() - begin)},
+                            "rounds": options.rounds, "seconds": round(time.monotonic() - begin),
+                            "command": "./do bench network"},
              "rows": list(bench.rows.rows.values())}
-    options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    report.write(options.json, found)
     print(report.Results([options.json]).text())
     return 0
 

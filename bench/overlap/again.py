@@ -18,28 +18,28 @@ import tempfile
 from pathlib import Path
 
 import keep
-import report
+import report  # from the folder above, which keep has named
 
 RUN = Path(__file__).resolve().parent / "run.sh"
+SECTION_OF = {table: section for section, table in keep.TABLES.items()}
 
 
-def is_suspect(section: str, row: dict, bounds: argparse.Namespace) -> bool:
+def is_suspect(row: dict, bounds: argparse.Namespace) -> bool:
+    section, found = SECTION_OF[row["table"]], row["values"].get("fused")
     if section == "alone":
-        return not bounds.speedup <= report.speedup(row, "fused") <= bounds.speedup_above
-    if section != "link":
-        return False
-    found = report.efficiency(row, "fused")
-    return found is not None and not bounds.efficiency <= found <= bounds.above
+        return not bounds.speedup <= found <= bounds.speedup_above
+    return section == "link" and found is not None and not bounds.efficiency <= found <= bounds.above
 
 
-def measure(row: dict, section: str, seconds: str, folder: Path) -> list[Path]:
+def measure(row: dict, seconds: str, folder: Path) -> list[Path]:
     """Measures one row; returns the files that run.sh has written."""
+    what = row["what"]
     shapes = folder / "shapes.txt"
-    shapes.write_text(f"{row['m']} {row['n']} {row['k']}\n", encoding="utf-8")
-    words = ["--only", section, "--kinds", row["kind"], "--operators", row["op"].replace("_", "-"),
-             "--shapes", str(shapes), "--seconds", seconds]
-    if section == "link":
-        words += ["--ratios", row["ratio"]]
+    shapes.write_text(what["m x n x k"].replace(" x ", " ") + "\n", encoding="utf-8")
+    words = ["--only", SECTION_OF[row["table"]], "--kinds", what["weights"], "--operators",
+             what["operator"].replace("_", "-"), "--shapes", str(shapes), "--seconds", seconds]
+    if keep.RATIO in what:
+        words += ["--ratios", what[keep.RATIO]]
     subprocess.run([RUN, *words], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "RESULTS": str(folder)})
     return sorted(folder.glob("overlap_*.json"))
 
@@ -59,17 +59,16 @@ def main() -> int:
     parser.add_argument("--seconds", default="5", metavar="S", help="time to measure each row (5)")
     parser.add_argument("--list", action="store_true", help="only print the selected rows")
     arguments = parser.parse_args()
-    rows = [(section, row) for (section, _), kept in report.Results(sorted(arguments.folder.glob("*.json"))).groups
-            for row in kept if is_suspect(section, row, arguments)]
-    for done, (section, row) in enumerate(rows, 1):
-        ratio = f", ratio {row['ratio']}" if section == "link" else ""
-        print(f"{done} of {len(rows)}: {row['op']}, {row['kind']}, {report.shape_of(row)}, {report.SECTIONS[section]}"
-              f"{ratio}", flush=True)
+    rows = [row for row in report.Results(sorted(arguments.folder.glob("*.json"))).rows.values()
+            if is_suspect(row, arguments)]
+    for done, row in enumerate(rows, 1):
+        print(f"{done} of {len(rows)}: {', '.join(row['what'].values())}, "
+              f"{keep.SECTIONS[SECTION_OF[row['table']]]}", flush=True)
         if arguments.list:
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                files = measure(row, section, arguments.seconds, Path(folder))
+                files = measure(row, arguments.seconds, Path(folder))
             except subprocess.CalledProcessError as error:
                 sys.exit(f"again.py: run.sh ended with {error.returncode}")
             keep.keep_again(keep.read(files), arguments.folder, f"--seconds {arguments.seconds}")

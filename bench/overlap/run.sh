@@ -135,6 +135,7 @@ for kind in ${kinds//,/ }; do
     done
   done
 done
-python3 bench/overlap/report.py "$results"/overlap_*.json
-printf '\nTo keep them:\n  bench/overlap/keep.py %s %s\n  bench/overlap/report.py --update %s %s\n' "${effort[*]}" \
+bench/overlap/keep.py "${effort[@]}" --folder "$results/overlap" "$results"/overlap_*.json
+bench/report.py "$results"/overlap/*.json
+printf '\nTo keep them:\n  bench/overlap/keep.py %s %s\n  bench/report.py --update %s %s\n' "${effort[*]}" \
   "$results/overlap_*.json" docs/lab/overlap.md 'docs/figures/overlap/*.json'

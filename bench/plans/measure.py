@@ -4,12 +4,14 @@
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
+import report  # noqa: E402, likewise
 
 PLAIT = os.environ["PLAIT_COMMAND"]
 RESULTS = Path(os.environ["RESULTS"])
@@ -17,6 +19,9 @@ SHAPES = Path(__file__).resolve().parents[1] / "overlap/shapes.txt"
 
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
+TABLE = "Automatic plans beside all others"
+MODEL, TUNED = "model's, of the best", "tune's, of the best"
+OVER_SERIAL = {MODEL: "model's over serial", TUNED: "tune's over serial"}
 FUSED = {"matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"}
 
 
@@ -66,8 +71,39 @@ def measure(operator: str, shape: tuple[int, int, int], ratio: float, seconds: f
     found = json.loads(plait("bench", operator, *size, *over, "--plan", ";".join(plans), "--seconds", seconds / 4,
                              "--json", "-"))
     predicted = {one["plan"]: one["predicted_ns"] * 1e-6 for one in chosen["plans"]}
-    return {**found, "ratio": ratio, "model": model, "tuned": problem["plan"], "predicted_ms": predicted,
-            "conditions": conditions.now()}
+    return row_of(found, ratio, model, problem["plan"], predicted)
+
+
+def row_of(found: dict, ratio: float, model: str, tuned: str, predicted: dict[str, float]) -> dict:
+    """A row from what plait bench has measured, in milliseconds."""
+    if not all(one["bits_equal"] for one in found["schedules"]):
+        sys.exit(f"the plans of {found['op']} have different results")
+    # The fastest of each plan's repetitions; all plans have the same number. If other programs take a third of a
+    # processor for seconds, a median of a dozen depends on whose turn that was.
+    times = {one["plan"]: one["min_ms"] for one in found["schedules"]}
+    best = min(times, key=times.get)
+    # The spread of the ratios of predictions and times: 0 if they are proportional.
+    ratios = [predicted[plan] / times[plan] for plan in times if plan in predicted]
+    spread = max(abs(one / statistics.median(ratios) - 1) for one in ratios)
+    values = {"serial, ms": times["serial"], "the best of all": best, "ms": times[best],
+              "the model's": model, MODEL: times[best] / times[model],
+              OVER_SERIAL[MODEL]: times["serial"] / times[model],
+              "plait tune's": tuned, TUNED: times[best] / times[tuned],
+              OVER_SERIAL[TUNED]: times["serial"] / times[tuned], "predictions off by": spread}
+    what = {"operator": found["op"], "m x n x k": f"{found['m']} x {found['n']} x {found['k']}",
+            "collective / product": f"{ratio:g}" if ratio else "no link"}
+    return {"table": TABLE, "what": what, "values": values, "unit": {"predictions off by": "%"}}
+
+
+def bars() -> list[dict]:
+    found = []
+    for column, text in ((TUNED, "plait tune's plan"), (MODEL, "the model's plan")):
+        for take in ("geometric mean", "lowest"):
+            found.append({"what": f"{text} over the best of all", "table": TABLE, "value": column, "take": take,
+                          "at least": 0.97})
+        found.append({"what": f"{text} over serial", "table": TABLE, "value": OVER_SERIAL[column],
+                      "take": "lowest", "at least": 0.99})
+    return found
 
 
 def read_shapes(path: Path) -> list[tuple[int, int, int]]:
@@ -97,7 +133,9 @@ def main() -> int:
             for ratio in ratios:
                 print(f"{operator} {' x '.join(map(str, shape))}, ratio {ratio:g}", flush=True)
                 found.append(measure(operator, shape, ratio, options.seconds))
-        (RESULTS / f"plans_{operator}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        report.write(RESULTS / f"plans_{operator}.json",
+                     {"what": operator, "conditions": {**conditions.now(), "command": "./do bench plans"},
+                      "rows": found, "bars": bars()})
     return 0
 
 

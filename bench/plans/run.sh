@@ -14,4 +14,4 @@ export PLAIT_COMMAND=${BUILD:-build/release}/src/cli/plait
 export RESULTS=${RESULTS:-build/bench}
 mkdir -p "$RESULTS"
 python3 -B bench/plans/measure.py "$@"
-python3 -B bench/plans/report.py "$RESULTS"/plans_*.json
+python3 -B bench/report.py "$RESULTS"/plans_*.json

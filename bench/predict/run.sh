@@ -7,7 +7,8 @@
 #
 # --only: one of the three operators, or one of the two models; older measurements of the others are shown too.
 # --seconds: time for each row.
-# Results: build/predict/*.json. BUILD: a build folder other than build/release; RESULTS: another folder for results.
+# Results: build/predict/errors.json. BUILD: a build folder other than build/release; RESULTS: another folder for
+# results.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -43,7 +44,6 @@ for operator in "${operators[@]}"; do
     file=$results/measured_$operator-$ratio.json
     "$build/src/cli/plait" bench "$operator" "${sizes[@]}" --link "ratio=$ratio" --parts 4,8 --seconds "$seconds" \
       --json "$file" >/dev/null
-    python3 -B bench/conditions.py "$file"
   done
 done
 # Both models are scaled to a hidden width of 2048.
@@ -52,9 +52,8 @@ for model in "${models[@]}"; do
   file=$results/model_$model.json
   "$build/src/cli/plait" bench model "$model" --scale "$scale" --link share=0.12 --seconds "$seconds" \
     --json "$file" >/dev/null
-  python3 -B bench/conditions.py "$file"
 done
 "$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
   --json "$results/predicted.json"
-bench/predict/steps.py "$build/src/cli/plait" "$results"
-bench/predict/report.py "$results"/*.json
+python3 -B bench/predict/steps.py "$build/src/cli/plait" "$results"
+python3 -B bench/report.py "$results/errors.json"

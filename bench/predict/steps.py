@@ -4,7 +4,7 @@
     bench/predict/steps.py build/release/src/cli/plait build/predict
 
 Products are as fast as those measured without communication; copies and sums are as fast as in the measured operators.
-For each model_NAME.json it writes a step_NAME.json with the measured and predicted times of plans.
+The errors of these predictions and of those in predicted.json, of operators, go to errors.json, for bench/report.py.
 """
 
 import json
@@ -12,6 +12,12 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import conditions  # noqa: E402, beside this folder
+import report  # noqa: E402, likewise
+
+BAR = 0.10  # the largest acceptable error of a prediction
 
 
 def flops(layers: list[dict], tokens: int, ranks: int) -> float:
@@ -58,9 +64,30 @@ def compare(measured: dict, predict, memory: float) -> list[dict]:
     return rows
 
 
+def row_of(table: str, what: dict, one: dict) -> dict:
+    """A row from a prediction; `size` is the error without its sign."""
+    values = {"measured, ms": one["measured_ms"], "predicted, ms": one["predicted_ms"], "off": one["error"],
+              "size": abs(one["error"])}
+    return {"table": table, "what": what, "values": values, "unit": {"off": "%", "size": "%"}}
+
+
+def document(operators: list[dict], steps: list[dict]) -> dict:
+    rows = [row_of("operators' times",
+                   {"operator": one["op"], "plan": one["plan"], "m x n x k": f"{one['m']} x {one['n']} x {one['k']}",
+                    "link": f"{one['link_bytes_per_second'] * 8e-9:.3g} Gbit/s"}, one) for one in operators]
+    rows += [row_of("training steps' times",
+                    {"step": f"{one['model']}, widths x {one['scale']:g}, {one['tokens']} tokens", "plan": one["plan"],
+                     "communication in serial": f"{100 * one['comm_share']:.0f} %"}, one) for one in steps]
+    bars = [{"what": f"{table}, error of the prediction", "table": table, "value": "size", "take": take, "unit": "%",
+             **bar} for table in ("operators' times", "training steps' times")
+            for take, bar in (("highest", {"at most": BAR}), ("median", {}))]
+    return {"conditions": {**conditions.now(), "command": "./do bench predict"}, "rows": rows, "bars": bars}
+
+
 def main(plait: str, results: Path) -> None:
     operators = json.loads((results / "predicted.json").read_text(encoding="utf-8"))
     memory = statistics.median(one["memory_bytes_per_second"] for one in operators)
+    steps = []
     for file in sorted(results.glob("model_*.json")):
         measured = json.loads(file.read_text(encoding="utf-8"))
 
@@ -70,9 +97,8 @@ def main(plait: str, results: Path) -> None:
             return json.loads(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True,
                                              check=True).stdout)
 
-        rows = compare(measured, predict, memory)
-        (results / file.name.replace("model_", "step_")).write_text(json.dumps(rows, indent=2) + "\n",
-                                                                    encoding="utf-8")
+        steps += compare(measured, predict, memory)
+    report.write(results / "errors.json", document(operators, steps))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 #   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 bench/python/run.sh --only layers
 #
 # PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the
-# release build. Results: build/bench/python.json, python-wheel.json and users.json; bench/python/report.py puts the
+# release build. Results: build/bench/python.json, python-wheel.json and users.json; bench/report.py puts the
 # first two into docs/lab/python.md.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."

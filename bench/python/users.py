@@ -14,8 +14,10 @@
                runs only if it is named: it needs the environment of `./do test vllm`
 
 Contenders take turns: in one start where ranks are alike, and otherwise start by start. Figures are
-medians. Losses and tokens are compared with those of the contender before: losses are to be equal
-in five digits in f32 and in three in bf16, tokens in f32. The exit status is 1 where they aren't.
+medians. Losses of five steps and tokens are compared with those of the contender before: each loss
+is to be equal in five digits in f32 and in three in bf16, and all tokens are. The exit status is 1
+where they aren't. The models of the last two tables have learnt to count: with random weights
+tokens are so close that the order of a sum decides in bf16.
 
 --capped sets PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2 and ATEN_CPU_CAPABILITY=avx2; the last of them
 not for vLLM, whose version 0.32.0 then looks up wrong rows of its embedding by itself. What was in
@@ -66,7 +68,7 @@ def main() -> None:
     print_table(rows, conditions)
     if options.json:
         options.json.write_text(json.dumps({"conditions": conditions, "rows": rows}, indent=1))
-    if any(row["agrees"] is False for row in rows):
+    if not all(row["agrees"] for row in rows):
         sys.exit("losses or tokens differ by more than is promised")
 
 
@@ -172,17 +174,16 @@ def milliseconds(contender: dict[str, Any], phase: str) -> float:
 
 
 def compare_losses(before: list[float], found: list[float], dtype: str) -> tuple[str, bool]:
-    """Compare losses in the digits that are promised."""
-    off = max(abs(a - b) for a, b in zip(before, found, strict=True)) / abs(before[0])
+    """Compare each loss in the digits that are promised."""
+    off = max(abs(a - b) / abs(a) for a, b in zip(before, found, strict=True))
     said = f"losses differ by {off:.0e}" if off else "equal losses"
     return said, off < (1e-5 if dtype == "f32" else 1e-3)
 
 
-def compare_tokens(before: list[int], found: list[int], dtype: str) -> tuple[str, bool | None]:
-    """Compare tokens, which are promised in f32."""
+def compare_tokens(before: list[int], found: list[int]) -> tuple[str, bool]:
+    """Compare tokens, all of which are to be equal."""
     equal = sum(a == b for a, b in zip(before, found, strict=True))
-    said = f"{equal} of {len(found)} tokens equal"
-    return said, equal == len(found) if dtype == "float32" else None
+    return f"{equal} of {len(found)} tokens equal", equal == len(found)
 
 
 def megatron(bench: Bench, **variables: str) -> Rows:
@@ -250,7 +251,7 @@ def llama(bench: Bench) -> Rows:
         for bar, (name, other) in zip(bars, before.items(), strict=True):
             for contender, called in CONTENDERS.items():
                 tokens = (other["made"], ranks[contender]["made"])
-                compared, agrees = compare_tokens(*tokens, dtype)
+                compared, agrees = compare_tokens(*tokens)
                 rows.append(
                     {
                         "what": f"LLaMA {phase}, {dtype}",
@@ -274,7 +275,7 @@ def vllm(bench: Bench) -> Rows:
         engine = {"work": "vllm", "ranks": 1, **model}
         found = bench.start_in_turns({"before": {**engine, "VLLM_PLUGINS": ""}, "plait": engine})
     before, ours = (found[name]["bfloat16"]["engine"] for name in ("before", "plait"))
-    compared, agrees = compare_tokens(before["made"], ours["made"], "bfloat16")
+    compared, agrees = compare_tokens(before["made"], ours["made"])
     return [
         {
             "what": f"vLLM {phase}, bfloat16",

@@ -24,19 +24,16 @@ env -u CMAKE_CXX_COMPILER_LAUNCHER -u CMAKE_C_COMPILER_LAUNCHER CCACHE_DISABLE=1
 end=$(date +%s.%N)
 
 python3 -B - "$json" "$begin" "$end" "$cores" <<'PROGRAM'
-import json
 import sys
 from pathlib import Path
 
-sys.path[:0] = ["bench", "bench/python"]
+sys.path.insert(0, "bench")
 import conditions
-import page
 import report
 
 file, begin, end, cores = sys.argv[1:]
-row = {"what": "wheel from a clean clone", "seconds": {"plait": float(end) - float(begin)}, "at most": 360.0}
-found = {**conditions.now(), "cores": len(cores.split(","))}
-Path(file).parent.mkdir(parents=True, exist_ok=True)
-Path(file).write_text(json.dumps({"conditions": found, "rows": [row]}, indent=2) + "\n", encoding="utf-8")
-print(page.text(report.words(found), [report.table([row])]))
+row = {"table": "The wheel", "what": {"what": "wheel from a clean clone"},
+       "values": {"plait": float(end) - float(begin)}, "unit": "s", "bar": {"at most": 360.0}}
+report.write(Path(file), {"conditions": {**conditions.now(), "cores": len(cores.split(","))}, "rows": [row]})
+print(report.Results([Path(file)]).text())
 PROGRAM

@@ -100,7 +100,7 @@ def make_model(options: argparse.Namespace, **settings: object) -> GPTModel:
 def train(options: argparse.Namespace) -> tuple[list[float], float]:
     """Return the losses, and the median of the milliseconds that steps took."""
     model = make_model(options)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     tokens = torch.randint(
         1024, (2, options.tokens + 1), generator=torch.Generator().manual_seed(1)
     )

@@ -27,7 +27,8 @@
 // Layers give the bits of the operators (see ops.h). These don't depend on the plan, on whether x
 // is kept or gathered again, on where a reduction runs, or on a thread's mode of rounding and
 // denormals. Gradients of weight and bias are sums over rows in f32, and are rounded once, to the
-// dtype that they are written or added to.
+// dtype that they are written or added to. sum_tree(OpDesc, world, wire) says which tree
+// adds up a row layer's output and a column layer's grad_x.
 //
 // All ranks make the same calls, and ask for the same gradients. A refused call has written
 // nothing, except that forward first clears its state. After a lost peer outputs are undefined.

@@ -103,12 +103,13 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
 using Address = std::uintptr_t;
 
 // One blocking call of operands of one dtype, given by their addresses and sizes: a framework has
-// these at hand, and a view for each operand would take longer than the rest of a small call.
+// these at hand, and a view for each operand would take longer than the rest of a small call. The
+// address 0 stands for no bias.
 void bind_by_address(nb::module_& m, const char* name, Blocking* call) {
   m.def(
       name,
       [call](Address x, std::int64_t rows, std::int64_t k, std::int64_t x_stride, Address weight,
-             std::int64_t n, std::int64_t weight_stride, bool turned, Address out,
+             std::int64_t n, std::int64_t weight_stride, bool turned, Address bias, Address out,
              std::int64_t out_rows, Dtype dtype, PyCommunicator& comm, Dtype wire,
              const PlanSource* plans, int threads, const std::string& backend) {
         const auto view = [&](Address address, std::int64_t count, std::int64_t columns,
@@ -123,13 +124,14 @@ void bind_by_address(nb::module_& m, const char* name, Blocking* call) {
         const WeightView by =
             turned ? WeightView{view(weight, k, n, weight_stride), WeightLayout::in_out}
                    : WeightView{view(weight, n, k, weight_stride), WeightLayout::out_in};
-        const OpOptions options = options_of({wire, std::nullopt, plans, threads, backend});
+        OpOptions options = options_of({wire, std::nullopt, plans, threads, backend});
+        if (bias != 0) options.bias = view(bias, 1, n, n);
         comm.use([&](Communicator& c) {
           call(view(x, rows, k, x_stride), by, view(out, out_rows, n, n), c, options);
         });
       },
       nb::arg("x"), nb::arg("rows"), nb::arg("k"), nb::arg("x_stride"), nb::arg("weight"),
-      nb::arg("n"), nb::arg("weight_stride"), nb::arg("turned"), nb::arg("out"),
+      nb::arg("n"), nb::arg("weight_stride"), nb::arg("turned"), nb::arg("bias"), nb::arg("out"),
       nb::arg("out_rows"), nb::arg("dtype"), nb::arg("comm"), nb::arg("wire"), nb::arg("plans"),
       nb::arg("threads"), nb::arg("backend"));
 }

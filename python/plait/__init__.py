@@ -12,11 +12,22 @@ Ranks of this host or of several find each other under `plait run`, `torchrun`, 
     plait.matmul_all_reduce(x, weight, y, comm)  # the sum over ranks, made while they multiply
 
 Names and arguments are those of the headers in C++: operators, prepared or blocking, the two linear
-layers, collectives, weights, plans, settings and traces. C++ alone has what a schedule of one's own
-is made of: mailboxes, buffers, streams, packed inputs, kept panels, products of windows with a hook
-for every tile, and plan sources of one's own. Arrays of NumPy and tensors of any framework that
-speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs that use
-torch.distributed.
+layers, collectives, weights, plans, settings and traces. Arrays of NumPy and tensors of any
+framework that speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs
+that use torch.distributed.
+
+These headers have no names here:
+
+- mailbox.h, tag.h: a schedule of one's own posts a chunk every few microseconds, between the tiles
+  of a product, and a call of Python takes as long as that.
+- kept_panels.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
+- buffer.h: arrays and tensors own their memory.
+- stream.h: operators work on the CPU, which has no streams.
+- mpi.h, mpi_ranks.h: they take the program's MPI communicator, in the C of its MPI library. Under
+  `mpirun`, `Communicator.connect()` is of all ranks, also over MPI (`PLAIT_TRANSPORT=mpi`).
+- export.h, plait.h: the first is for linkers, and the second includes the others.
+
+A plan source of one's own (plan.h) is also left out: it would be asked in every call.
 """
 
 import atexit

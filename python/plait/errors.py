@@ -1,5 +1,7 @@
 """The one way in which plait says that something went wrong."""
 
+from typing import NoReturn
+
 from plait._native import Code
 
 
@@ -30,3 +32,8 @@ class Error(RuntimeError):
 
 def _restored(code: Code, sentence: str, culprit: int | None, operator: str | None) -> Error:
     return Error(code, sentence, culprit=culprit, operator=operator)
+
+
+def refuse(operator: str, sentence: str) -> NoReturn:
+    """Raise Error: an operator was called with something that it can't take."""
+    raise Error(Code.invalid_argument, f"{operator}: {sentence}", operator=operator)

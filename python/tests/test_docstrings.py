@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,22 @@ def test_examples(name: str) -> None:
     result = doctest.testmod(module, extraglobs=given)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+SOURCES = Path(__file__).parents[2]
+# Bound with what uses them.
+WITH_OTHERS = {"link.h": "Link", "quant_scheme.h": "QuantScheme", "sum_tree.h": "SumTree"}
+
+
+def test_every_header_is_bound_or_named_with_a_reason() -> None:
+    bound = set()
+    for source in (SOURCES / "python" / "native").iterdir():
+        bound |= set(re.findall(r'#include "plait/(\w+\.h)"', source.read_text()))
+    headers = {file.name for file in (SOURCES / "include" / "plait").glob("*.h")}
+    left_out = headers - bound - set(WITH_OTHERS)
+    assert plait.__doc__ is not None
+    paragraphs = plait.__doc__.split("These headers have no names here:")[1]
+    named = set(re.findall(r"\w+\.h\b", paragraphs))
+    assert named - left_out == {"gemm.h", "plan.h", "tag.h"}  # of which parts are bound or used
+    assert left_out - named == set()
+    assert all(hasattr(plait, name) for name in WITH_OTHERS.values())

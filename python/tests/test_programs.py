@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import plait
+
 MEGATRON = importlib.util.find_spec("megatron") is not None
 
 
-def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
+def torchrun(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     return subprocess.run(
         [*launch, *map(str, arguments)],
@@ -21,7 +23,7 @@ def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
     )
 
 
@@ -128,6 +130,37 @@ def test_init_under_every_launcher(tmp_path: Path, launcher: str) -> None:
     assert done.stdout.count(f"{world} plait {8 * world} plait.torch.init: {sentence}") == world
 
 
+OVER_MPI = """
+import sys
+import numpy as np
+import plait
+with plait.Communicator.connect() as comm:
+    x, w, y = (np.ones(shape, np.float32) for shape in ((2, 8), (3, 8), (2, 3)))
+    plait.matmul_all_reduce(x, plait.WeightView(w, plait.WeightLayout.out_in), y, comm)
+    plait.all_reduce(x, comm)
+    sys.stdout.write(f"{comm.world} {comm.transport} {y[1, 2]:g} {x[1, 7]:g}" + chr(10))
+"""
+
+
+def test_the_transport_mpi_under_mpirun(tmp_path: Path) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun here")
+    if not list((Path(plait.__file__).parent / "lib" / "plait").glob("libplait_mpi_*.so")):
+        pytest.skip("the package has no plugin for MPI")
+    script = tmp_path / "program.py"
+    script.write_text(OVER_MPI)
+    done = subprocess.run(
+        [*LAUNCHERS["mpirun"][1], str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PLAIT_TRANSPORT": "mpi"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == 2 * ["2 mpi 16 2"], done.stderr
+
+
 USES_A_DESTROYED_GROUP = """
 import torch, torch.distributed as dist
 import plait, plait.torch as pt
@@ -156,6 +189,63 @@ def test_a_group_that_was_destroyed(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(USES_A_DESTROYED_GROUP)
     assert len(re.findall("was destroyed|there is no process group", run(script))) == 8
+
+
+TRAINS = """
+import sys
+import torch
+import torch.distributed as dist
+torch.cuda.current_device = lambda: "cpu"
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
+from megatron.core.transformer.transformer_config import TransformerConfig
+dist.init_process_group("gloo")
+world = dist.get_world_size()
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=world)
+config = TransformerConfig(num_layers=1, hidden_size=32, num_attention_heads=2,
+                           tensor_model_parallel_size=world, sequence_parallel=True,
+                           use_cpu_initialization=True, gradient_accumulation_fusion=False)
+torch.manual_seed(1)
+how = dict(config=config, init_method=torch.nn.init.xavier_normal_, skip_bias_add=False)
+up = ColumnParallelLinear(32, 128, **how)
+down = RowParallelLinear(128, 32, bias=True, input_is_parallel=True, **how)
+parameters = [*up.parameters(), *down.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=float(sys.argv[1]))
+x = torch.randn(16, 2, 32).chunk(world)[dist.get_rank()]
+for _ in range(5):
+    optimizer.zero_grad()
+    out, _ = down(torch.relu(up(x)[0]))
+    loss = (out - x.roll(1, -1)).square().mean()
+    loss.backward()
+    dist.all_reduce(down.bias.grad)
+    optimizer.step()
+    dist.all_reduce(loss)
+    if dist.get_rank() == 0:
+        print(f"loss {loss.item() / world:.9f}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
+def test_the_environment_alone_serves_a_training_script(tmp_path: Path) -> None:
+    """Nothing of the script is edited, nor is an option given to it: the losses are the same."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAINS)
+    found = []
+    for program, variables in (
+        ([script], {}),
+        (["-m", "plait.megatron", script], {"COC_PARALLEL_NUM": "2"}),
+    ):
+        done = torchrun(*program, "0.5", **variables)
+        assert done.returncode == 0, done.stderr
+        found.append([float(one) for one in re.findall(r"loss (\S+)", done.stdout)])
+        assert len(found[-1]) == 5
+    assert "ColumnParallelLinear: 5 calls served by plait" in done.stderr
+    assert "RowParallelLinear: 5 calls served by plait" in done.stderr
+    assert re.search(r"matmul_reduce_scatter .* pipelined parts=2", done.stderr), done.stderr
+    theirs, ours = found
+    assert theirs[-1] < 0.9 * theirs[0], f"nothing was learned: {theirs}"
+    assert max(abs(a - b) / a for a, b in zip(theirs, ours, strict=True)) < 1e-5
 
 
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")

@@ -1,9 +1,5 @@
 """Ranks that meet over a store of torch: who is missing, and Ctrl-C."""
 
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -16,7 +12,6 @@ from plait.torch.backend import PlaitProcessGroup
 
 # A store's own wait would last so long, which is longer than a signal may take.
 STORES_OWN = timedelta(seconds=60)
-SOON = 20.0
 
 
 def store() -> Store:
@@ -33,16 +28,12 @@ WAITS: dict[str, Callable[[timedelta], object]] = {
 
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS.keys())
-def test_ctrl_c_ends_it(wait: Callable[[timedelta], object]) -> None:
-    begin = time.monotonic()
-    presses = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    presses.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            wait(timedelta(seconds=300))
-        assert time.monotonic() - begin < SOON
-    finally:
-        presses.join()
+def test_ctrl_c_ends_it(
+    wait: Callable[[timedelta], object],
+    interrupt: Callable[[Callable[[], object]], float],
+    is_prompt: Callable[[Callable[[], float]], bool],
+) -> None:
+    assert is_prompt(lambda: interrupt(lambda: wait(timedelta(seconds=300))))
 
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS.keys())

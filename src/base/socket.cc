@@ -35,7 +35,7 @@ Address address_of(const std::string& name) {
   PLAIT_CHECK(name.size() <= kLongestSocketName, "the socket name \"", name, "\" is too long");
   address.name.sun_family = AF_UNIX;
   char* const begin = address.name.sun_path + (is_path(name) ? 0 : 1);
-  std::memcpy(begin, name.data(), name.size());
+  std::copy(name.begin(), name.end(), begin);
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
@@ -168,14 +168,14 @@ Delivery receive_message(const Fd& socket, Message& received) {
     fail_errno("cannot receive a set-up message");
   }
   received.fd = descriptor_in(message, closing);
+  bytes.resize(static_cast<std::size_t>(length));
+  received.bytes = std::move(bytes);
   if (!received.fd && (message.msg_flags & MSG_CTRUNC) != 0) {
     errno = EMFILE;  // the kernel gives no reason, but drops a descriptor for nothing else
     fail_errno("cannot receive a descriptor with a set-up message");
   }
   // A message of plait is never empty, so an empty one is the end of the connection.
   if (length == 0) return Delivery::closed;
-  bytes.resize(static_cast<std::size_t>(length));
-  received.bytes = std::move(bytes);
   return Delivery::done;
 }
 

@@ -49,7 +49,8 @@ inline constexpr std::size_t kLongestMessage = 64 * 1024;
 
 // Neither function waits. not_yet: the socket is full, or empty. too_many_on_their_way: this user
 // may have no more descriptors in messages that have not been received. If this process has too
-// many open files to receive a descriptor, it is an Error{system}, and the message is lost.
+// many open files to receive a descriptor, it is an Error{system}: the message's bytes are received
+// all the same, and the descriptor is lost.
 Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd);
 Delivery receive_message(const Fd& socket, Message& message);
 

@@ -143,6 +143,7 @@ class Tuning {
     Communicator bare = comm_.with_link(std::nullopt);
     MachineProfile measured = tune::measure_profile(
         bare, {.threads = options_.threads,
+               .longest = options_.longest_figure,
                .progress = [&](int done, int total) { progress.show(done, total); }});
     on_rank_0([&] { write_text(path, text_of(measured)); });
     return measured;

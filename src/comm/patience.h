@@ -1,5 +1,5 @@
 // How long a rank still waits for others, when it looks after them next, and until when it may
-// sleep meanwhile. All loops that wait for a rank in a call, in set-up and in leaving have one:
+// sleep meanwhile. The loops that wait for a rank in a call, and over tcp and mpi, have one:
 //
 //   Patience patience(group.policy());
 //   while (!ready()) {
@@ -9,8 +9,7 @@
 //     sleep(patience.wake_at());
 //   }
 //
-// Deadlines follow the policy's timeout, also where that changes after the patience was made. One
-// thread at a time uses it.
+// Each renewal takes the policy's timeout of that moment. One thread at a time uses it.
 #pragma once
 
 #include <algorithm>

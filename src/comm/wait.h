@@ -1,4 +1,4 @@
-// The one loop in which a rank waits for another. Nothing else in plait waits for a peer.
+// The loop in which a call waits for another rank.
 #pragma once
 
 #include <cstdint>

@@ -23,22 +23,20 @@
 namespace plait::tune {
 namespace {
 
-// The depth of the other products, and the width of the chunks that are sent.
-constexpr std::int64_t kSide = 4096;
 constexpr std::array<std::int64_t, 6> kRows = {1, 4, 16, 64, 256, 768};
 constexpr std::array<const char*, 4> kWeights = {"bf16", "f32", "s4:group=128", "s8:channel"};
 
 // Plans that hold ever fewer partial sums: from far more than the last-level cache, which cores
 // share, to well below a core's L2 cache.
 struct Keeping {
-  std::int64_t n;
+  std::int64_t sides;  // the problem's width
   std::int64_t chunk;  // 0: all, in a serial plan
 };
-constexpr std::array<Keeping, 5> kKeeping = {{{.n = 4 * kSide, .chunk = 0},
-                                              {.n = 2 * kSide, .chunk = 0},
-                                              {.n = 2 * kSide, .chunk = 2048},
-                                              {.n = 2 * kSide, .chunk = 512},
-                                              {.n = 2 * kSide, .chunk = 128}}};
+constexpr std::array<Keeping, 5> kKeeping = {{{.sides = 4, .chunk = 0},
+                                              {.sides = 2, .chunk = 0},
+                                              {.sides = 2, .chunk = 2048},
+                                              {.sides = 2, .chunk = 512},
+                                              {.sides = 2, .chunk = 128}}};
 constexpr int kFigures = static_cast<int>(kRows.size() * kWeights.size() + kKeeping.size()) + 6;
 
 // Slower rates are never stored, because predictions divide by them.
@@ -89,17 +87,21 @@ class Measuring {
     if (options_.progress) options_.progress(std::min(++done_, kFigures), kFigures);
   }
 
+  double most() const { return static_cast<double>(options_.longest); }
+
   // The shortest of several calls, each timed by its slowest rank. Figures are compared with one
   // another, so all must come from undisturbed moments. Otherwise another process that disturbs one
   // of them would look like a property of the machine.
   double time(const std::function<void()>& call, int calls = 7) {
     std::vector<double> times;
-    for (int i = 0; i <= calls; ++i) {
+    double spent = 0;  // all ranks agree on it
+    for (int i = 0; i <= calls && (i < 2 || spent < most()); ++i) {
       barrier(comm_);
       const base::Nanoseconds begin = base::now();
       call();
       const double taken = slowest(static_cast<double>(base::now() - begin), comm_);
       if (i > 0) times.push_back(taken);
+      spent += taken;
     }
     const double middle = median(times);
     if (middle > base::kMillisecond) spread_.push_back(spread_of(times, middle));
@@ -144,14 +146,14 @@ class Measuring {
   void measure_narrow() {
     constexpr std::int64_t kM = 512;
     constexpr std::int64_t kN = 1024;
-    const OpCase one({.key = key(Operator::matmul, kM, kN, kSide)}, comm_);
+    const OpCase one({.key = key(Operator::matmul, kM, kN, options_.side)}, comm_);
     const Buffer weight = one.random_weight(Dtype::bf16);
     const PackedWeight packed(
-        {.view = weight.view(Dtype::bf16, kN, kSide), .layout = WeightLayout::out_in},
+        {.view = weight.view(Dtype::bf16, kN, options_.side), .layout = WeightLayout::out_in},
         profile_.threads);
     Buffer out = Buffer::for_tensor(Dtype::bf16, kM, kN);
     const TensorView y = out.view(Dtype::bf16, kM, kN);
-    Gemm gemm = select_gemm({.m = kM, .n = kN, .k = kSide}, {.threads = profile_.threads});
+    Gemm gemm = select_gemm({.m = kM, .n = kN, .k = options_.side}, {.threads = profile_.threads});
     PackedInput rows;
     gemm.pack({.view = one.x()}, rows);
     const auto multiply = [&](std::int64_t width) {
@@ -200,10 +202,11 @@ class Measuring {
     const std::int64_t rows = std::int64_t{256} * comm_.world();
     // Each rank copies its rows to every peer, copies the peers' rows out, and copies its own next
     // to them.
-    const double gather = communicate(key(Operator::all_gather_matmul, rows, 64, kSide), "serial");
-    const double shard = 256.0 * kSide;
+    const double gather =
+        communicate(key(Operator::all_gather_matmul, rows, 64, options_.side), "serial");
+    const double shard = 256.0 * static_cast<double>(options_.side);
     profile_.copy = std::max((2 * peers + 1) * shard * 2 / gather, kLeastRate);
-    const PlanKey sums = key(Operator::matmul_reduce_scatter, rows, kSide, 512);
+    const PlanKey sums = key(Operator::matmul_reduce_scatter, rows, options_.side, 512);
     const double scatter = communicate(sums, "serial");
     const double copies = peers * shard * 4 / profile_.copy;
     const double read = shard * (4 * (peers + 1) + 2);
@@ -221,18 +224,20 @@ class Measuring {
     const auto runner = one.runner(plan, comm_);
     double alone = time([&] { product->run(); }, 3);
     double both = time([&] { runner->run(); }, 3);
-    for (int turn = 1; turn < kTurns; ++turn) {
+    double spent = 0;
+    for (int turn = 1; turn < kTurns && spent + 4 * (alone + both) < most(); ++turn) {
       alone = std::min(alone, time([&] { product->run(); }, 3));
       both = std::min(both, time([&] { runner->run(); }, 3));
+      spent += 4 * (alone + both);
     }
     return (both - alone) / CostModel(profile_).predict(problem, plan).work;
   }
 
   // The sizes are so small that the product's noise does not hide copies and sums.
-  PlanKey scatter(std::int64_t n) const {
+  PlanKey scatter(std::int64_t sides) const {
     constexpr std::int64_t kM = 512;
     constexpr std::int64_t kDepth = 512;
-    return key(Operator::matmul_reduce_scatter, kM, n, kDepth * comm_.world());
+    return key(Operator::matmul_reduce_scatter, kM, sides * options_.side, kDepth * comm_.world());
   }
 
   // Measures fused plans for few partial sums, as in practice, and serial ones for many.
@@ -243,7 +248,7 @@ class Measuring {
     double times = kMost;
     std::vector<KeptSums> kept;
     for (const Keeping& some : kKeeping) {
-      const PlanKey problem = scatter(some.n);
+      const PlanKey problem = scatter(some.sides);
       const Plan plan = some.chunk > 0 ? Plan{.schedule = Schedule::fused, .chunk = some.chunk}
                                        : Plan{.schedule = Schedule::serial};
       // Fewer partial sums are never slower to read, so a higher value is noise.
@@ -257,7 +262,7 @@ class Measuring {
 
   // Uses a product that is divided where dividing costs nothing.
   void measure_beside() {
-    const double times = times_as_long(scatter(2 * kSide), parse_plan("pipelined parts=8"));
+    const double times = times_as_long(scatter(2), parse_plan("pipelined parts=8"));
     profile_.beside = std::clamp(times, 1.0, 3.0);
     std::sort(spread_.begin(), spread_.end());
     profile_.uncertainty = std::clamp(2 * median(spread_), kLeastUncertainty, 0.1);
@@ -267,7 +272,7 @@ class Measuring {
   // Compares many small chunks with few, to find the cost of a chunk of any size.
   void measure_chunk() {
     const PlanKey small =
-        key(Operator::matmul_reduce_scatter, std::int64_t{4} * comm_.world(), kSide, 64);
+        key(Operator::matmul_reduce_scatter, std::int64_t{4} * comm_.world(), options_.side, 64);
     const double many = communicate(small, "pipelined parts=64");
     const double few = communicate(small, "pipelined parts=1");
     // Each chunk is handed to every peer, and summed.

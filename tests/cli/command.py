@@ -69,6 +69,14 @@ class CommandTest(unittest.TestCase):
     def plait(self, *words, **options):
         return plait(*words, **{"env": self.environment, **options})
 
+    def refuses(self, *words):
+        """Returns the one sentence with which wrong usage ends."""
+        result = self.plait(*words)
+        self.assertEqual(result.returncode, 2, words)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        return result.stderr.strip()
+
     def assert_all_ranks_fail_where_rank_0_cannot_write(self, *words):
         """For two ranks started by another launcher: one reports the error, and both have the same status."""
         result = self.plait("run", "-n", 2, "--", "sh", "-c", f'"$@" > {FULL}; echo "status $?"', "-", PLAIT, *words)

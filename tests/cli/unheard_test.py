@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from command import FULL, PATIENCE, PLAIT, CommandTest, plait
+from command import FULL, PATIENCE, PLAIT, CommandTest
 
 
 class StuckTest(CommandTest):
@@ -35,19 +35,21 @@ class StuckTest(CommandTest):
         return process
 
     def test_signals_end_it(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # Each waits two seconds for its reader, at the same time.
+        floods = [(number, self.flood()) for number in (signal.SIGINT, signal.SIGTERM)]
+        for number, process in floods:
+            process.send_signal(number)
+        for number, process in floods:
             with self.subTest(number.name):
-                process = self.flood()
-                process.send_signal(number)
                 self.assertEqual(process.wait(PATIENCE), 128 + number)
-                self.assert_nothing_left()
+        self.assert_nothing_left()
 
     def test_the_time_limit_ends_it(self):
-        for options in ([], ["-p"]):
+        floods = [(options, self.flood(*options, "--timeout", "1s")) for options in ([], ["-p"])]
+        for options, process in floods:
             with self.subTest(options):
-                process = self.flood(*options, "--timeout", "1s")
                 self.assertEqual(process.wait(PATIENCE), 124)
-                self.assert_nothing_left()
+        self.assert_nothing_left()
 
     def test_a_failed_rank_ends_it(self):
         process = self.start_stuck("--linger", "100ms", "--", "sh", "-c",
@@ -118,24 +120,6 @@ class BrokenTest(CommandTest):
                 self.assertEqual(said.read(), "saved\nsaved\n")
                 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                 self.assertEqual(status, 128 + signal.SIGHUP)
-
-
-class AnswerTest(unittest.TestCase):
-    """An answer that can't be written is an error."""
-
-    def test_standard_output_that_is_full(self):
-        for words in (["info"], ["info", "--json"], ["info", "--why", "ranks=2"], ["--version"],
-                      ["--help"], ["help", "run"], ["bench", "--help"], ["run", "--help"]):
-            with self.subTest(words), open(FULL, "w") as full:
-                result = plait(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
-                self.assertEqual(result.returncode, 1)
-                self.assertRegex(result.stderr, r"^plait( \w+)?: cannot write to standard output: "
-                                                r"No space left on device\n$")
-
-    def test_standard_output_that_is_closed(self):
-        result = plait("info", preexec_fn=lambda: os.close(1))
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("cannot write to standard output", result.stderr)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 # asks less of root. Says what the program could not do then; exits 77 where it can't be tried.
 set -euo pipefail
 
+# skip REASON: as a test of gtest does, so that the reason is listed.
+skip() {
+  printf '%s: Skipped\n%s\n' "${0##*/}" "$1"
+  exit 77
+}
+
 program=$1
 if [[ $(id -u) != 0 ]]; then
-  echo 'not run: the tests run as a user who is not root already'
-  exit 77
+  skip 'the tests run as a user who is not root already'
 fi
 if ! command -v setpriv >/dev/null; then
-  echo 'not run: there is no setpriv, which becomes another user'
-  exit 77
+  skip 'there is no setpriv, which becomes another user'
 fi
 
 # Folders above the build may be closed to others.

@@ -17,7 +17,6 @@
 namespace plait {
 namespace {
 
-using comm::Transport;
 using conformance::expect_error;
 using conformance::fork_ranks;
 using conformance::fresh_job;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,8 @@
 
 namespace plait::comm::shm {
 namespace {
+
+constexpr base::Nanoseconds kPatience = 60 * base::kSecond;
 
 // Rank 0 may have gone on, and the group have ended, before rank 1 reads that all have come.
 TEST(Hub, AMeetingThatAllCameToIsNotRefused) {
@@ -85,6 +88,102 @@ TEST(Hub, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
     const Watch watch = [&](int /*peer*/) { hook(); };
     EXPECT_THROW(meet_at(name, {rank, 2, 30 * base::kSecond}, watch), Own);
   }
+}
+
+// Calls body(rank, hub) on a thread for each rank.
+void meet_in_threads(int world, const std::function<void(int, std::unique_ptr<Rendezvous>)>& body) {
+  const std::string name = name_of_job(conformance::fresh_job());
+  std::vector<std::jthread> ranks;
+  ranks.reserve(world);
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.emplace_back([&, rank] { body(rank, meet_at(name, {rank, world, kPatience})); });
+  }
+}
+
+// Each thread of a rank uses a group of its own, and each rank is ahead in another of them.
+TEST(Hub, GroupsThatShareSocketsMeetAtTheSameTime) {
+  constexpr int kWorld = 3;
+  constexpr int kGroups = 3;
+  constexpr int kRounds = 30;
+  meet_in_threads(kWorld, [](int rank, std::unique_ptr<Rendezvous> hub) {
+    std::vector<std::unique_ptr<Rendezvous>> groups;
+    groups.reserve(kGroups);
+    for (int group = 0; group < kGroups; ++group) groups.push_back(hub->subgroup({2, 0, 1}, {}));
+    const int me = (rank + 1) % kWorld;
+    const auto meet = [&](int number) {
+      Rendezvous& group = *groups[number];
+      EXPECT_EQ(group.rank(), me);
+      for (int round = 0; round < kRounds; ++round) {
+        const std::string said = std::to_string(number) + ' ' + std::to_string(round) + ' ';
+        const auto all = group.all_gather(said + std::to_string(me), {});
+        EXPECT_EQ(all, (std::vector<std::string>{said + '0', said + '1', said + '2'}));
+        EXPECT_EQ(group.share(64, said, {}).size(), static_cast<std::size_t>(kWorld));
+      }
+    };
+    std::vector<std::jthread> threads;
+    threads.reserve(kGroups);
+    for (int turn = 0; turn < kGroups; ++turn) {
+      threads.emplace_back(meet, (turn + rank) % kGroups);
+    }
+    // The parent meets too.
+    for (int round = 0; round < kRounds; ++round) {
+      EXPECT_EQ(hub->all_gather("parent", {}), std::vector<std::string>(kWorld, "parent"));
+    }
+  });
+}
+
+// The rank that has a socket to each of the others is in the midst of the sub-group.
+TEST(Hub, ASubGroupOutlivesItsParent) {
+  meet_in_threads(4, [](int rank, std::unique_ptr<Rendezvous> hub) {
+    const bool is_in = rank != 2;
+    auto part = hub->subgroup(is_in ? std::vector<int>{3, 0, 1} : std::vector<int>{}, {});
+    ASSERT_EQ(part != nullptr, is_in);
+    hub.reset();
+    if (!is_in) return;
+    const auto inner = part->subgroup({2, 1, 0}, {});
+    part.reset();
+    EXPECT_EQ(inner->all_gather(std::to_string(rank), {}),
+              (std::vector<std::string>{"1", "0", "3"}));
+  });
+}
+
+// The others go on in the groups that it has not left.
+TEST(Hub, ARankThatLeavesOneGroupIsMissedInThatAlone) {
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    meet_in_threads(3, [&](int rank, std::unique_ptr<Rendezvous> hub) {
+      auto left = hub->subgroup({0, 1, 2}, {});
+      const auto kept = hub->subgroup({0, 1, 2}, {});
+      if (rank == leaver) {
+        left.reset();
+      } else {
+        const Error error =
+            conformance::expect_error(Code::peer_lost, [&] { left->all_gather("bytes", {}); });
+        EXPECT_EQ(error.culprit(), leaver) << error.what();
+        EXPECT_TRUE(conformance::contains(error.what(), "left or closed")) << error.what();
+      }
+      EXPECT_EQ(kept->all_gather("here", {}).size(), 3U);
+      EXPECT_EQ(hub->all_gather("here", {}).size(), 3U);
+    });
+  }
+}
+
+// More groups end at once than a socket has room for notices of it.
+TEST(Hub, ManyGroupsEndAtOnce) {
+  constexpr int kMany = 1000;
+  meet_in_threads(2, [](int rank, std::unique_ptr<Rendezvous> hub) {
+    std::vector<std::unique_ptr<Rendezvous>> groups;
+    groups.reserve(kMany);
+    for (int group = 0; group < kMany; ++group) groups.push_back(hub->subgroup({0, 1}, {}));
+    auto last = std::move(groups.back());
+    groups.clear();
+    EXPECT_EQ(last->all_gather("still here", {}).size(), 2U);
+    if (rank == 0) {
+      last.reset();
+    } else {
+      conformance::expect_error(Code::peer_lost, [&] { last->all_gather("bytes", {}); });
+    }
+    EXPECT_EQ(hub->all_gather("still here", {}).size(), 2U);
+  });
 }
 
 }  // namespace

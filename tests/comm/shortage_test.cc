@@ -2,14 +2,19 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/region.h"
 #include "comm/milestones.h"
+#include "comm/shm/connections.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -17,6 +22,7 @@ namespace plait {
 namespace {
 
 using conformance::contains;
+using conformance::expect_error;
 using conformance::fork_ranks;
 using conformance::fresh_job;
 
@@ -84,6 +90,39 @@ TEST_P(Shortage, OfDescriptorsIsToldToAll) {
 
 INSTANTIATE_TEST_SUITE_P(OfRank, Shortage, testing::Values(0, 1, 2),
                          [](const auto& one) { return std::to_string(one.param); });
+
+// It is not the group that the descriptor was sent to that happens to receive it.
+TEST(Shortages, OfADescriptorIsToldToItsOwnGroup) {
+  fork_ranks(1, [](int /*rank*/) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+    const auto connections_over = [](int end) {
+      std::vector<base::Fd> sockets;
+      sockets.emplace_back(end);
+      return std::make_unique<comm::shm::Connections>(std::move(sockets));
+    };
+    const auto here = connections_over(ends[0]);
+    const auto there = connections_over(ends[1]);
+    const auto other = there->make_channel();
+    const base::Fd file = base::make_anonymous_file("test", 64);
+    there->send(other, 0, "with a file", file);
+    there->send(other, 0, "without", base::Fd());
+    there->send(comm::shm::Connections::kFirst, 0, "first", base::Fd());
+
+    rlimit limit = {};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    base::Message message;
+    EXPECT_EQ(here->receive(comm::shm::Connections::kFirst, 0, message), base::Delivery::done);
+    EXPECT_EQ(message.bytes, "first");
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const Error error = expect_error(Code::system, [&] { here->receive(other, 0, message); });
+    EXPECT_TRUE(contains(error.what(), "Too many open files")) << error.what();
+    EXPECT_EQ(here->receive(other, 0, message), base::Delivery::done);
+    EXPECT_EQ(message.bytes, "without");
+  });
+}
 
 }  // namespace
 }  // namespace plait

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/interrupting.h"
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
 #include "comm/victim.h"
@@ -140,6 +141,12 @@ TEST_F(Ucx, LeavesAtOnceBesideARankThatComputes) {
     left.reach(0);
   });
 }
+
+TEST_F(Ucx, EveryWaitCanBeInterrupted) {
+  for (const Wait& wait : kWaits) expect_that_a_wait_ends("ucx", wait);
+}
+
+TEST_F(Ucx, ConnectingCanBeInterrupted) { expect_that_connecting_ends("ucx"); }
 
 // A byte from one process to another.
 struct Signal {

@@ -87,6 +87,7 @@ TEST_P(SumTree, AddsLeavesInPairs) {
         const Matrix w(dtype, desc.n, k, 2);
         const Leaves leaves(gemm::Depth{.k = k});
         std::vector<Sums> parts;
+        parts.reserve(static_cast<std::size_t>(leaves.count()));
         for (std::int64_t leaf = 0; leaf < leaves.count(); ++leaf)
           parts.push_back(product(x, w, {leaves.begin(leaf), leaves.begin(leaf + 1)}, 1));
         const Sums want = added_in_pairs(parts);
@@ -164,6 +165,7 @@ TEST_P(SumTree, OfEqualSharesIsThatOfTheWhole) {
         const Matrix x(dtype, desc.m, k, 1);
         const Matrix w(dtype, desc.n, k, 2);
         std::vector<Sums> parts;
+        parts.reserve(static_cast<std::size_t>(shares));
         for (std::int64_t share = 0; share < shares; ++share)
           parts.push_back(product(x, w, {share * desc.k, (share + 1) * desc.k}, shares));
         ASSERT_EQ(added_in_pairs(parts), product(x, w, {0, k}, 1)) << name(desc);

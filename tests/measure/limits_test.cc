@@ -5,34 +5,20 @@
 #include <string>
 
 #include "gemm/amx/factory.h"
-#include "measure/peak_loops.h"
 
 namespace plait::measure {
 namespace {
 
-class Peak : public testing::TestWithParam<Dtype> {};
+class Multiplying : public testing::TestWithParam<Dtype> {};
 
-TEST_P(Peak, EveryLoopThatThisProcessorHasRuns) {
-  int usable = 0;
-  for (const PeakLoop& loop : peak_loops(GetParam())) {
-    if (!loop.usable()) continue;
-    ++usable;
-    const double operations = loop.run(3);
-    EXPECT_GT(operations, 0) << loop.name;
-    EXPECT_EQ(loop.run(1), operations) << loop.name << ": those of one round, however many ran";
-  }
-  EXPECT_GE(usable, 1);
-  EXPECT_TRUE(peak_loops(GetParam()).back().usable());
-}
-
-TEST_P(Peak, CountsTheOperationsOfAllThreads) {
+TEST_P(Multiplying, CountsTheOperationsOfAllThreads) {
   const Limit limit = multiplying(GetParam(), 2);
   EXPECT_GT(limit.amount, 0);
   EXPECT_FALSE(limit.by.empty());
   limit.call();
 }
 
-INSTANTIATE_TEST_SUITE_P(Operands, Peak, testing::Values(Dtype::bf16, Dtype::f32),
+INSTANTIATE_TEST_SUITE_P(Operands, Multiplying, testing::Values(Dtype::bf16, Dtype::f32),
                          [](const auto& one) { return std::string(name(one.param)); });
 
 TEST(Limits, BfloatsAreMultipliedByTilesWhereTheBackendCan) {

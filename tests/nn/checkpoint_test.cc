@@ -8,7 +8,6 @@
 
 #include "conformance/ranks.h"
 #include "nn/layer.h"
-#include "tensor/compare.h"
 
 namespace plait {
 namespace {
@@ -30,13 +29,6 @@ class Copy {
  private:
   Matrix matrix_;
 };
-
-void expect_same(const LayerProblem& got, const LayerProblem& want, const std::string& what) {
-  EXPECT_TRUE(tensor::same_bits(got.out.view, want.out.view)) << what;
-  EXPECT_TRUE(tensor::same_bits(got.grad_x.view, want.grad_x.view)) << what;
-  EXPECT_TRUE(tensor::same_bits(got.grad_weight.view, want.grad_weight.view)) << what;
-  EXPECT_TRUE(tensor::same_bits(got.grad_bias.view, want.grad_bias.view)) << what;
-}
 
 struct Way {
   LayerKind kind;

@@ -1,12 +1,15 @@
 // Small layers for tests: one rank's operands, which are its part of all ranks' operands.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 
 #include "gemm/matrix.h"
 #include "nn/rows.h"
 #include "plait/collectives.h"
 #include "plait/linear.h"
+#include "tensor/compare.h"
 
 namespace plait {
 
@@ -72,5 +75,12 @@ struct LayerProblem {
   Matrix grad_weight;
   Matrix grad_bias;
 };
+
+inline void expect_same(const LayerProblem& got, const LayerProblem& want, const char* what) {
+  EXPECT_TRUE(tensor::same_bits(got.out.view, want.out.view)) << what;
+  EXPECT_TRUE(tensor::same_bits(got.grad_x.view, want.grad_x.view)) << what;
+  EXPECT_TRUE(tensor::same_bits(got.grad_weight.view, want.grad_weight.view)) << what;
+  EXPECT_TRUE(tensor::same_bits(got.grad_bias.view, want.grad_bias.view)) << what;
+}
 
 }  // namespace plait

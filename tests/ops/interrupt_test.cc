@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/prompt.h"
 #include "conformance/ranks.h"
 #include "ops/operators.h"
 #include "ops/problem.h"
@@ -19,13 +19,8 @@ namespace {
 
 using conformance::contains;
 using conformance::expect_error;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kRows = 300;
-
-// A wait is to end 0.2 s after it was asked to; this is the patience with a slow, busy machine. A
-// wait that doesn't end takes ten minutes.
-constexpr std::chrono::seconds kPatience{20};
 
 // No std::exception: what is thrown is the caller's own affair.
 struct Stopped {};
@@ -77,11 +72,13 @@ class EveryInterruptedPlan : public testing::TestWithParam<Scene> {
   }
 
   // Expects that a call for which the other rank does not come ends by what is thrown.
-  static void expect_stopped(const std::function<void()>& call) {
+  void expect_stopped(const std::function<void()>& call) {
     const auto begin = Clock::now();
     EXPECT_THROW(call(), Stopped);
-    EXPECT_LT(Clock::now() - begin, kPatience);
+    prompt_.took(Clock::now() - begin);
   }
+
+  Prompt prompt_;
 };
 
 std::vector<Scene> scenes() {
@@ -101,65 +98,72 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryInterruptedPlan, testing::ValuesIn(scenes()),
                          });
 
 TEST_P(EveryInterruptedPlan, EndsInItsOwnWait) {
-  std::atomic<bool> is_asked{false};
-  const auto hook = [&] {
-    if (is_asked) throw Stopped{};
-  };
-  const Error told = run({.interrupted = hook}, [&](Communicator& comm, const OpProblem& problem) {
-    is_asked = true;
-    expect_stopped([&] { call(problem, comm); });
+  prompt_.expect([&] {
+    std::atomic<bool> is_asked{false};
+    const auto hook = [&] {
+      if (is_asked) throw Stopped{};
+    };
+    const Error told =
+        run({.interrupted = hook}, [&](Communicator& comm, const OpProblem& problem) {
+          is_asked = true;
+          expect_stopped([&] { call(problem, comm); });
+        });
+    EXPECT_TRUE(contains(told.what(), "rank 0 was interrupted")) << told.what();
   });
-  EXPECT_TRUE(contains(told.what(), "rank 0 was interrupted")) << told.what();
 }
 
 // The poll hook asks for a collective of another communicator, whose hook throws; this one has
 // none.
 TEST_P(EveryInterruptedPlan, EndsInAnothersPending) {
-  std::atomic<bool> is_asked{false};
-  std::atomic<bool> has_ended{false};
-  const auto hook = [&] {
-    if (is_asked) throw Stopped{};
-  };
-  const ThreadGroup others(2);
-  const std::jthread peer([&] {
-    Communicator other = others.join(1);
-    while (!has_ended) std::this_thread::yield();
-    const Error error = expect_error(Code::peer_lost, [&] { barrier(other); });
-    EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
-  });
-  const Error told = run({}, [&](Communicator& comm, const OpProblem& problem) {
-    Communicator other = others.join(0, {.interrupted = hook});
-    is_asked = true;
-    expect_stopped([&] {
-      Pending pending = start_barrier(other);
-      call(problem, comm, [&] { pending.progress(); });
+  prompt_.expect([&] {
+    std::atomic<bool> is_asked{false};
+    std::atomic<bool> has_ended{false};
+    const auto hook = [&] {
+      if (is_asked) throw Stopped{};
+    };
+    const ThreadGroup others(2);
+    const std::jthread peer([&] {
+      Communicator other = others.join(1);
+      while (!has_ended) std::this_thread::yield();
+      const Error error = expect_error(Code::peer_lost, [&] { barrier(other); });
+      EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
     });
-    has_ended = true;
+    const Error told = run({}, [&](Communicator& comm, const OpProblem& problem) {
+      Communicator other = others.join(0, {.interrupted = hook});
+      is_asked = true;
+      expect_stopped([&] {
+        Pending pending = start_barrier(other);
+        call(problem, comm, [&] { pending.progress(); });
+      });
+      has_ended = true;
+    });
+    EXPECT_TRUE(contains(told.what(), "rank 0 was interrupted")) << told.what();
   });
-  EXPECT_TRUE(contains(told.what(), "rank 0 was interrupted")) << told.what();
 }
 
 TEST_P(EveryInterruptedPlan, EndsByItsPollHook) {
-  const ThreadGroup group(2);
-  std::atomic<bool> is_through{false};
-  std::atomic<bool> has_ended{false};
-  const std::jthread other([&] {
-    Communicator comm = group.join(1);
+  prompt_.expect([&] {
+    const ThreadGroup group(2);
+    std::atomic<bool> is_through{false};
+    std::atomic<bool> has_ended{false};
+    const std::jthread other([&] {
+      Communicator comm = group.join(1);
+      const OpProblem problem(GetParam().op, kRows, comm);
+      call(problem, comm);
+      is_through = true;
+      while (!has_ended) std::this_thread::yield();
+      const Error error = expect_error(Code::system, [&] { barrier(comm); });
+      EXPECT_EQ(error.culprit(), 0) << error.what();
+      EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op)) + ": rank 0: "))
+          << error.what();
+    });
+    Communicator comm = group.join(0);
     const OpProblem problem(GetParam().op, kRows, comm);
     call(problem, comm);
-    is_through = true;
-    while (!has_ended) std::this_thread::yield();
-    const Error error = expect_error(Code::system, [&] { barrier(comm); });
-    EXPECT_EQ(error.culprit(), 0) << error.what();
-    EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op)) + ": rank 0: "))
-        << error.what();
+    while (!is_through) std::this_thread::yield();
+    expect_stopped([&] { call(problem, comm, [] { throw Stopped{}; }); });
+    has_ended = true;
   });
-  Communicator comm = group.join(0);
-  const OpProblem problem(GetParam().op, kRows, comm);
-  call(problem, comm);
-  while (!is_through) std::this_thread::yield();
-  expect_stopped([&] { call(problem, comm, [] { throw Stopped{}; }); });
-  has_ended = true;
 }
 
 // A caller's own kind of Error is not cut down to what plait knows of it.

@@ -17,7 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "comm/state.h"
 #include "ops/problem.h"
+#include "overlap/other_cuts.h"
 #include "plait/collectives.h"
 #include "plait/ops.h"
 
@@ -45,7 +48,7 @@ Communicator connect(milliseconds timeout) {
 }
 
 // The error's words, after which ranks go their ways at once: the others need not be met again.
-void expect_lost(int rank, const std::function<void()>& calls) {
+void expect_error(int rank, const std::function<void()>& calls) {
   const auto start = Clock::now();
   try {
     for (;;) calls();
@@ -58,7 +61,7 @@ void killed_in_barrier() {
   Communicator comm = connect(std::chrono::minutes(1));
   barrier(comm);
   if (comm.rank() == 1) die();
-  expect_lost(comm.rank(), [&] { barrier(comm); });
+  expect_error(comm.rank(), [&] { barrier(comm); });
 }
 
 void killed_in_operator() {
@@ -73,23 +76,38 @@ void killed_in_operator() {
     }).detach();
     for (;;) op.run(problem.call());
   }
-  expect_lost(comm.rank(), [&] { op.run(problem.call()); });
+  expect_error(comm.rank(), [&] { op.run(problem.call()); });
 }
+
+// Rank 0 cuts a call differently.
+void other_cuts(void (*call)(Communicator& comm)) {
+  Communicator comm = connect(std::chrono::minutes(1));
+  barrier(comm);
+  expect_error(comm.rank(), [&] { call(comm); });
+}
+
+void other_cuts_gathered() { other_cuts(overlap::other_cuts::spread); }
+void other_cuts_summed() { other_cuts(overlap::other_cuts::sum); }
 
 // Rank 0 destroys a communicator and mailboxes in which chunks are under way to rank 1.
 void leave(const std::function<void()>& meanwhile) {
-  std::optional<Communicator> comm = connect(std::chrono::seconds(1));
+  std::optional<Communicator> comm = connect(std::chrono::minutes(1));
   constexpr std::size_t kBytes = 1'000'000;
   std::vector<std::unique_ptr<Mailbox>> mailboxes(4);
   for (auto& mailbox : mailboxes) mailbox = comm->make_mailbox({.slots = 1, .slot_bytes = kBytes});
   barrier(*comm);
-  if (comm->rank() == 1) meanwhile();
+  comm->state().set_timeout(base::kSecond);
+  if (comm->rank() == 1) {
+    std::this_thread::sleep_for(milliseconds(1000));  // in no call of MPI while rank 0 sends
+    meanwhile();
+  }
   if (comm->rank() != 0) return;
   std::this_thread::sleep_for(milliseconds(200));  // until rank 1 has called MPI for the last time
   for (const auto& mailbox : mailboxes) {
     mailbox->outbox(1, 0);
     mailbox->post(1, 0, {}, kBytes);
   }
+  std::this_thread::sleep_for(milliseconds(1500));  // until rank 1 is dead, or stuck
   const auto start = Clock::now();
   mailboxes.clear();
   comm.reset();
@@ -148,6 +166,8 @@ void end_without_a_dead_rank() {
 const std::map<std::string, void (*)()> kScenes = {
     {"killed_in_barrier", killed_in_barrier},
     {"killed_in_operator", killed_in_operator},
+    {"other_cuts_gathered", other_cuts_gathered},
+    {"other_cuts_summed", other_cuts_summed},
     {"leave_a_dead_rank", leave_a_dead_rank},
     {"leave_a_stuck_rank", leave_a_stuck_rank},
     {"late", late},

@@ -56,23 +56,38 @@ class MpiTest(unittest.TestCase):
                 self.expect_death_of_1_noticed("killed_in_barrier", btl, "barrier: rank [02] waits")
                 self.expect_death_of_1_noticed("killed_in_operator", btl, "matmul_all_reduce: rank [02] ")
 
+    def test_ranks_that_cut_a_call_differently_are_told_so(self):
+        for btl in BTLS:
+            for scene in ("other_cuts_gathered", "other_cuts_summed"):
+                with self.subTest(btl=btl, scene=scene):
+                    said, err = self.run_scene(scene, 3, btl)
+                    self.assertEqual(sorted(said), [0, 1, 2], err)
+                    for [(sentence, _)] in said.values():
+                        self.assertRegex(sentence, r"^mismatch: matmul_all_reduce: rank \d and rank \d disagree on "
+                                                   r"the size of a chunk: (4800 and 3200|3200 and 4800)\b")
+
     def test_leaving_a_dead_rank_takes_no_deadline(self):
-        said, err = self.run_scene("leave_a_dead_rank", 2)
-        [(sentence, taken)] = said[0]
-        self.assertEqual(sentence, "has left")
-        self.assertLess(taken, NOTICED)
-        self.assertRegex(err, r"(?m)^plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks; "
-                              r"rank 1 \(pid \d+\) has died$")
-        self.assertEqual(err.count("plait: "), 1, err)
+        for btl in BTLS:
+            with self.subTest(btl):
+                said, err = self.run_scene("leave_a_dead_rank", 2, btl)
+                [(sentence, taken)] = said[0]
+                self.assertEqual(sentence, "has left")
+                self.assertLess(taken, NOTICED)
+                self.assertRegex(err, r"(?m)^plait: rank 0 ends a mailbox and waits for rank 1 to take the last "
+                                      r"chunks; rank 1 \(pid \d+\) has died$")
+                self.assertEqual(err.count("plait: "), 1, err)
 
     def test_leaving_a_rank_that_is_stuck_takes_one_deadline_in_all(self):
-        said, err = self.run_scene("leave_a_stuck_rank", 2, until="has left")
-        [(sentence, taken)] = said[0]
-        self.assertEqual(sentence, "has left")
-        self.assertGreaterEqual(taken, 1000)
-        self.assertLess(taken, 4 * 1000)  # less than one for each of the mailboxes
-        self.assertIn("plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks for 1 s\n", err)
-        self.assertEqual(err.count("plait: "), 1, err)
+        for btl in BTLS:
+            with self.subTest(btl):
+                said, err = self.run_scene("leave_a_stuck_rank", 2, btl, until="has left")
+                [(sentence, taken)] = said[0]
+                self.assertEqual(sentence, "has left")
+                self.assertGreaterEqual(taken, 1000)
+                self.assertLess(taken, 4 * 1000)  # less than one for each of the mailboxes
+                self.assertIn(
+                    "plait: rank 0 ends a mailbox and waits for rank 1 to take the last chunks for 1 s\n", err)
+                self.assertEqual(err.count("plait: "), 1, err)
 
     def test_after_a_late_connect_the_next_one_succeeds(self):
         said, err = self.run_scene("late", 3)

@@ -3,14 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "conformance/ranks.h"
-#include "gemm/matrix.h"
-#include "overlap/lanes.h"
-#include "overlap/spread.h"
-#include "overlap/sums.h"
+#include "overlap/other_cuts.h"
 
 namespace plait::overlap {
 namespace {
@@ -19,40 +13,10 @@ using conformance::contains;
 using conformance::expect_error;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
-
-constexpr int kWorld = 3;
-constexpr std::int64_t kRows = 12;
-constexpr std::int64_t kColumns = 600;
-
-// Rank 0 cuts columns in two where the others cut them in three.
-Cut cut_of(int rank) {
-  const std::int64_t width = rank == 0 ? 300 : 200;
-  std::vector<Range> columns;
-  for (std::int64_t begin = 0; begin < kColumns; begin += width)
-    columns.push_back({begin, begin + width});
-  return Cut::by_columns(Ownership::sharded(kRows, kColumns, kWorld), columns);
-}
-
-void spread(Communicator& comm) {
-  Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
-  const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
-  const Matrix all(Dtype::f32, kRows, kColumns);
-  Spread spread(lanes.exchange, lanes.cut, Way::out);
-  spread.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
-  spread.made(lanes.cut.chunks());
-  lanes.finish(spread);
-}
-
-void sum(Communicator& comm) {
-  Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
-  const Matrix parts(Dtype::f32, kRows, kColumns);
-  const Matrix out(Dtype::f32, kRows / kWorld, kColumns);
-  Sums sums(lanes.exchange, lanes.cut, Dtype::f32, 1);
-  sums.begin({.out = out.view, .first_row = comm.rank() * kRows / kWorld});
-  for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part)
-    sums.made(static_cast<int>(part), lanes.blocks(part, parts.view));
-  lanes.finish(sums);
-}
+using conformance::run_over_tcp;
+using other_cuts::kWorld;
+using other_cuts::spread;
+using other_cuts::sum;
 
 // Wherever a rank is when another has found it.
 void expect_refusal(Communicator& comm, void (*call)(Communicator& comm)) {
@@ -63,9 +27,11 @@ void expect_refusal(Communicator& comm, void (*call)(Communicator& comm)) {
 }
 
 TEST(Chunks, OfOtherSizesAreRefusedOnEveryRank) {
-  for (const auto& runner : {run_as_threads, run_in_processes}) {
+  for (const auto& runner : {run_as_threads, run_in_processes, run_over_tcp}) {
     runner(kWorld, [](Communicator& comm) { expect_refusal(comm, spread); }, {});
     runner(kWorld, [](Communicator& comm) { expect_refusal(comm, sum); }, {});
+  }
+  for (const auto& runner : {run_as_threads, run_in_processes}) {
     runner(kWorld, [](Communicator& comm) { expect_refusal(comm, sum); },
            {.link = parse_link("10gbit,20us")});
   }

@@ -1,121 +1,14 @@
-// Predicted times of plans: closed forms where they exist, and properties that always hold.
+// The plans that the model chooses.
 #include "plan/cost_model.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "plan/model_problems.h"
+
 namespace plait {
 namespace {
-
-// 100 flops per nanosecond for any number of rows; work costs nothing.
-MachineProfile idle_profile() {
-  MachineProfile profile;
-  profile.machine = "somewhere";
-  profile.products = {{.kind = "bf16", .rows = 1, .flops_per_ns = 100},
-                      {.kind = "f32", .rows = 1, .flops_per_ns = 50}};
-  profile.transports = {{.name = "shm", .latency = 0, .bytes_per_ns = 0}};
-  profile.copy = profile.sum = 1e9;
-  profile.chunk = profile.start = profile.narrow = 0;
-  profile.beside = 1;
-  profile.uncertainty = 0.02;
-  return profile;
-}
-
-// An idle_profile() in which copies and sums take their real time.
-MachineProfile busy_profile() {
-  MachineProfile profile = idle_profile();
-  profile.copy = 5;
-  profile.sum = 10;
-  profile.chunk = 500;
-  profile.start = 2000;
-  profile.narrow = 0.1;
-  profile.beside = 1.2;
-  return profile;
-}
-
-PlanKey problem(const std::string& op, const std::string& link = "",
-                const std::string& sizes = "m=1024 n=4096 k=4096") {
-  std::string text = "op=" + op + " " + sizes + " transport=shm";
-  if (!link.empty()) text += " link=" + link;
-  return parse_plan_key(text);
-}
-
-// A problem over a link on which the collective takes `ratio` times the product.
-PlanKey balanced(const std::string& op, double ratio) {
-  PlanKey key = problem(op, "1gbit");
-  const CostModel model(idle_profile());
-  const Prediction serial = model.predict(key, parse_plan("serial"));
-  key.link->bytes_per_second *= serial.transfer / serial.product / ratio;
-  return key;
-}
-
-constexpr const char* kOps[] = {"matmul_all_reduce", "matmul_reduce_scatter", "matmul_all_gather",
-                                "all_gather_matmul", "reduce_scatter_matmul", "all_reduce_matmul"};
-
-TEST(Predictions, OfSerialAreTheProductAndThenTheLink) {
-  const CostModel model(idle_profile());
-  const PlanKey key = problem("matmul_reduce_scatter", "8gbit,7us");
-  const Prediction serial = model.predict(key, parse_plan("serial"));
-  const double product = 2.0 * 1024 * 4096 * 2048 / 100;
-  const double transfer = 512.0 * 4096 * 4;  // at one byte per nanosecond
-  EXPECT_NEAR(serial.product, product, 1);
-  EXPECT_NEAR(serial.transfer, transfer, 1);
-  EXPECT_NEAR(serial.total, product + transfer + 7000, 1 + serial.work);
-}
-
-// With p parts: the longer one, plus a p-th of the other.
-TEST(Predictions, OfPipelinedAreTheLongerOneAndAPartOfTheOther) {
-  for (const double ratio : {0.5, 2.0}) {
-    for (const char* op : {"matmul_reduce_scatter", "matmul_all_gather"}) {
-      const PlanKey key = balanced(op, ratio);
-      const Plan plan = parse_plan("pipelined parts=8 first=100 last=100 poll=0");
-      const Prediction one = CostModel(idle_profile()).predict(key, plan);
-      const double longer = std::max(one.product, one.transfer);
-      const double other = std::min(one.product, one.transfer);
-      EXPECT_NEAR(one.total, longer + other / 8, 0.01 * one.total) << op << ' ' << ratio;
-    }
-  }
-}
-
-TEST(Predictions, AddUp) {
-  const CostModel model(busy_profile());
-  for (const char* op : kOps) {
-    for (const char* link : {"", "10gbit,5us"}) {
-      const PlanKey key = problem(op, link);
-      for (const Plan& plan : candidates(key)) {
-        const Prediction one = model.predict(key, plan);
-        EXPECT_NEAR(one.total, one.product + one.work + one.waited, 1e-6 * one.total)
-            << name(key) << ' ' << name(plan);
-        EXPECT_GE(one.total, one.transfer) << name(key) << ' ' << name(plan);
-      }
-    }
-  }
-}
-
-TEST(Predictions, GetLongerOverSlowerLinks) {
-  const CostModel model(busy_profile());
-  for (const char* op : kOps) {
-    for (const Plan& plan : candidates(problem(op))) {
-      double before = model.predict(problem(op), plan).total;
-      for (const char* link : {"100gbit,1us", "10gbit,5us", "1gbit,50us", "1gbit,5ms"}) {
-        const double total = model.predict(problem(op, link), plan).total;
-        EXPECT_GE(total, before * 0.999) << op << ' ' << name(plan) << ' ' << link;
-        before = total;
-      }
-    }
-  }
-}
-
-// The largest problem that a key may name must not overflow, and a chunk for each of its columns
-// must fit into memory.
-TEST(Predictions, TakeAMomentOfTheLargestProblem) {
-  const CostModel model(busy_profile());
-  const PlanKey key =
-      problem("matmul_all_reduce", "1gbit,5us", "m=268435456 n=268435456 k=64 ranks=33");
-  const double product = model.predict(key, parse_plan("serial")).product;
-  EXPECT_GT(model.predict(key, parse_plan("fused chunk=1")).total, product);
-}
 
 TEST(Choices, AreSerialWhereThereIsNothingToGain) {
   const CostModel model(busy_profile());

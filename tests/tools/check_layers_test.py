@@ -35,6 +35,16 @@ class CheckLayersTest(unittest.TestCase):
     def expect(self, *errors):
         self.assertEqual(check_layers.check(self.root), list(errors))
 
+    def test_sources_with_a_test_of_the_same_name_are_counted(self):
+        self.write("src/comm/near.cc", "")
+        self.write("src/comm/mpi/far.cc", "")
+        self.write("src/gemm/far.cc", "")
+        self.assertEqual(check_layers.tested(self.root), (0, 3))
+        self.write("tests/comm/far_test.cc", "")
+        self.assertEqual(check_layers.tested(self.root), (1, 3))
+        self.write("tests/gemm/more/far_test.py", "")
+        self.assertEqual(check_layers.tested(self.root), (2, 3))
+
     def test_clean_tree(self):
         self.write(
             "src/cli/main.cc",

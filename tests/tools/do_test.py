@@ -1,5 +1,6 @@
 """What ./do prints and counts, without building anything."""
 
+import json
 import os
 import re
 import subprocess
@@ -97,6 +98,25 @@ class SummaryTest(unittest.TestCase):
             "not run on this processor:", "  release: this processor has no AMX (3)",
             "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
 
+    def test_what_does_not_run_again_is_listed_by_its_reason(self):
+        def test(name, label, *command):
+            properties = [{"name": "LABELS", "value": [label]}] if label else []
+            return {"name": name, "command": command, "properties": properties}
+
+        listing = {"tests": [
+            test("Gemm.Works", "unit-kernels", "/b/gemm_test", "--gtest_filter=Gemm.Works"),
+            test("Shm.Works", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Works"),
+            test("Shm.Ends", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Ends"),
+            test("verify_mpi_2", "elsewhere", "/usr/bin/mpirun", "-n", "2"),
+            test("tools.do", "", "/usr/bin/python3", "-B", "do_test.py")]}
+        printed = subprocess.run([ROOT / "tools/do/count_tests.py", "--not-again"], input=json.dumps(listing),
+                                 capture_output=True, text=True, timeout=200).stdout
+        self.assertRegex(printed, r"(?s)^their products .*: shm_test \(2\), verify_mpi\n"
+                                  r"their code does not depend on .*instructions: tools\.do\n$")
+        ran = self.run_steps("not_again=('it is small: base_test (2)'); check one true; summary")
+        self.assertEqual(ran.stdout.splitlines()[-3:], [
+            "not run again with fewer instructions:", "  it is small: base_test (2)", "1 passed, 0 failed"])
+
     def run_report(self, script):
         """Counts as if ctest had written REPORT."""
         with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +131,20 @@ class SummaryTest(unittest.TestCase):
             ran = self.run_report(f"CI={ci}; run_tests release; summary")
             self.assertEqual((ran.returncode, ran.stdout.splitlines()[-1]), (status, counts), ran.stdout)
         self.assertIn("lacks: cli.some.test_three: it's late", ran.stdout)
+
+    def test_tests_of_a_user_who_is_not_root_need_not_become_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "id").write_text("#!/bin/sh\necho 1000\n")
+            Path(folder, "id").chmod(0o755)
+            ran = subprocess.run([ROOT / "tests/comm/as_a_user.sh", "/bin/true"], timeout=200, text=True,
+                                 env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True)
+            report = Path(folder, "report.xml")
+            report.write_text('<testsuite><testcase name="as_user" status="notrun"><skipped message="77"/><system-out>'
+                              f"{ran.stdout}</system-out></testcase></testsuite>")
+            listed = run(ROOT / "tools/do/count_tests.py", "--skipped", report).stdout
+            unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
+        self.assertEqual((ran.returncode, listed, unexpected),
+                         (77, "the tests run as a user who is not root already (1)\n", ""))
 
     def test_one_python_is_too_few_for_the_wheel_in_ci(self):
         program = (

@@ -280,5 +280,49 @@ TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
 }
 
+// Three ranks on one host and one on another: all must ask for the plan of two hosts.
+class UnevenHosts : public AutomaticPlans {
+ protected:
+  static PlanKey problem() {
+    PlanKey key = AutomaticPlans::problem(4);
+    key.hosts = 2;
+    key.transport = "tcp";
+    return key;
+  }
+
+  const conformance::Run run_ = conformance::over_hosts({0, 0, 0, 1});
+};
+
+TEST_F(UnevenHosts, HaveThePlanThatWasMeasured) {
+  PlanCache cache(machine_fingerprint());
+  cache.add(problem(), {.plan = kOdd, .nanoseconds = 1, .serial = 2});
+  save_cache(path(), cache);
+  run_(4,
+       [&](Communicator& comm) {
+         const auto plans = automatic_plans(comm, {.cache = path()});
+         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+         Op op = prepare(one.desc(), comm, {.plans = plans.get()});
+         EXPECT_EQ(op.plan(), kOdd);
+         op.run(one.call());
+         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+       },
+       {});
+}
+
+TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
+  run_(4,
+       [&](Communicator& comm) {
+         const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+         for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call)
+           matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+       },
+       {});
+  const auto kept = load_cache(path(), machine_fingerprint());
+  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept->entries().size(), 1U);
+  EXPECT_EQ(kept->entries().begin()->first, name(problem()));
+}
+
 }  // namespace
 }  // namespace plait

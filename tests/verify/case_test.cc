@@ -112,11 +112,6 @@ TEST(RandomCases, SayWhichTreeTheyHave) {
   EXPECT_TRUE(describe(one).ends_with(" tree=k")) << describe(one);
   one.k[1] = 992;
   EXPECT_TRUE(describe(one).ends_with(" tree=ranks")) << describe(one);
-  LayerCase layer;
-  layer.shares = {512, 512};
-  EXPECT_TRUE(describe(layer).ends_with(" tree=k")) << describe(layer);
-  layer.wire = Dtype::bf16;
-  EXPECT_TRUE(describe(layer).ends_with(" tree=ranks")) << describe(layer);
 }
 
 }  // namespace

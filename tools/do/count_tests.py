@@ -6,9 +6,12 @@ count_tests.py --skipped REPORT    prints why tests skipped themselves, and how 
 count_tests.py --failed REPORT     prints what each test that failed wrote last
 count_tests.py --unexpected=PRESET REPORT
                                    prints the tests whose reason tools/do/expected_skips.txt does not have
+count_tests.py --not-again         reads `ctest --show-only=json-v1`, and prints which tests do not run again with fewer
+                                   instructions, in a line for each reason
 """
 
 import collections
+import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -17,6 +20,12 @@ from pathlib import Path
 LINES = 60  # of a failed test's output
 EXPECTED = Path(__file__).with_name("expected_skips.txt")
 NO_REASON = "no reason given"
+# By the label of tests/CMakeLists.txt.
+NOT_AGAIN = {
+    "elsewhere": "their products and sums are those of tests that run again, in other programs, over other transports,"
+                 " with lost ranks, or on more problems",
+    "": "their code does not depend on the processor's instructions",
+}
 
 
 def skips_of(case) -> list[tuple[str, str]]:
@@ -59,7 +68,28 @@ def output(case: ElementTree.Element) -> str:
     return ""
 
 
+def programs_once(listing: dict) -> dict[str, dict[str, int]]:
+    """Of tests that do not run again: how many each program has, by their label."""
+    programs: dict[str, dict[str, int]] = {label: collections.Counter() for label in NOT_AGAIN}
+    for test in listing["tests"]:
+        properties = test.get("properties", [])
+        labels = " ".join(label for one in properties if one["name"] == "LABELS" for label in one["value"])
+        if "kernels" in labels:
+            continue
+        program, *words = test["command"]
+        # A case of gtest is listed by its program, other tests by their names without the number of ranks.
+        is_case = bool(words) and words[0].startswith("--gtest_filter=")
+        name = Path(program).name if is_case else re.sub(r"_\d+$", "", test["name"])
+        programs["elsewhere" if "elsewhere" in labels else ""][name] += 1
+    return programs
+
+
 def main() -> int:
+    if sys.argv[1:] == ["--not-again"]:
+        for label, programs in programs_once(json.load(sys.stdin)).items():
+            names = (f"{name} ({count})" if count > 1 else name for name, count in sorted(programs.items()))
+            print(f"{NOT_AGAIN[label]}: {', '.join(names)}")
+        return 0
     *flags, report = sys.argv[1:]
     cases = list(ElementTree.parse(report).iter("testcase")) if Path(report).exists() else []
     skips = [skip for case in cases for skip in skips_of(case)]

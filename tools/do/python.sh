@@ -49,25 +49,43 @@ build_wheel() {
 }
 
 # Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its
-# command.
+# command. Then it is tried with NumPy alone, and with torch imported before and after it.
 check_pythons() {
-  local python program version folder=build/pythons tried=()
+  local python version folder=build/pythons tried=()
   rm -rf "$folder"
-  program='import sys, plait
-with plait.Communicator.connect() as comm:
-    plait.barrier(comm)
-assert not {"torch", "numpy"} & set(sys.modules)
-print(sys.version.split()[0], plait.__version__)'
   while read -r python; do
     version=$("$python" -c 'import platform; print(platform.python_version())')
     [[ ! -e $folder/$version ]] || continue
     tried+=("$version")
-    "$python" -m venv --without-pip "$folder/$version" &&
-      in_venv python -m pip --python "$folder/$version/bin/python" install --no-deps build/wheelhouse/plait-*.whl \
-        "$(grep '^nanobind-backend==' python/requirements-test.txt)" &&
-      "$folder/$version/bin/python" -c "$program" && "$folder/$version/bin/plait" --version || return
+    make_clean "$python" "$folder/$version" && "$folder/$version/bin/python" tools/do/try_wheel.py plait &&
+      "$folder/$version/bin/plait" --version || return
   done < <(pythons)
-  enough_pythons "${tried[@]}"
+  try_with_numpy "$folder/numpy" && try_with_torch "$folder/torch" && enough_pythons "${tried[@]}"
+}
+
+# make_clean PYTHON FOLDER: an environment with the wheel and what it needs.
+make_clean() {
+  "$1" -m venv --without-pip "$2" &&
+    in_venv python -m pip --python "$2/bin/python" install --no-deps build/wheelhouse/plait-*.whl \
+      "$(grep '^nanobind-backend==' python/requirements-test.txt)"
+}
+
+# try_with_numpy FOLDER
+try_with_numpy() {
+  make_clean "$venv/bin/python" "$1" &&
+    in_venv python -m pip --python "$1/bin/python" install "$(grep '^numpy==' python/requirements-test.txt)" &&
+    "$1/bin/python" tools/do/try_wheel.py numpy plait && "$1/bin/python" tools/do/try_wheel.py plait numpy
+}
+
+# try_with_torch FOLDER: installing torch again would take a minute, so the environment has links to the one of the
+# tests, without their plait.
+try_with_torch() {
+  local site others
+  make_clean "$venv/bin/python" "$1" || return
+  site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  others=$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  find "$site" -mindepth 1 -maxdepth 1 ! -name 'plait*' ! -name 'nanobind*' -exec ln -s -t "$others" {} + &&
+    "$1/bin/python" tools/do/try_wheel.py torch plait && "$1/bin/python" tools/do/try_wheel.py plait torch
 }
 
 # enough_pythons VERSION...: says with which the wheel was tried. One stable ABI for all of them is proved by two, and
@@ -103,7 +121,7 @@ check_sdist() {
 }
 
 check_python_sources() {
-  local sources=(python examples/python bench/python tools/make_stub.py tools/make_reference.py)
+  local sources=(python examples/python bench/python tools/do/try_wheel.py tools/make_stub.py tools/make_reference.py)
   in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
     in_venv python tools/make_stub.py --check && in_venv python tools/make_reference.py --check
 }
@@ -113,6 +131,7 @@ test_python() {
   check 'python tools' prepare_venv && check 'python wheel' build_wheel || return 0
   check 'python sources' check_python_sources || true
   check 'other Pythons' check_pythons || true
+  check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   run_pytest 'python tests' python -m pytest python/tests/test_*.py
@@ -121,6 +140,8 @@ test_python() {
   run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py
   run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
+  run_pytest 'python tests, Megatron, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
+    $ranks/with_megatron/test_megatron_layers.py -k 'f32-native or bits or tied'
   if check 'newest Megatron' prepare_newest_megatron; then
     run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron

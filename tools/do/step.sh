@@ -8,6 +8,7 @@ rows=()  # of the summary: "name|result|seconds"
 passed=0      # ctest tests and named checks together
 failed=0
 skipped=()    # "BUILD: reason (how many tests skipped themselves for it)"
+not_again=()  # "reason: the tests that therefore do not run again with fewer instructions"
 
 say() { printf '%s\n' "$*"; }
 
@@ -112,6 +113,9 @@ summary() {
   if ((${#skipped[@]} > 0)); then
     show_skipped 'not run on this processor:' 'this processor|PLAIT_ISA' -E
     show_skipped 'not run, for the reason that each gives:' 'this processor|PLAIT_ISA' -vE
+  fi
+  if ((${#not_again[@]} > 0)); then
+    say 'not run again with fewer instructions:' && printf '  %s\n' "${not_again[@]}"
   fi
   say "$passed passed, $failed failed"
   ((failed == 0)) || exit 1

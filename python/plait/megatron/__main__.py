@@ -2,8 +2,9 @@
 
     torchrun -m plait.megatron pretrain_gpt.py --coc-fused-kernel ARGS...
 
-Options that plait knows are taken out; the script gets the rest. At the end rank 0 writes to stderr
-what was served.
+Options that plait knows are taken out, before the script's name and after it; the script gets the
+rest, `--help` included. At the end rank 0 writes to stderr what was served. The exit status is the
+script's. With a version of Megatron-Core that plait doesn't know, the script runs as it is.
 """
 
 import argparse
@@ -26,7 +27,10 @@ def main() -> None:
     )
     add_arguments(parser)
     parser.add_argument("script", help="the training script, such as pretrain_gpt.py")
-    args, rest = parser.parse_known_args()
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script, and of plait")
+    args = parser.parse_args()
+    behind = argparse.ArgumentParser(prog=parser.prog, add_help=False, allow_abbrev=False)
+    _, rest = add_arguments(behind).parse_known_args(args.arguments, args)
     if not os.path.isfile(args.script):
         parser.error(f"there is no script {args.script}")
     try:

@@ -44,7 +44,8 @@ def _refusal(
         return "its tensor-parallel group has one rank"
     if layer.explicit_expert_comm:
         return "it is an expert layer, whose tokens are dispatched by Megatron"
-    if getattr(config, "_cpu_offloading_context", None) is not None:
+    offloading = getattr(config, "_cpu_offloading_context", None)
+    if getattr(offloading, "inside_context", False):
         return "activations are offloaded by a context of Megatron's"
     if getattr(layer, "gtp_remat_size", 1) > 1 or getattr(config, "gtp_remat_size", 1) > 1:
         return "gtp_remat_size gathers the weight in parts"

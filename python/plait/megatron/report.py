@@ -21,6 +21,7 @@ class Report:
 
     rows: tuple[Row, ...] = ()
     operators: str = ""  # the table of plait.torch.report(): plans, times
+    idle: str = ""  # why enable() has replaced nothing
 
     @property
     def served(self) -> int:
@@ -29,7 +30,7 @@ class Report:
 
     def __str__(self) -> str:
         if not self.rows:
-            return "plait.megatron: no tensor-parallel layer was called"
+            return f"plait.megatron: {self.idle or 'no tensor-parallel layer was called'}"
         lines = [
             f"{row.layer}: {counted(row.calls, 'call')} "
             + ("served by plait" if row.refusal is None else f"left to Megatron: {row.refusal}")

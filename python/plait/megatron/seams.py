@@ -22,6 +22,8 @@ class Seam:
 
     def mismatch(self) -> str | None:
         """Say how the method differs from the one that plait knows; None if it doesn't."""
+        if self.name not in vars(self.owner):
+            return f"{self.owner.__name__} has no {self.name} of its own"
         found = tuple(inspect.signature(self.current()).parameters)
         if found == self.parameters:
             return None

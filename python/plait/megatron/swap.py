@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ _log = logging.getLogger("plait.megatron")
 _service: Service | None = None  # while enabled
 _last: Service | None = None  # report() answers after disable() too
 _unwatch: Callable[[], None] | None = None
+_unknown = ""  # why enable() has replaced nothing
 
 
 def enable(
@@ -38,9 +40,10 @@ def enable(
     PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
     automatic. `engine="c10d"` serves layers on any device by torch's own collectives;
     `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
-    again does nothing; other options raise, until disable().
+    again does nothing; other options raise, until disable(). Where Megatron's methods are not those
+    that plait knows, one sentence is logged, nothing is replaced, and report() says so.
     """
-    global _service, _last, _unwatch
+    global _service, _last, _unwatch, _unknown
     asked = plait.torch.Options(
         schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
     )
@@ -53,7 +56,12 @@ def enable(
             plait.Code.invalid_argument,
             "plait.megatron.enable: it is enabled with other options; call disable() first",
         )
-    refuse_unknown_version("enable")
+    if (mismatch := seams.mismatch()) is not None:
+        if not _unknown and os.environ.get("RANK", "0") == "0":
+            _log.warning("%s", _sentence(mismatch))
+        _unknown = _sentence(mismatch)
+        return
+    _unknown = ""
     _service = _last = Service(options, seams.COLUMN.current(), seams.ROW.current())
     ColumnParallelLinear.forward = _column_forward
     RowParallelLinear.forward = _row_forward
@@ -68,7 +76,8 @@ def disable() -> None:
     A method that another package has replaced since is left alone, and a warning says so. Layers
     that were made with gradient_accumulation_fusion go on without APEX.
     """
-    global _service, _unwatch
+    global _service, _unwatch, _unknown
+    _unknown = ""
     if _service is None:
         return
     for seam, ours, original in (
@@ -93,10 +102,12 @@ def refuse_unknown_version(name: str) -> None:
     """Raise where Megatron's methods are not those that plait knows."""
     if (mismatch := seams.mismatch()) is not None:
         raise plait.Error(
-            plait.Code.invalid_argument,
-            f"plait.megatron.{name}: this version of Megatron-Core is unknown: {mismatch}; "
-            "nothing was replaced",
+            plait.Code.invalid_argument, f"plait.megatron.{name}: {_sentence(mismatch)}"
         )
+
+
+def _sentence(mismatch: str) -> str:
+    return f"this version of Megatron-Core is unknown: {mismatch}; its layers are left as they are"
 
 
 @contextlib.contextmanager
@@ -121,7 +132,9 @@ def enabled(
 
 def report() -> Report:
     """Say how many calls of which classes were served, and why others were not."""
-    return Report() if _last is None else Report(_last.calls.rows(), str(plait.torch.report()))
+    if _last is None or _unknown:
+        return Report(idle=_unknown)
+    return Report(_last.calls.rows(), str(plait.torch.report()))
 
 
 def service() -> Service:

@@ -48,9 +48,11 @@ class _Flat:
     Whether a tensor is contiguous may differ from rank to rank, so it decides nothing else.
     """
 
-    def __init__(self, tensor: torch.Tensor, operator: str, *, read: bool = True) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, operator: str, name: str = "tensor", *, read: bool = True
+    ) -> None:
         if tensor.device.type != "cpu":
-            tensors.check(tensor, operator, "a tensor")
+            tensors.check(tensor, operator, name)
         self.whole = tensor
         if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
             self.flat = tensor
@@ -145,7 +147,8 @@ class PlaitProcessGroup(ProcessGroup):
             to = _Flat(sent, "all_reduce")
             _native._all_reduce_at(to.at, to.at, to.n, to.dtype, self.communicator)
         else:
-            from_, to = _Flat(sent, "reduce_scatter"), _Flat(received, "reduce_scatter", read=False)
+            from_ = _Flat(sent, "reduce_scatter", "input")
+            to = _Flat(received, "reduce_scatter", "output", read=False)
             self._check_parts("reduce_scatter", to, from_)
             _native._reduce_scatter_at(
                 from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator
@@ -224,7 +227,8 @@ class PlaitProcessGroup(ProcessGroup):
         return _done(received)
 
     def _gather(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        from_, to = _Flat(sent, "all_gather"), _Flat(received, "all_gather", read=False)
+        from_ = _Flat(sent, "all_gather", "input")
+        to = _Flat(received, "all_gather", "output", read=False)
         self._check_parts("all_gather", from_, to)
         _native._all_gather_at(from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator)
         to.put_back()
@@ -263,7 +267,8 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo(
                 "all_to_all_single", received, sent, received_splits, sent_splits, *rest, **named
             )
-        from_, to = _Flat(sent, "all_to_all"), _Flat(received, "all_to_all", read=False)
+        from_ = _Flat(sent, "all_to_all", "input")
+        to = _Flat(received, "all_to_all", "output", read=False)
         self._exchange(
             from_, to, self._counts(from_, sent_splits), self._counts(to, received_splits)
         )
@@ -273,8 +278,9 @@ class PlaitProcessGroup(ProcessGroup):
         """Send tensor i of `sent` to rank i."""
         if not _is_moved(sent):
             return self._by_gloo("alltoall", received, sent, *rest, **named)
-        for each in (*sent, *received):
-            tensors.check(each, "all_to_all", "a tensor")
+        for name, given in (("input", sent), ("output", received)):
+            for place, each in enumerate(given):
+                tensors.check(each, "all_to_all", f"{name}_tensor_list[{place}]")
         from_ = _Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
         whole = torch.empty(sum(each.numel() for each in received), dtype=from_.flat.dtype)
         to = _Flat(whole, "all_to_all")

@@ -25,84 +25,16 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
-import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
-import plait
 from plait import _native
-from plait.torch.context import group_of
+from plait.errors import refuse
 from plait.torch.main_grad import placeholder
-
-Work = dist.Work | None  # None: it is done
-
-
-class Ranks:
-    """A process group, or this process alone where there are no groups."""
-
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        group = group_of(group)
-        self.group = group
-        self.rank = 0 if group is None else group.rank()
-        self.world = 1 if group is None else group.size()
-
-    def shard(self, rows: int, rank: int | None = None) -> slice:
-        """Return which rows are a rank's: the first ranks have one more where it is uneven."""
-        part = _native.balanced_shard(rows, self.rank if rank is None else rank, self.world)
-        return slice(part.offset, part.offset + part.count)
-
-    def most(self, rows: int) -> int:
-        """Count the rows of the rank that has most of them."""
-        return -(-rows // self.world)
-
-    def all_reduce(self, x: torch.Tensor) -> Work:
-        """Start to add up over the ranks, in place."""
-        if self.world == 1 or x.numel() == 0:
-            return None
-        work: Work = dist.all_reduce(x, group=self.group, async_op=True)
-        return work
-
-    def all_gather(self, out: torch.Tensor, own: torch.Tensor) -> Work:
-        """Start to fill `out` [world, rows, columns] with the rows of all ranks."""
-        if out.numel() == 0:
-            return None
-        if self.world == 1:
-            out[0].copy_(own)
-            return None
-        whole = out.view(-1, out.shape[-1])
-        work: Work = dist.all_gather_single(whole, own, group=self.group, async_op=True)
-        return work
-
-    def reduce_scatter(self, out: torch.Tensor, x: torch.Tensor) -> Work:
-        """Start to add `x` [world * rows, columns] up; this rank's rows go to `out`."""
-        if x.numel() == 0:
-            return None
-        if self.world == 1:
-            out.copy_(x)
-            return None
-        work: Work = dist.reduce_scatter_single(out, x, group=self.group, async_op=True)
-        return work
-
-    def padded(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the rows with every rank's block as long as the longest, filled up with zeros."""
-        rows, most = x.shape[0], self.most(x.shape[0])
-        if rows == most * self.world:
-            return x
-        out = x.new_zeros(self.world, most, x.shape[1])
-        for rank in range(self.world):
-            own = self.shard(rows, rank)
-            out[rank, : own.stop - own.start] = x[own]
-        return out.view(-1, x.shape[1])
-
-    def unpadded(self, x: torch.Tensor, rows: int) -> torch.Tensor:
-        """Return `rows` rows out of blocks [world, rows of the longest, columns]."""
-        if rows == x.shape[0] * x.shape[1]:
-            return x.view(rows, x.shape[2])
-        shards = [self.shard(rows, rank) for rank in range(self.world)]
-        return torch.cat([x[rank, : own.stop - own.start] for rank, own in enumerate(shards)])
+from plait.torch.ranks import Ranks, Work
 
 
 @dataclass
@@ -341,9 +273,8 @@ def _operands(
     return x, weight, None if bias is None else bias.to(x.dtype)
 
 
-def _refuse(kind: str, sentence: str) -> None:
-    name = f"{kind}_parallel_linear"
-    raise plait.Error(plait.Code.invalid_argument, f"{name}: {sentence}", operator=name)
+def _refuse(kind: str, sentence: str) -> NoReturn:
+    refuse(f"{kind}_parallel_linear", sentence)
 
 
 _Gradients = tuple[torch.Tensor | None, ...]

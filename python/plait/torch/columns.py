@@ -26,7 +26,7 @@ def split_columns(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> to
 
 
 def _gathered(x: torch.Tensor, columns: int, group: dist.ProcessGroup | None) -> torch.Tensor:
-    comm = communicator_of(group)
+    comm = communicator_of(group, "gather_columns")
     leading = x.shape[:-1]
     # Ranks' shares lie one behind the other when columns are rows.
     turned = x.reshape(-1, x.shape[-1]).t().contiguous()
@@ -43,7 +43,7 @@ def _gathered(x: torch.Tensor, columns: int, group: dist.ProcessGroup | None) ->
 
 
 def _own(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-    comm = communicator_of(group)
+    comm = communicator_of(group, "split_columns")
     shard = _native.balanced_shard(x.shape[-1], comm.rank, comm.world)
     return x.narrow(-1, shard.offset, shard.count).contiguous()
 

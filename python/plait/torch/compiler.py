@@ -7,16 +7,19 @@
     ...
     print(plait.torch.compiler.report())
 
-In the graphs of inductor, forward and backward, these pairs are rewritten, with a view between them
-too:
+In the graphs of inductor, forward and backward, these pairs are rewritten, with a bias and with a
+view between them too:
 
     mm, then all_reduce                 matmul_all_reduce
     mm, then reduce_scatter of rows     matmul_reduce_scatter
-    all_gather of rows, then mm         all_gather_matmul; with a bias too
+    all_gather of rows, then mm         all_gather_matmul
 
 The collectives are those that DTensor and torch.distributed._functional_collectives leave in a
-graph, with sums of f32, bf16 or f16 on the CPU. Sizes must be known: a pair of sizes that vary
-("dynamic shapes"), or of other dtypes, stays as it is, and one sentence a reason is logged.
+graph, with sums of f32, bf16 or f16 on the CPU. Rows are all dimensions but the last: ranks may
+share any of them alike, such as the sequence of [batch, sequence, hidden]; for a batch of more than
+one, rows are put in order by a copy, as torch's own collectives do. Biases of ranks are added up
+first, and the sum is added once. Sizes must be known: a pair of sizes that vary ("dynamic shapes"),
+or of other dtypes, stays as it is, and one sentence a reason is logged.
 
 `enable()` adds the pass to what inductor calls in every later compilation of this process. For one
 compilation alone, hand it over by torch.compile's own options:
@@ -48,7 +51,19 @@ from torch.fx import Graph, Node
 import plait.torch.library  # noqa: F401  # registers the operators that graphs then have
 from plait._native import Code
 from plait.errors import Error
+from plait.torch import row_order
 from plait.torch.options import Options, Schedule
+from plait.torch.row_order import (
+    PRODUCTS,
+    Added,
+    Gathered,
+    Order,
+    comes_from_product,
+    goes_to_product,
+    keeps_last,
+    left_factor,
+    only_user,
+)
 
 __all__ = ["Pass", "Report", "disable", "enable", "report"]
 
@@ -58,8 +73,6 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _aten = torch.ops.aten
 _functional = torch.ops._c10d_functional
 _plait = torch.ops.plait
-_PRODUCTS = (_aten.mm.default, _aten.addmm.default)
-_VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ class Pass(CustomGraphPass):
     def __call__(self, graph: Graph) -> None:
         """Rewrite all pairs of a graph."""
         for node in list(graph.nodes):
-            if node.op != "call_function":
+            if node.op != "call_function" or not node.users:
                 continue
             if node.target == _functional.all_reduce.default:
                 self._product_first(graph, node, "matmul_all_reduce")
@@ -112,7 +125,7 @@ class Pass(CustomGraphPass):
     def uuid(self) -> Any:
         """Identify the pass, for inductor's cache of what it has compiled."""
         how = (self.options.schedule, self.options.parts, self.options.wire)
-        return get_hash_for_files((__file__,), repr(how))
+        return get_hash_for_files((__file__, row_order.__file__), repr(how))
 
     def _how(self, group: str, turned: bool) -> tuple[Any, ...]:
         options = self.options
@@ -120,63 +133,66 @@ class Pass(CustomGraphPass):
         return (group, schedule, options.parts or 0, options.wire or "", turned)
 
     def _product_first(self, graph: Graph, collective: Node, name: str) -> None:
-        wait, given = _only_user(collective), collective.args[0]
-        product = given
-        if isinstance(given, Node) and given.target in _VIEWS:
-            product = given.args[0]
-        if not isinstance(product, Node) or product.target not in _PRODUCTS or wait is None:
+        wait = only_user(collective)
+        group = str(collective.args[-1])
+        added = Added.of(collective, _resolve(group).size())
+        if added is None and comes_from_product(collective.args[0]):
+            self._leave(collective, "its product is cut and put together again in a way of its own")
+        if wait is None or added is None:
             return
-        assert isinstance(given, Node)
-        if (refusal := _pair_refusal(collective, given, product)) is not None:
+        if (refusal := _pair_refusal(collective, added)) is not None:
             self._leave(collective, refusal)
             return
-        x: Any
-        by: Any
-        x, by = product.args
+        bias, x, by = _operands(added.product)
         weight, turned = _weight(by)
-        group = str(collective.args[-1])
         with graph.inserting_before(collective):
+            if not added.order.is_by_ranks:
+                x = _reordered(graph, x, added.order, is_by_ranks=False)
+            if bias is not None:
+                # Each rank adds its own to its part of the sum, DTensor an n-th of it. plait adds
+                # one after the sum: that of all ranks.
+                bias = _add(graph, _plait.all_reduce_rows.default, bias, group)
             new = _add(
-                graph, getattr(_plait, name).default, x, weight, None, *self._how(group, turned)
+                graph, getattr(_plait, name).default, x, weight, bias, *self._how(group, turned)
             )
-            if new.meta["val"].shape != wait.meta["val"].shape:
-                new = _add(graph, _aten.reshape.default, new, list(wait.meta["val"].shape))
-        _replace(graph, wait, new)
+            new = _shaped(graph, new, wait)
+        wait.replace_all_uses_with(new)
+        _erase(graph, wait, collective)
         self.rewritten[name] += 1
 
     def _gather_first(self, graph: Graph, gather: Node) -> None:
-        wait = _only_user(gather)
+        wait = only_user(gather)
         own: Any = gather.args[0]
         if wait is None:
             return
+        ranks: Any = gather.args[1]
+        rows = Gathered.of(wait, ranks)
         # All that reads the rows of all ranks, views of them by rows included.
-        readers = [
-            (user, source)
-            for source in (wait, *(one for one in wait.users if _is_rows_of(one, wait)))
-            for user in source.users
-            if not (source is wait and _is_rows_of(user, wait))
-        ]
+        readers = rows.readers()
         order = {node: at for at, node in enumerate(graph.nodes)}
         readers.sort(key=lambda one: order[one[0]])
-        product, factors = next(
-            ((one, found) for one, rows in readers if (found := _factors(one, rows))), (None, None)
+        product = next(
+            (one for one, of in readers if one.target in PRODUCTS and left_factor(one) is of), None
         )
-        if product is None or factors is None:
+        if product is None:
+            if goes_to_product(wait):
+                self._leave(gather, "it gathers no rows of its product's left factor")
             return
-        bias, by = factors
+        bias, _, by = _operands(product)
         first = readers[0][0]
         refusal = _gathered_refusal(own, product, bias, by)
         if refusal is None:
             weight, turned = _weight(by)
             # The product moves before all that reads what it gathers.
-            if any(order[one] > order[first] for one in (weight, bias) if one is not None):
+            others = [one for one in (weight, bias) if one is not None]
+            if any(one in rows.sources or order[one] >= order[first] for one in others):
                 refusal = (
                     "something else reads the rows of all ranks before the product can be made"
                 )
         if refusal is not None:
             self._leave(gather, refusal)
             return
-        rows, columns = math.prod(wait.meta["val"].shape[:-1]), wait.meta["val"].shape[-1]
+        count, columns = math.prod(wait.meta["val"].shape[:-1]), wait.meta["val"].shape[-1]
         how = self._how(str(gather.args[-1]), turned)
         is_only = len(readers) == 1
         target = _plait.all_gather_matmul if is_only else _plait.all_gather_matmul_gathered
@@ -185,29 +201,23 @@ class Pass(CustomGraphPass):
             if x.meta["val"].dim() != 2:
                 own_rows = math.prod(x.meta["val"].shape[:-1])
                 x = _add(graph, _aten.reshape.default, x, [own_rows, columns])
-            out = _add(graph, target.default, x, weight, bias, *how, rows)
+            out = _add(graph, target.default, x, weight, bias, *how, count)
             if not is_only:
                 pair, out = out, _add(graph, operator.getitem, out, 0)
                 gathered = _add(graph, operator.getitem, pair, 1)
-                if gathered.meta["val"].shape != wait.meta["val"].shape:
-                    shape = list(wait.meta["val"].shape)
-                    gathered = _add(graph, _aten.reshape.default, gathered, shape)
-        product.replace_all_uses_with(out)
+                if not rows.order.is_by_ranks:
+                    gathered = _reordered(graph, gathered, rows.order, is_by_ranks=True)
+            if not rows.order.is_by_ranks:
+                out = _reordered(graph, out, rows.order, is_by_ranks=True)
+            product.replace_all_uses_with(out)
+            for source in rows.sources if not is_only else ():
+                if any(user not in rows.views for user in source.users):
+                    again = _shaped(graph, gathered, source)
+                    source.replace_all_uses_with(again, lambda user: user not in rows.views)
         graph.erase_node(product)
-        if not is_only:
-            # Views come before the product that now gathers: they are made anew behind it.
-            for view in [one for one in wait.users if _is_rows_of(one, wait)]:
-                if view.users:
-                    with graph.inserting_after(gathered):
-                        again = _add(graph, view.target, gathered, *view.args[1:])
-                    view.replace_all_uses_with(again)
-                graph.erase_node(view)
-            wait.replace_all_uses_with(gathered)
+        graph.eliminate_dead_code()
+        _erase(graph, wait, gather)
         self.rewritten["all_gather_matmul"] += 1
-
-
-def _only_user(node: Node) -> Node | None:
-    return next(iter(node.users)) if len(node.users) == 1 else None
 
 
 def _refusals(operands: dict[str, tuple[Any, int | None]]) -> Iterator[str]:
@@ -226,42 +236,38 @@ def _refusals(operands: dict[str, tuple[Any, int | None]]) -> Iterator[str]:
             yield f"its {name} has sizes that vary (torch.compile(dynamic=False) has none)"
 
 
-def _pair_refusal(collective: Node, given: Node, product: Node) -> str | None:
+def _pair_refusal(collective: Node, added: Added) -> str | None:
     """Say why a product and what adds it up are not rewritten."""
     if collective.args[1] != "sum":
         return f"it reduces by {collective.args[1]!r}, and plait by 'sum'"
-    if product.target != _aten.mm.default:
-        return "each rank adds a bias to its product"
-    if _only_user(given) is not collective or (
-        given is not product and _only_user(product) is not given
-    ):
+    if not added.is_alone:
         return "its product has other readers"
-    x, by = product.args
-    refusal = next(_refusals({"left factor": (x, 2), "right factor": (by, 2)}), None)
-    if refusal is None and given is not product and not _keeps_last(given, product):
+    product = added.product
+    if not all(keeps_last(view, product) for view in added.between):
         return "a view of its product has other columns"
-    return refusal
+    bias, x, by = _operands(product)
+    return _product_refusal(product, {"left factor": (x, 2)}, bias, by)
 
 
 def _gathered_refusal(own: Any, product: Node, bias: Any, by: Any) -> str | None:
     """Say why rows of all ranks and their product are not rewritten."""
+    refusal = _product_refusal(product, {"left factor": (own, None)}, bias, by)
+    return refusal or ("its left factor has 1 dimension" if own.meta["val"].dim() < 2 else None)
+
+
+def _product_refusal(
+    product: Node, operands: dict[str, tuple[Any, int | None]], bias: Any, by: Any
+) -> str | None:
     if product.kwargs:
         return "its product is scaled"
-    operands: dict[str, tuple[Any, int | None]] = {"left factor": (own, None)}
-    operands |= {"right factor": (by, 2)} | ({} if bias is None else {"bias": (bias, 1)})
-    return next(_refusals(operands), None)
-
-
-def _keeps_last(view: Node, product: Node) -> bool:
-    """Say whether a view leaves columns as they are: its rows are the product's."""
-    sizes, of_product = view.meta["val"].shape, product.meta["val"].shape
-    # A comparison of sizes that vary would fix them.
-    is_known = len(sizes) > 1 and isinstance(sizes[-1], int) and isinstance(of_product[-1], int)
-    return is_known and bool(sizes[-1] == of_product[-1])
-
-
-def _is_rows_of(view: Node, wait: Node) -> bool:
-    return view.target in _VIEWS and view.meta["val"].dim() == 2 and _keeps_last(view, wait)
+    operands = {**operands, "right factor": (by, 2)}
+    operands |= {} if bias is None else {"bias": (bias, 1)}
+    refusal = next(_refusals(operands), None)
+    if refusal is None and bias is not None:
+        values, columns = bias.meta["val"].shape[0], by.meta["val"].shape[1]
+        if values != columns:
+            return f"its bias has {values} values, not {columns}"
+    return refusal
 
 
 def _weight(by: Any) -> tuple[Any, bool]:
@@ -272,22 +278,37 @@ def _weight(by: Any) -> tuple[Any, bool]:
     return by, True
 
 
-def _factors(product: Node, rows: Node) -> tuple[Any, Any] | None:
-    """Return bias and right factor of a product whose left factor these rows are."""
-    if product.target == _aten.mm.default and product.args[0] is rows:
-        return None, product.args[1]
-    if product.target == _aten.addmm.default and product.args[1] is rows:
-        return product.args[0], product.args[2]
-    return None
+def _operands(product: Node) -> tuple[Any, Any, Any]:
+    """Return bias, left and right factor of a product."""
+    if product.target == _aten.mm.default:
+        return None, product.args[0], product.args[1]
+    return product.args[0], product.args[1], product.args[2]
 
 
-def _add(graph: Graph, target: Any, *args: Any) -> Node:
+def _reordered(graph: Graph, rows: Node, order: Order, *, is_by_ranks: bool) -> Node:
+    """Put the rows of a matrix into the order, or from it into that of ranks."""
+    columns = rows.meta["val"].shape[1]
+    groups = _add(graph, _aten.reshape.default, rows, order.sizes(columns, is_by_ranks=is_by_ranks))
+    turned = _add(graph, _aten.permute.default, groups, [1, 0, 2, 3])
+    moved = _add(graph, _aten.clone.default, turned, memory_format=torch.contiguous_format)
+    return _shaped(graph, moved, rows)
+
+
+def _shaped(graph: Graph, rows: Node, like: Node) -> Node:
+    """Return rows in the shape of another node."""
+    shape = like.meta["val"].shape
+    if rows.meta["val"].shape == shape:
+        return rows
+    return _add(graph, _aten.reshape.default, rows, list(shape))
+
+
+def _add(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """Add a node, with the value that tracing would have given it."""
-    node = graph.call_function(target, args)
+    node = graph.call_function(target, args, kwargs)
     values = torch.fx.map_arg(args, lambda one: one.meta["val"])
     mode = next(one for one in _fakes(values)).fake_mode
     with mode:
-        node.meta["val"] = target(*values)
+        node.meta["val"] = target(*values, **kwargs)
     return node
 
 
@@ -296,12 +317,10 @@ def _fakes(values: Any) -> list[Any]:
     return [one for one in flat if isinstance(one, torch.Tensor) and hasattr(one, "fake_mode")]
 
 
-def _replace(graph: Graph, wait: Node, new: Node) -> None:
-    wait.replace_all_uses_with(new)
-    collective = wait.args[0]
+def _erase(graph: Graph, wait: Node, collective: Node) -> None:
+    """Erase a collective that has no readers: dead code stays where it is one."""
     graph.erase_node(wait)
-    if isinstance(collective, Node):
-        graph.erase_node(collective)
+    graph.erase_node(collective)
 
 
 _resolve: Any = vars(distributed_c10d)["_resolve_process_group"]

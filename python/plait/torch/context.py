@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 import torch.distributed as dist
 
 from plait import _native
-from plait._native import Code
-from plait.errors import Error
+from plait.errors import refuse
 from plait.torch import groups
+from plait.torch.counts import Counts
+from plait.torch.groups import is_alive
 from plait.torch.options import Options
 from plait.torch.recording import recorded
 from plait.torch.sampling import Samples
@@ -44,6 +45,18 @@ class Context:
             self.samples.trace(self.comm, self.plans, functools.partial(call, *operands))
         else:
             call(*operands)
+
+    def place(self) -> tuple[int, int]:
+        """Return this rank and the number of ranks."""
+        return self.comm.rank, self.comm.world
+
+    def why_serial(self) -> str:
+        """Say why the plan of a call is serial, where it is."""
+        if self.settings.plan is not None or self.settings.customized:
+            return "as options or settings say"
+        if self.comm.world == 1:
+            return "one rank has nothing to hide"
+        return "no gain is expected here"
 
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
@@ -84,24 +97,26 @@ class _Kept:
 _kept: WeakKeyDictionary[dist.ProcessGroup, _Kept] = WeakKeyDictionary()
 _alone: _Kept | None = None  # of a program without process groups: one rank
 _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose groups are gone
-_lock = threading.RLock()  # of the three above; never held while a rank waits for others
+_past = Counts()  # of groups that have gone
+_lock = threading.RLock()  # of the four above; never held while a rank waits for others
 
 
-def group_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup | None:
     """Return the group, the default one, or None in a program that has none."""
     if group is not None or dist.is_initialized():
-        return groups.member(group)
+        return groups.member(group, operator)
     if groups.were_used():
-        raise Error(
-            Code.invalid_argument,
-            "the process group was destroyed; call torch.distributed.init_process_group() again",
+        refuse(
+            operator,
+            "the default process group was destroyed; call "
+            "torch.distributed.init_process_group() again",
         )
     return None
 
 
-def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
+def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
     global _alone
-    member = group_of(group)
+    member = group_of(group, operator)
     if member is None:
         with _lock:
             if _alone is None:
@@ -116,19 +131,53 @@ def _kept_for(group: dist.ProcessGroup | None) -> _Kept:
         found = _kept.get(member)
         if found is None:
             for gone in [one for one in _kept if not groups.is_alive(one)]:
-                del _kept[gone]  # a module may still hold the group itself
+                _remember(_kept.pop(gone).contexts)  # a module may still hold the group itself
+                _found.clear()
             found = _kept[member] = _Kept(comm)
+            # What is kept goes with the group, and its contexts' counts stay.
+            finalize(member, _remember, found.contexts).atexit = False
         return found
 
 
-def communicator_of(group: dist.ProcessGroup | None) -> _native.Communicator:
+def _remember(gone: list[Context]) -> None:
+    with _lock:
+        for context in gone:
+            _past.add(context.plans, context.samples, context.why_serial())
+        gone.clear()
+
+
+def communicator_of(group: dist.ProcessGroup | None, operator: str) -> _native.Communicator:
     """Return the communicator of a group, or of this process alone where there are no groups."""
-    return _kept_for(group).comm
+    return _kept_for(group, operator).comm
 
 
-def context_of(group: dist.ProcessGroup | None, options: Options) -> Context:
+# What context_of() has found, by the identities of group and options: looking for it takes longer
+# than all else in a small call.
+_Found = tuple[ref[dist.ProcessGroup], Options, Context]
+_found: dict[tuple[int, int], _Found] = {}
+_MOST_FOUND = 256  # a program may make its options anew for each call
+
+
+def context_of(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
     """Return what is kept for a group, and make it where this is its first call: collectively."""
-    kept = _kept_for(group)
+    if group is None:
+        group = dist.GroupMember.WORLD
+    found = _found.get((id(group), id(options)))
+    # An identity may be that of another group, which was made after the first one had gone.
+    if found is not None and group is not None and found[0]() is group and found[1] is options:
+        if is_alive(group):
+            return found[2]
+    context = _look_for(group, options, operator)
+    if group is not None:
+        key = (id(group), id(options))
+        if len(_found) >= _MOST_FOUND:
+            _found.clear()
+        _found[key] = (ref(group, lambda _: _found.pop(key, None)), options, context)
+    return context
+
+
+def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
+    kept = _kept_for(group, operator)
     for context in kept.contexts:
         if context.options is options or context.options == options:
             return context
@@ -146,25 +195,46 @@ def context_of(group: dist.ProcessGroup | None, options: Options) -> Context:
         return made
 
 
-def contexts() -> list[Context]:
-    """Return all that are in use, in the order in which they were made."""
+def counted() -> Counts:
+    """Add up all calls, those of groups that have gone too."""
+    found = Counts()
     with _lock:
-        return sorted(_contexts, key=lambda context: context.number)
+        found.add_all(_past)
+        for context in _listed():
+            found.add(context.plans, context.samples, context.why_serial())
+    return found
 
 
-def group_place(group: dist.ProcessGroup | None) -> tuple[int, int]:
+def forget_counts() -> None:
+    """Start counting anew."""
+    with _lock:
+        _past.clear()
+        for context in _listed():
+            context.plans.forget()
+            context.samples.forget()
+
+
+def _listed() -> list[Context]:
+    kept = [*_kept.values(), *([] if _alone is None else [_alone])]
+    return sorted((one for each in kept for one in each.contexts), key=lambda one: one.number)
+
+
+def group_place(group: dist.ProcessGroup | None, operator: str) -> tuple[int, int]:
     """Return this rank and the number of ranks; a program without process groups is one rank."""
-    member = group_of(group)
+    member = group_of(group, operator)
     return (0, 1) if member is None else (member.rank(), member.size())
 
 
 def _forget_all() -> None:
     """Drop layers and plans before plait leaves its communicators at the program's end."""
     global _alone
-    for context in contexts():
-        context.close()
     with _lock:
+        for kept in _kept.values():
+            kept.contexts.clear()  # or their counts would be read when the group goes
+        for context in list(_contexts):
+            context.close()
         _kept.clear()
+        _found.clear()
         _alone = None
     groups.forget_all()
 

@@ -1,16 +1,38 @@
-"""The gradients of the operators of torch: importing this module registers them."""
+"""The gradients of the operators of torch: importing this module registers them.
 
+The way through torch's dispatcher to a gradient that torch.library.register_autograd() knows takes
+several times as long as all else in a small call. So a call of plain tensors that nothing traces,
+compiles or transforms goes to an autograd.Function of the same rules.
+"""
+
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._library import autograd as torchs_autograd
 from torch.autograd.function import once_differentiable
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch.library import GATHERED, LIBRARY, OPERATORS, Pair, size_of_group
+from plait.torch import gradient_operators, tensors  # noqa: F401  # the first registers itself
+from plait.torch.context import Context
+from plait.torch.library import (
+    GATHERED,
+    KERNELS,
+    LIBRARY,
+    OPERATORS,
+    How,
+    Pair,
+    context_for,
+    size_of_group,
+)
 
 _ops = torch.ops.plait
+# What register_autograd() makes of a rule. It has no public name by which another kernel calls it.
+_make_autograd_impl: Any = vars(torchs_autograd)["make_autograd_impl"]
+_Info: Any = vars(torchs_autograd)["Info"]
+_FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
 _Gradients = tuple[torch.Tensor | None, ...]
 
 
@@ -24,7 +46,12 @@ def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
 
 # Each takes the gradient of the result, and says what the gradient of x is, and by which rows the
 # gradients of weight and bias are made: of the result and of x.
-_Backward = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
+_Rule = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], Any]
+# Takes how many arguments there are after x, weight and bias, and the gradients of the results.
+_Backward = Callable[..., _Gradients]
+
+# Calls whose gradients are made by an autograd.Function: of x, weight, bias, context and How.
+DIFFERENTIATED: dict[str, Callable[..., Any]] = {}
 
 
 def _gradients(
@@ -44,16 +71,52 @@ def _gradients(
     return (grad_x if needs_x else None, grad_weight, grad_bias, *(None,) * arguments)
 
 
-def _differentiate(name: str, rule: _Backward) -> None:
-    arguments = 6 if OPERATORS[name].gathers else 5
-
-    def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
+def _differentiate(name: str, rule: _Rule) -> None:
+    def backward(arguments: int, ctx: Any, grad: torch.Tensor) -> _Gradients:
         x, weight = ctx.saved_tensors
         return _gradients(ctx, arguments, *rule(ctx, grad, x, weight))
 
+    _register(name, 6 if OPERATORS[name].gathers else 5, backward, _save)
+
+
+def _register(name: str, arguments: int, backward: _Backward, save: Callable[..., None]) -> None:
+    """Register both ways to the gradient; `arguments` are those after the bias."""
+    by_dispatcher = once_differentiable(functools.partial(backward, arguments))
     torch.library.register_autograd(
-        f"plait::{name}", once_differentiable(backward), setup_context=_save, lib=LIBRARY
+        f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
+    made_by_torch = _make_autograd_impl(
+        getattr(_ops, name).default, _Info(_backward_fn=by_dispatcher, _setup_context_fn=save)
+    )
+    kernel = KERNELS[name]
+
+    # Without setup_context(), for which torch would inspect a signature in each call.
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, context: Context, how: How) -> Any:
+        out = kernel(x, weight, bias, context, how.turned, how.rows)
+        save(ctx, (x, weight, bias, *how), out)
+        return out
+
+    function: Any = type(
+        name,
+        (torch.autograd.Function,),
+        {
+            "forward": staticmethod(forward),
+            "backward": staticmethod(once_differentiable(functools.partial(backward, 2))),
+        },
+    )
+    # torch.autograd.Function's own apply() looks for transforms of functions before it calls this.
+    differentiated = DIFFERENTIATED[name] = super(torch.autograd.Function, function).apply
+
+    def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
+        if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
+            return made_by_torch(keys, x, weight, bias, *how)
+        given = How(*how)
+        context = context_for(given, name)
+        if tensors.wants_gradient(x, weight, bias):
+            return differentiated(x, weight, bias, context, given)
+        return kernel(x, weight, bias, context, given.turned, given.rows)
+
+    LIBRARY.impl(name, autograd, "AutogradCPU", with_keyset=True)
 
 
 def _local(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
@@ -72,16 +135,16 @@ def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tenso
     return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], ctx.rows[1])
 
 
-def _own(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+def _own(ctx: Any, grad: torch.Tensor, operator: str) -> torch.Tensor:
     """Return this rank's rows of the gradient of all rows, which every rank has alike."""
-    rank, size = size_of_group(ctx.how[0])
+    rank, size = size_of_group(ctx.how[0], operator)
     m, own = ctx.rows[1], ctx.rows[0]
     begin = rank * (m // size) + min(rank, m % size)
     return grad[begin : begin + own]
 
 
 def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
-    return _local(ctx, _own(ctx, grad), x, weight)
+    return _local(ctx, _own(ctx, grad, "matmul_all_gather"), x, weight)
 
 
 def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
@@ -101,23 +164,20 @@ def _save_gathered(ctx: Any, inputs: Sequence[Any], output: Pair) -> None:
     ctx.set_materialize_grads(False)  # most programs use one of the two
 
 
-def _gathered_too(ctx: Any, grad: torch.Tensor | None, grad_gathered: Any) -> _Gradients:
+def _gathered_too(
+    arguments: int, ctx: Any, grad: torch.Tensor | None, grad_gathered: Any
+) -> _Gradients:
     """Differentiate all_gather_matmul with its gathered x, which needs no other gather here."""
     gathered, weight = ctx.saved_tensors
     if grad is None:
         grad = gathered.new_zeros(ctx.rows[1], weight.shape[1 if ctx.turned else 0])
     grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
     if grad_gathered is not None:
-        grad_x = grad_x + _own(ctx, grad_gathered)
-    return _gradients(ctx, 6, grad_x, grad, lambda: gathered)
+        grad_x = grad_x + _own(ctx, grad_gathered, "all_gather_matmul")
+    return _gradients(ctx, arguments, grad_x, grad, lambda: gathered)
 
 
-torch.library.register_autograd(
-    f"plait::{GATHERED}",
-    once_differentiable(_gathered_too),
-    setup_context=_save_gathered,
-    lib=LIBRARY,
-)
+_register(GATHERED, 6, _gathered_too, _save_gathered)
 _differentiate("matmul", _local)
 _differentiate("matmul_all_reduce", _local)
 _differentiate("matmul_reduce_scatter", _scattered)

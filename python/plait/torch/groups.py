@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from plait._native import Code, Communicator, Place
-from plait.errors import Error
+from plait.errors import Error, refuse
 from plait.torch.recording import recorded
 
 _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDictionary()
@@ -37,7 +37,7 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
     Without a group it is that of the default one. All members must make the first call, which
     waits for them. It is left, and of no use, once the group is destroyed.
     """
-    return communicator_of_member(member(group))
+    return communicator_of_member(member(group, "communicator"))
 
 
 def communicator_of_member(group: dist.ProcessGroup) -> Communicator:
@@ -76,12 +76,14 @@ def forget_all() -> None:
         _locks.clear()
 
 
-def member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """Return the group, or the default one; raise Error where it is of no use to this rank."""
+def member(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup:
+    """Return the group, or the default one; raise Error where it is of no use to this rank.
+
+    `operator` is the call that was given the group.
+    """
     if not dist.is_initialized():
-        raise Error(
-            Code.invalid_argument,
-            "there is no process group: call torch.distributed.init_process_group() first",
+        refuse(
+            operator, "there is no process group: call torch.distributed.init_process_group() first"
         )
     global _were_used
     _were_used = True
@@ -89,10 +91,20 @@ def member(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
         default = dist.group.WORLD
         assert default is not None
         return default
-    if not isinstance(group, dist.ProcessGroup):  # what new_group() returns to other ranks
-        raise Error(Code.invalid_argument, "this rank is not a member of the group")
+    if not isinstance(group, dist.ProcessGroup):
+        if group != dist.GroupMember.NON_GROUP_MEMBER:
+            refuse(operator, f"group is a {type(group).__name__}, not a process group")
+        refuse(
+            operator,
+            f"group is what new_group() returns to ranks outside of it: rank {dist.get_rank()} of "
+            f"{dist.get_world_size()} is not a member of the group",
+        )
     if not is_alive(group):
-        raise Error(Code.invalid_argument, "the process group was destroyed")
+        refuse(
+            operator,
+            f"the process group {group.group_name!r}, of which this process was rank "
+            f"{group.rank()}, was destroyed",
+        )
     return group
 
 

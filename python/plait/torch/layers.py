@@ -67,11 +67,12 @@ class _ParallelLinear(nn.Module):
         options: Options = _DEFAULTS,
     ) -> _Self:
         """Copy this rank's share of a whole layer, which every rank has alike."""
+        name = f"{cls.__name__}.from_linear"
         bias: torch.Tensor | None = linear.bias
         if bias is not None:  # of outputs, which the ranks may share
-            bias = _share(bias, 0, group) if cls._shared == 0 else _copied(bias)
+            bias = _share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
         return cls(
-            _share(linear.weight, cls._shared, group),
+            _share(linear.weight, cls._shared, group, name),
             bias,
             group=group,
             sequence_parallel=sequence_parallel,
@@ -140,9 +141,11 @@ def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Ten
     return copied.clone().requires_grad_(tensor.requires_grad)
 
 
-def _share(tensor: torch.Tensor, dim: int, group: dist.ProcessGroup | None) -> torch.Tensor:
+def _share(
+    tensor: torch.Tensor, dim: int, group: dist.ProcessGroup | None, operator: str
+) -> torch.Tensor:
     """Copy this rank's share of a dimension; the first ranks have one more where it is uneven."""
-    rank, world = group_place(group)
+    rank, world = group_place(group, operator)
     shard = _native.balanced_shard(tensor.shape[dim], rank, world)
     return _copied(tensor, tensor.detach().narrow(dim, shard.offset, shard.count))
 

@@ -7,7 +7,6 @@ plait.torch.gradients.
 """
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,9 +18,16 @@ from plait import _native
 from plait._native import Code
 from plait.errors import Error
 from plait.torch import quantized, tensors, weights
-from plait.torch.context import context_of, group_place
+from plait.torch.context import Context, context_of, group_place
 from plait.torch.options import Options
-from plait.torch.rows import as_rows, bias_row, check_floats, float_dtype, view
+from plait.torch.rows import (
+    as_rows,
+    bias_row,
+    check_floats,
+    check_matrix,
+    rows_of,
+    view,
+)
 
 _resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
 LIBRARY = torch.library.Library("plait", "DEF")
@@ -47,7 +53,7 @@ def _never_turned(
     return How(group, schedule, parts, wire, turned=False, rows=rows)
 
 
-def group_called(name: str | dist.ProcessGroup) -> dist.ProcessGroup | None:
+def group_called(name: str | dist.ProcessGroup, operator: str) -> dist.ProcessGroup | None:
     """Return the process group of this name; the empty one is the default group's."""
     if not name:
         return None
@@ -58,14 +64,16 @@ def group_called(name: str | dist.ProcessGroup) -> dist.ProcessGroup | None:
     except RuntimeError:
         raise Error(
             Code.invalid_argument,
-            f"there is no process group {name!r}; it was destroyed, or this rank is no member",
+            f"{operator}: there is no process group {name!r}; it was destroyed, or this process, "
+            f"global rank {dist.get_rank() if dist.is_initialized() else 0}, is not a member of it",
+            operator=operator,
         ) from None
     return group
 
 
-def size_of_group(name: str | dist.ProcessGroup) -> tuple[int, int]:
+def size_of_group(name: str | dist.ProcessGroup, operator: str) -> tuple[int, int]:
     """Return rank and size of a group, while tracing too."""
-    return group_place(group_called(name))
+    return group_place(group_called(name, operator), operator)
 
 
 @functools.lru_cache(maxsize=64)
@@ -77,32 +85,38 @@ def _options(schedule: str, parts: int, wire: str) -> Options:
     )
 
 
-def _context(how: How) -> Any:
-    return context_of(group_called(how.group), _options(how.schedule, how.parts, how.wire))
+def context_for(how: How, operator: str) -> Context:
+    """Return what is kept for a call."""
+    group = group_called(how.group, operator)
+    return context_of(group, _options(how.schedule, how.parts, how.wire), operator)
 
 
-def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Define an operator of torch, its kernel and what compilers call in its place."""
     name = schema.partition("(")[0]
     LIBRARY.define(schema)
     LIBRARY.impl(name, kernel, "CPU")
     torch.library.register_fake(f"plait::{name}", fake, lib=LIBRARY)
 
 
-# How many rows a result has, of the rows of x.
-_RowsOf = Callable[[int, How], int]
+# How many rows a result has: of the rows of x, of where this rank stands (its rank, and how many
+# there are), and of the rows of all ranks, which are -1 where each has as many.
+Place = Callable[[], tuple[int, int]]
+_RowsOf = Callable[[int, Place, int], int]
 
 
-def _same_rows(own: int, how: How) -> int:
+def _same_rows(own: int, place: Place, rows: int) -> int:
     return own
 
 
-def _own_rows(m: int, how: How) -> int:
-    rank, size = size_of_group(how.group)
+def own_rows(m: int, place: Place, rows: int) -> int:
+    """Count this rank's rows of m that the ranks share."""
+    rank, size = place()
     return (m + size - 1 - rank) // size  # the first (m mod size) ranks own one row more
 
 
-def _all_rows(own: int, how: How) -> int:
-    return own * size_of_group(how.group)[1] if how.rows < 0 else how.rows
+def _all_rows(own: int, place: Place, rows: int) -> int:
+    return own * place()[1] if rows < 0 else rows
 
 
 class Operator:
@@ -114,79 +128,92 @@ class Operator:
         self.native_at = getattr(_native, f"_{name}_at")
         self.gathers = rows is _all_rows
         rows_of_all = _ROWS if self.gathers else ""
-        _define(
+        define(
             f"{name}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{rows_of_all})"
             " -> Tensor",
             self.run,
             self.fake,
         )
-        _define(
+        define(
             f"{name}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
             f"str scheme, Tensor? bias, {_HOW}{rows_of_all}) -> Tensor",
             self.run_quantized,
             self.fake_quantized,
         )
 
+    def rows_of(self, x: torch.Tensor, how: How) -> int:
+        """Count the rows of a result, while tracing too."""
+        return self.rows(x.shape[0], lambda: size_of_group(how.group, self.name), how.rows)
+
     def fake(self, x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> torch.Tensor:
         """Return a result of the right shape, dtype and strides, which compilers look at."""
         given = How(*how)
-        return x.new_empty(self.rows(x.shape[0], given), weight.shape[1 if given.turned else 0])
+        return x.new_empty(self.rows_of(x, given), weight.shape[1 if given.turned else 0])
 
     def run(
-        self,
-        x: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        *how: Any,
-        gathered: torch.Tensor | None = None,
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
     ) -> torch.Tensor:
         """Multiply by a plain weight."""
-        tensors.check(x, self.name, "x")
-        tensors.check(weight, self.name, "weight")
-        return self.multiply(x, weight, bias, *how, gathered=gathered)
+        self.check(x, weight, bias)
+        given = How(*how)
+        context = context_for(given, self.name)
+        return self.multiply(x, weight, bias, context, given.turned, given.rows)
+
+    def check(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        """Raise Error where an operand's memory can't be read, or has no floats in it."""
+        check_matrix(x, self.name, "x")
+        check_matrix(weight, self.name, "weight")
+        if bias is not None:
+            tensors.check(bias, self.name, "bias")
 
     def multiply(
         self,
         x: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
-        *how: Any,
+        context: Context,
+        turned: bool,
+        rows_of_all: int,
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Multiply a tensor by a weight that tensors.check() has let pass."""
-        given = How(*how)
-        weight = _rows(self.name, "weight", weight)
-        if bias is None and gathered is None and x.dtype is weight.dtype:
-            return self._multiply_plain(x, weight, given)
-        by = weights.plain(weight, turned=given.turned)
-        return self._multiply(x, by, bias, given, gathered)
+        """Multiply operands that check() has let pass.
 
-    def _multiply_plain(self, x: torch.Tensor, weight: torch.Tensor, how: How) -> torch.Tensor:
-        """Multiply operands of one dtype, as most calls have them: without a view of each."""
-        x = _rows(self.name, "x", x)
-        context = _context(how)
+        Where all are of one dtype, as in most calls, there is no view made of each.
+        """
+        dtype = x.dtype
+        weight, n, k, weight_stride = rows_of(weight, self.name, "weight")
+        x, rows, inputs, x_stride = rows_of(x, self.name, "x")
+        if turned:
+            n, k = k, n
+        by_address = weight.dtype is dtype and inputs == k and gathered is None
+        bias_at = 0
+        if bias is not None:
+            row: Any = bias
+            if bias.dtype is not dtype or bias.shape != (n,) or bias.stride(0) != 1:
+                row = bias_row(bias, n, self.name)
+                by_address = by_address and row.dtype is dtype
+            bias_at = row.data_ptr()
+        if not by_address:
+            by = weights.plain(weight, turned=turned)
+            return self._multiply(x, by, bias, context, rows_of_all, gathered)
         settings = context.settings
-        rows, k = x.shape
-        n, inputs = weight.shape
-        if how.turned:
-            n, inputs = inputs, n
-        if inputs != k:  # the other way has the sentence
-            return self._multiply(x, weights.plain(weight, turned=how.turned), None, how, None)
-        out = x.new_empty(self.rows(rows, how), n)
+        out_rows = self.rows(rows, context.place, rows_of_all)
+        out = x.new_empty(out_rows, n)
         context.run(
-            (self.name, rows, n, k, x.dtype),
+            (self.name, rows, n, k, dtype),
             self.native_at,
             x.data_ptr(),
             rows,
             k,
-            x.stride(0) if rows > 1 else k,
+            x_stride,
             weight.data_ptr(),
             n,
-            weight.stride(0) if weight.shape[0] > 1 else weight.shape[1],
-            how.turned,
+            weight_stride,
+            turned,
+            bias_at,
             out.data_ptr(),
-            out.shape[0],
-            tensors.DTYPES[x.dtype],
+            out_rows,
+            tensors.DTYPES[dtype],
             context.comm,
             settings.wire,
             context.plans,
@@ -206,7 +233,7 @@ class Operator:
         *how: Any,
     ) -> torch.Tensor:
         """Return what run_quantized() does, without its values."""
-        return x.new_empty(self.rows(x.shape[0], _never_turned(*how)), values.shape[0])
+        return x.new_empty(self.rows_of(x, _never_turned(*how)), values.shape[0])
 
     def run_quantized(
         self,
@@ -222,20 +249,23 @@ class Operator:
         """Multiply by a quantised weight."""
         tensors.check(x, self.name, "x")
         by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
-        return self._multiply(x, by, bias, _never_turned(*how), gathered)
+        check_floats(x, self.name, "x")
+        x = as_rows(x)
+        given = _never_turned(*how)
+        context = context_for(given, self.name)
+        return self._multiply(x, by, bias, context, given.rows, gathered)
 
     def _multiply(
         self,
         x: torch.Tensor,
         by: weights.Native,
         bias: torch.Tensor | None,
-        how: How,
+        context: Context,
+        rows_of_all: int,
         gathered: torch.Tensor | None,
     ) -> torch.Tensor:
-        x = _rows(self.name, "x", x)
         added = bias_row(bias, by.n, self.name)
-        context = _context(how)
-        out = x.new_empty(self.rows(x.shape[0], how), by.n)
+        out = x.new_empty(self.rows(x.shape[0], context.place, rows_of_all), by.n)
         call = functools.partial(
             self.native,
             view(x),
@@ -253,21 +283,15 @@ class Operator:
         return out
 
 
-def _rows(operator: str, name: str, x: torch.Tensor) -> torch.Tensor:
-    """Check sizes and dtype, and return a matrix as rows that a product can read."""
-    check_floats(x, operator, name)
-    return as_rows(x)
-
-
 OPERATORS = {
     name: Operator(name, rows)
     for name, rows in (
         ("matmul", _same_rows),
         ("matmul_all_reduce", _same_rows),
-        ("matmul_reduce_scatter", _own_rows),
+        ("matmul_reduce_scatter", own_rows),
         ("matmul_all_gather", _all_rows),
         ("all_gather_matmul", _all_rows),
-        ("reduce_scatter_matmul", _own_rows),
+        ("reduce_scatter_matmul", own_rows),
         ("all_reduce_matmul", _same_rows),
     )
 }
@@ -285,13 +309,23 @@ def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) 
 
 
 def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
-    tensors.check(x, _gather_first.name, "x")
-    tensors.check(weight, _gather_first.name, "weight")
-    return _gathered_multiply(x, weight, bias, *how)
+    _gather_first.check(x, weight, bias)
+    given = How(*how)
+    context = context_for(given, _gather_first.name)
+    return _gathered_multiply(x, weight, bias, context, given.turned, given.rows)
 
 
-def _gathered_multiply(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
-    gathered = x.new_empty(_all_rows(x.shape[0], How(*how)), x.shape[1])
+def _gathered_multiply(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    context: Context,
+    turned: bool,
+    rows_of_all: int,
+) -> Pair:
+    rows = _all_rows(x.shape[0], context.place, rows_of_all)
+    gathered = x.new_empty(rows, x.shape[1])
+    how = (context, turned, rows_of_all)
     return _gather_first.multiply(x, weight, bias, *how, gathered=gathered), gathered
 
 
@@ -301,123 +335,26 @@ def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
 
 
 def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
-    rows = _all_rows(x.shape[0], _never_turned(*operands[5:]))
+    rows = _gather_first.rows_of(x, _never_turned(*operands[5:]))
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
 
 
-_define(
+define(
     f"{GATHERED}(Tensor x, Tensor weight, Tensor? bias, {_HOW}{_TURNED}{_ROWS})"
     " -> (Tensor, Tensor)",
     _gathered_run,
     _gathered_fake,
 )
-_define(
+define(
     f"{GATHERED}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
     f"str scheme, Tensor? bias, {_HOW}{_ROWS}) -> (Tensor, Tensor)",
     _gathered_quantized_run,
     _gathered_quantized_fake,
 )
 
-# What a call runs that torch's dispatcher has no part in, of operands that are checked.
+# What a call runs that torch's dispatcher has no part in.
 KERNELS: dict[str, Callable[..., Any]] = {
     **{name: operator.multiply for name, operator in OPERATORS.items()},
     GATHERED: _gathered_multiply,
 }
-
-# The weight's gradient: grad_outᵀ·x, of this rank alone.
-_gemms = threading.local()  # a Gemm serves one thread
-
-
-def _weight_gradient_run(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    tensors.check(grad_out, "weight_gradient", "grad_out")
-    tensors.check(x, "weight_gradient", "x")
-    grad_out = _rows("weight_gradient", "grad_out", grad_out)
-    x = _rows("weight_gradient", "x", x)
-    out = x.new_empty(grad_out.shape[1], x.shape[1])
-    kinds = tuple(float_dtype(one, "weight_gradient", "x") for one in (grad_out, x, out))
-    known: dict[tuple[Any, ...], _native.Gemm] = _gemms.__dict__.setdefault("known", {})
-    key = (*out.shape, x.shape[0], *kinds)
-    if key not in known:
-        if len(known) == 64:
-            known.pop(next(iter(known)))
-        known[key] = _native.Gemm(
-            out.shape[0], out.shape[1], x.shape[0], x=kinds[0], weight=kinds[1], out=kinds[2]
-        )
-    by = _native.WeightView(view(x), _native.WeightLayout.in_out)
-    known[key].run(view(grad_out), by, view(out), transposed=True)
-    return out
-
-
-def _weight_gradient_fake(grad_out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(grad_out.shape[1], x.shape[1])
-
-
-_define(
-    "weight_gradient(Tensor grad_out, Tensor x) -> Tensor",
-    _weight_gradient_run,
-    _weight_gradient_fake,
-)
-
-# Collectives of rows, which backwards need.
-
-
-def _counts(rows: int, columns: int, world: int) -> list[int]:
-    """Count the elements of each rank's rows."""
-    return [_native.balanced_shard(rows, rank, world).count * columns for rank in range(world)]
-
-
-def _all_gather_rows_fake(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
-    return x.new_empty(rows, x.shape[1])
-
-
-def _all_gather_rows(x: torch.Tensor, group: str, rows: int) -> torch.Tensor:
-    x, out = x.contiguous(), _all_gather_rows_fake(x, group, rows)
-    comm = _context(How(group)).comm
-    dtype = float_dtype(x, "all_gather", "x")
-    counts = _counts(rows, x.shape[1], comm.world)
-    _native._all_gather_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
-
-
-def _reduce_scatter_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
-    return x.new_empty(_own_rows(x.shape[0], How(group)), x.shape[1])
-
-
-def _reduce_scatter_rows(x: torch.Tensor, group: str) -> torch.Tensor:
-    x, out = x.contiguous(), _reduce_scatter_rows_fake(x, group)
-    comm = _context(How(group)).comm
-    dtype = float_dtype(x, "reduce_scatter", "x")
-    counts = _counts(x.shape[0], x.shape[1], comm.world)
-    _native._reduce_scatter_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
-
-
-def _all_reduce_rows_fake(x: torch.Tensor, group: str) -> torch.Tensor:
-    return x.new_empty(x.shape)
-
-
-def _all_reduce_rows(x: torch.Tensor, group: str) -> torch.Tensor:
-    x, out = x.contiguous(), _all_reduce_rows_fake(x, group)
-    dtype = float_dtype(x, "all_reduce", "x")
-    _native._all_reduce_at(
-        x.data_ptr(), out.data_ptr(), x.numel(), dtype, _context(How(group)).comm
-    )
-    return out
-
-
-_define(
-    "all_gather_rows(Tensor x, str group, int rows) -> Tensor",
-    _all_gather_rows,
-    _all_gather_rows_fake,
-)
-_define(
-    "reduce_scatter_rows(Tensor x, str group) -> Tensor",
-    _reduce_scatter_rows,
-    _reduce_scatter_rows_fake,
-)
-_define("all_reduce_rows(Tensor x, str group) -> Tensor", _all_reduce_rows, _all_reduce_rows_fake)

@@ -4,19 +4,19 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-import plait
 from plait import _native
+from plait.errors import refuse
 from plait.torch import c10d, product, tensors, weights
 from plait.torch.context import Context, Layer, context_of
-from plait.torch.main_grad import placeholder
+from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.options import Options
-from plait.torch.report import count_other
+from plait.torch.report import count_other, note_layer
 from plait.torch.rows import as_rows, bias_row, check_matrix, shard_of_rows, view
 
 Kind = Literal["column", "row"]
@@ -74,10 +74,10 @@ def column_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         count_other(options, "column_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options)
+        ranks, parts = product.ranks_and_parts(group, options, "column_parallel_linear")
         on_torch = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
         return c10d.column_parallel_linear(x, weight, bias, on_torch)
-    context = context_of(group, options)
+    context = context_of(group, options, "column_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = x.shape[0] if x.dim() > 1 else 1
     if sequence_parallel:
@@ -129,10 +129,10 @@ def row_parallel_linear(
     if options.engine == "c10d" or options.product == "torch":
         count_other(options, "row_parallel_linear")
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options)
+        ranks, parts = product.ranks_and_parts(group, options, "row_parallel_linear")
         on_torch = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
         return c10d.row_parallel_linear(x, weight, bias, on_torch, bias_gradient_of_own_rows)
-    context = context_of(group, options)
+    context = context_of(group, options, "row_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = own = x.shape[0] if x.dim() > 1 else 1
     if sequence_parallel:
@@ -155,17 +155,13 @@ def _check(x: torch.Tensor, weight: torch.Tensor, name: str, sequence_parallel: 
     tensors.check(x, name, "x")
     check_matrix(weight, name, "weight")
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
-        _refuse(
+        refuse(
             name,
             f"x is {list(x.shape)} and weight {list(weight.shape)}; "
             "the last dimensions must be equal",
         )
     if sequence_parallel and x.dim() == 1:
-        _refuse(name, "x has one dimension, and sequence_parallel needs another one to share")
-
-
-def _refuse(name: str, sentence: str) -> NoReturn:
-    raise plait.Error(plait.Code.invalid_argument, f"{name}: {sentence}", operator=name)
+        refuse(name, "x has one dimension, and sequence_parallel needs another one to share")
 
 
 @dataclass
@@ -199,7 +195,7 @@ class _Call:
         """Choose how the weight is multiplied, and what forward keeps: on all ranks alike."""
         trains = torch.is_grad_enabled() and weight.requires_grad
         if trains and self.main_grad is not None:
-            _check_main_grad(self.main_grad, self.name)
+            main_grad_of(self.main_grad, self.name)
         self.dtype = dtype
         self.packs = not trains and weights.is_worth_packing(weight, self.owner)
         keeps = not self.context.settings.recompute_all_gather
@@ -218,6 +214,7 @@ class _Call:
         """Return the native layer for a weight, which the context keeps."""
         dtype = tensors.DTYPES[self.dtype]
         kind = _native.WeightKind(dtype, is_packed=self.packs)
+        note_layer(self.name, rows.shape[0], rows.shape[1], self.dtype)
         return self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
 
     def multiplied(self, rows: torch.Tensor, *, turned: bool = False) -> weights.Native:
@@ -246,19 +243,6 @@ class _Call:
 
         key = (self.kind, inputs, outputs, dtype, str(kind), self.sequence_parallel)
         return self.context.layer(self.owner, key, make)
-
-
-def _check_main_grad(parameter: Any, name: str) -> None:
-    main_grad = getattr(parameter, "main_grad", None)
-    if main_grad is None:
-        _refuse(name, "accumulate_into_main_grad is set, and the weight has no main_grad")
-    check_matrix(main_grad, name, "main_grad")
-    if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
-        _refuse(
-            name,
-            f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
-            f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
-        )
 
 
 def _apply(
@@ -300,11 +284,11 @@ def quantized_linear(
     bias = None if bias is None else tensors.resolved(bias)
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:
-        _refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
+        refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
     if options.engine == "c10d":
-        _refuse(name, "engine='c10d' has no products of quantised weights")
+        refuse(name, "engine='c10d' has no products of quantised weights")
     if torch.is_grad_enabled() and x.requires_grad:
-        _refuse(
+        refuse(
             name,
             "x requires a gradient, and a quantised weight has none to give; "
             "call it under torch.no_grad()",
@@ -312,7 +296,7 @@ def quantized_linear(
     rows = x.detach().reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, name, "x")
     rows = as_rows(rows)
-    context = context_of(group, options)
+    context = context_of(group, options, name)
     call = _Call(kind, context, False, rows.shape[0], False, None, layer or weights.Owner())
     native = call.layer_of(
         weight.n, weight.k, _native.WeightKind(weight.dtype, weight.scheme), str(x.dtype)
@@ -371,7 +355,9 @@ class _Linear(torch.autograd.Function):
         grad_weight = None
         if needs_weight:
             weights.was_trained(call.owner)
-            main_grad = _main_grad(call.main_grad)
+            # The program may have put another one in its place since forward.
+            if call.main_grad is not None:
+                main_grad = main_grad_of(call.main_grad, call.name)
             grad_weight = weight.new_empty(weight.shape) if main_grad is None else main_grad
         grad_bias = None
         by_native = needs_bias and not call.own_bias_gradient
@@ -396,7 +382,3 @@ class _Linear(torch.autograd.Function):
         if call.main_grad is not None and needs_weight:
             grad_weight = placeholder(call.main_grad, weight)
         return grad_x, grad_weight, grad_bias, None
-
-
-def _main_grad(parameter: Any) -> torch.Tensor | None:
-    return None if parameter is None else parameter.main_grad

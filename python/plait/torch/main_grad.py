@@ -4,6 +4,24 @@ from typing import Any
 
 import torch
 
+from plait.errors import refuse
+from plait.torch.rows import check_matrix
+
+
+def main_grad_of(parameter: Any, operator: str) -> torch.Tensor:
+    """Return a parameter's main_grad, or raise Error where a gradient can't be added to it."""
+    main_grad: torch.Tensor | None = getattr(parameter, "main_grad", None)
+    if main_grad is None:
+        refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
+    check_matrix(main_grad, operator, "main_grad")
+    if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
+        refuse(
+            operator,
+            f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
+            f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
+        )
+    return main_grad
+
 
 def placeholder(parameter: Any, weight: torch.Tensor) -> torch.Tensor | None:
     """Return what autograd is given where main_grad has the gradient.

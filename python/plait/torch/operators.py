@@ -29,8 +29,9 @@ from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import gradients, tensors  # noqa: F401  # gradients registers itself
-from plait.torch.context import group_place
+from plait.torch import tensors
+from plait.torch.context import context_of, group_place
+from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
 from plait.torch.options import Options
 from plait.torch.quantized import QuantizedWeight
@@ -147,28 +148,11 @@ def _check_sizes(
         _refuse(name, "x has no dimensions; the last one is multiplied")
     if x.dim() == 1 and name not in ("matmul_all_reduce", "all_reduce_matmul"):
         _refuse(name, "x has one dimension, and ranks share the first of at least two")
-    rank, world = group_place(group_called(group) if isinstance(group, str) else group)
+    found = group_called(group, name) if isinstance(group, str) else group
+    rank, world = group_place(found, name)
     shared = x.shape[0] if name in _SCATTERED else rows
     if x.dim() > 2 and shared is not None:
         shard_of_rows(shared, math.prod(x.shape[1:-1]), rank, world, name)
-
-
-def _needs_no_dispatcher(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> bool:
-    """Say whether torch would come to the kernel with these operands and do nothing else.
-
-    Its ways through autograd take several times as long as all else in a call.
-    """
-    if not isinstance(weight, torch.Tensor):
-        return False
-    has_gradients = torch.is_grad_enabled()
-    for given in (x, weight) if bias is None else (x, weight, bias):
-        if tensors.refusal(given) is not None or (has_gradients and given.requires_grad):
-            return False
-    return (
-        torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and not torch._C._autograd._profiler_enabled()
-    )
 
 
 def _check_tensor(operator: str, name: str, tensor: torch.Tensor) -> None:
@@ -203,44 +187,83 @@ def _call(
             f"engine={options.engine!r} with product={options.product!r} is for "
             "layers, not for single operators",
         )
-    is_direct = False
+    is_for_kernel = False
     if not torch.compiler.is_compiling():
-        is_direct = _needs_no_dispatcher(x, weight, bias)
-        if not is_direct:
+        is_for_kernel = tensors.are_for_kernels(x, weight, bias)
+        if not is_for_kernel:
             _check_operands(name, x, weight, bias)
-        _check_sizes(name, x, group, options, rows)
+        if x.dim() != 2 or options.settings is not None:
+            _check_sizes(name, x, group, options, rows)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         x = x.to(dtype)
         weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
         bias = None if bias is None else bias.to(dtype)
-    place: Any = (group if is_direct else _name(group)) or ""
-    how: tuple[Any, ...]
-    how = (place, options.schedule or "", options.parts or 0, options.wire or "")
-    called = GATHERED if gathered else name
-    if isinstance(weight, QuantizedWeight):
-        operator = getattr(_ops, f"{called}_quantized")
-        by: tuple[Any, ...] = (weight.values, weight.scales, weight.offsets, weight.scheme)
-    else:
-        operator = KERNELS[called] if is_direct else getattr(_ops, called)
-        by, how = (weight,), (*how, False)
     is_matrix = x.dim() == 2
     per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
-    if OPERATORS[name].gathers:
-        how = (*how, -1 if rows is None else rows * per_row)
+    rows_of_all = -1 if rows is None else rows * per_row
+    matrix = x if is_matrix else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    if is_for_kernel and not torch._C._autograd._profiler_enabled():
+        call = _call_kernel
+    else:
+        call = _call_dispatcher
+    found = call(name, matrix, weight, bias, group, options, rows_of_all, gathered)
     if is_matrix:
-        return operator(x, *by, bias, *how)
-    found = operator(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), *by, bias, *how)
+        return found
     if x.dim() < 2:
         return found.reshape(-1)
     outs = found if gathered else (found,)
     if per_row == 0:
         known = How(_name(group), rows=-1 if rows is None else rows)
-        first = OPERATORS[name].rows(x.shape[0], known)
+        first = OPERATORS[name].rows_of(x, known)
     else:
         first = outs[0].shape[0] // per_row
     shaped = tuple(out.reshape(first, *x.shape[1:-1], out.shape[1]) for out in outs)
     return shaped if gathered else shaped[0]
+
+
+def _call_kernel(
+    name: str,
+    x: torch.Tensor,
+    weight: Any,
+    bias: torch.Tensor | None,
+    group: Group,
+    options: Options,
+    rows_of_all: int,
+    gathered: bool,
+) -> Any:
+    """Do what torch's dispatcher would do with these operands, in a fraction of its time."""
+    context = context_of(
+        group_called(group, name) if isinstance(group, str) else group, options, name
+    )
+    called = GATHERED if gathered else name
+    if tensors.require_gradients(x, weight, bias):
+        how = How(*_how(group, options), rows=rows_of_all)
+        return DIFFERENTIATED[called](x, weight, bias, context, how)
+    return KERNELS[called](x, weight, bias, context, False, rows_of_all)
+
+
+def _call_dispatcher(
+    name: str,
+    x: torch.Tensor,
+    weight: Weight,
+    bias: torch.Tensor | None,
+    group: Group,
+    options: Options,
+    rows_of_all: int,
+    gathered: bool,
+) -> Any:
+    called = GATHERED if gathered else name
+    rows = (rows_of_all,) if OPERATORS[name].gathers else ()
+    how = _how(group, options)
+    if isinstance(weight, QuantizedWeight):
+        parts = (weight.values, weight.scales, weight.offsets, weight.scheme)
+        return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how, *rows)
+    return getattr(_ops, called)(x, weight, bias, *how, False, *rows)
+
+
+def _how(group: Group, options: Options) -> tuple[str, str, int, str]:
+    return _name(group), options.schedule or "", options.parts or 0, options.wire or ""
 
 
 def _name(group: Group) -> str:

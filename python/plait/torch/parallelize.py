@@ -79,7 +79,7 @@ def parallelize(
             _refuse(f"there is no style {style!r}; there are {', '.join((*_COLUMN, *_ROW))}")
     if weight is not None:
         _check_scheme(weight, options)
-    group_place(group)  # raises where this rank is no member
+    group_place(group, "parallelize")  # raises where this rank is no member
     found = _matching(model, styles, is_own_plan=plan == "auto")
     for name, linear, _ in found if weight is not None else ():
         refusal = tensors.refusal(linear.weight)

@@ -21,9 +21,9 @@ import torch.distributed as dist
 
 from plait import _native
 from plait._native import Communicator, Dtype
-from plait.torch import c10d
 from plait.torch.context import communicator_of
 from plait.torch.options import Options
+from plait.torch.ranks import Ranks
 from plait.torch.report import Comparison, note
 from plait.torch.rows import float_dtype
 from plait.torch.weights import Owner
@@ -32,7 +32,7 @@ _log = logging.getLogger("plait.torch")
 _REPEATS = 3
 
 
-class _NativeRanks(c10d.Ranks):
+class _NativeRanks(Ranks):
     """The ranks of a communicator. Collectives are done when they return."""
 
     def __init__(self, comm: Communicator) -> None:
@@ -61,11 +61,13 @@ class _NativeRanks(c10d.Ranks):
         )
 
 
-def ranks_and_parts(group: dist.ProcessGroup | None, options: Options) -> tuple[c10d.Ranks, int]:
-    """Return who shares a layer, and in how many parts its products are made."""
+def ranks_and_parts(
+    group: dist.ProcessGroup | None, options: Options, operator: str
+) -> tuple[Ranks, int]:
+    """Return the ranks that share a layer, and in how many parts its products are made."""
     if options.engine == "c10d":
-        return c10d.Ranks(group), options.c10d_parts
-    return _NativeRanks(communicator_of(group)), 1
+        return Ranks(group, operator), options.c10d_parts
+    return _NativeRanks(communicator_of(group, operator)), 1
 
 
 # By communicator and layer; all ranks of a communicator have the same entries.
@@ -91,7 +93,7 @@ def measured(
     each call are measured a few times. Rank 0 decides. Ranks must have the same sizes, or pass the
     module as `layer`, as modules do.
     """
-    comm = communicator_of(group)
+    comm = communicator_of(group, f"{kind}_parallel_linear")
     trains = torch.is_grad_enabled() and weight.requires_grad
     first = x.shape[0] if rows is None else rows
     about = (first * math.prod(x.shape[1:-1]) - 1).bit_length()
@@ -102,12 +104,14 @@ def measured(
     if key not in known:
         call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
         by_plait, by_torch = _times(call, options, comm)
+        autocast = torch.is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         found = Comparison(
             operator=f"{kind}_parallel_linear",
             outputs=weight.shape[0],
             inputs=weight.shape[1],
             rows=1 << about,
-            dtype=str(x.dtype).removeprefix("torch."),
+            dtype=str(dtype).removeprefix("torch."),
             trains=trains,
             plait_seconds=by_plait,
             torch_seconds=by_torch,

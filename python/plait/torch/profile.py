@@ -84,7 +84,7 @@ class Profile:
         self._rank, self._world = 0, 1
 
     def __enter__(self) -> "Profile":
-        comm = communicator_of(self._group)
+        comm = communicator_of(self._group, "profile")
         self._rank, self._world = comm.rank, comm.world
         self._trace = _native.Trace(comm.rank, _RECORDS)
         record(self._trace)
@@ -100,7 +100,9 @@ class Profile:
         trace, self._trace = self._trace, None
         assert trace is not None
         # Other ranks may not come here after an error: what this rank has is all that is kept.
-        packs = [] if kind else _native.collect_packs(trace, communicator_of(self._group))
+        packs = []
+        if not kind:
+            packs = _native.collect_packs(trace, communicator_of(self._group, "profile"))
         self._own = trace.pack()
         self._packs = packs or [self._own]
 

@@ -5,15 +5,19 @@
 One line a shape: calls, time, plan, and the share of the communication during which this rank
 multiplied, or why it is small. The share is measured: the 2nd, 4th, 8th, ... call of a shape is
 traced (see plait.torch.profile, which traces every call). Calls and times are those of all calls.
-Where torch's product was compared with plait's, one more line says which was faster, and by what.
+Where torch's product was compared with plait's, one more line says which was faster, and by what;
+and a last one says of how many layers it is not known, because product="auto" was not asked for.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
-from plait.torch.context import Context, contexts
+import torch
+
+from plait.torch.context import counted as count_calls
+from plait.torch.context import forget_counts
 from plait.torch.options import Options
-from plait.torch.sampling import BESIDE, Key, Share, key_of
+from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
 
@@ -69,6 +73,7 @@ class Report:
     rows: tuple[Row, ...] = ()
     others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
     comparisons: tuple[Comparison, ...] = ()  # of products, the latest of each kind of call
+    not_compared: int = 0  # layers, each size and dtype once, of which torch's might be faster
 
     def __str__(self) -> str:
         if not self.rows and not self.others and not self.comparisons:
@@ -79,7 +84,10 @@ class Report:
         )
         lines = [head, *map(_line, self.rows)] if self.rows else []
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
-        return "\n".join([*lines, *map(str, self.comparisons)])
+        lines += map(str, self.comparisons)
+        if self.not_compared:
+            lines.append(_unknown(self.not_compared))
+        return "\n".join(lines)
 
 
 def counted(count: int, what: str) -> str:
@@ -101,7 +109,16 @@ def _line(row: Row) -> str:
     )
 
 
+def _unknown(layers: int) -> str:
+    return (
+        f"whether torch's product is faster was not measured for {counted(layers, 'size')} of "
+        'layers: plait.torch.Options(product="auto") measures both and takes the faster one'
+    )
+
+
 _others: Counter[str] = Counter()
+# Layers that plait's product was made for: operator, outputs, inputs, dtype.
+_by_plait: set[tuple[str, int, int, torch.dtype]] = set()
 _comparisons: dict[tuple[object, ...], Comparison] = {}
 
 
@@ -109,6 +126,11 @@ def note(found: Comparison) -> None:
     """Keep what was measured, in place of what was measured before of such calls."""
     kind = (found.operator, found.outputs, found.inputs, found.rows, found.dtype, found.trains)
     _comparisons[kind] = found
+
+
+def note_layer(operator: str, outputs: int, inputs: int, dtype: torch.dtype) -> None:
+    """Keep what plait's product is made for, and torch's could be."""
+    _by_plait.add((operator, outputs, inputs, dtype))
 
 
 def count_other(options: Options, function: str) -> None:
@@ -128,27 +150,22 @@ def report() -> Report:
     m, n and k are those of all ranks together. Products without communication are not listed. A
     collective beside the product of a weight's gradient has no plan: its row counts traced calls.
     """
-    # Problems that differ in what is not listed, such as packed and plain weights, are one row.
-    totals: dict[Key, tuple[int, int]] = {}
-    shares: dict[Key, Share] = {}
-    choosers: dict[Key, str] = {}
-    for context in contexts():
-        for row in context.plans.rows():
-            key = key_of(row)
-            calls, nanoseconds = totals.get(key, (0, 0))
-            totals[key] = calls + row.calls, nanoseconds + row.nanoseconds
-            choosers[key] = _who_chose(context)
-        for key, share in context.samples.shares.items():
-            shares[key] = shares.get(key, Share()) + share
-    for key, share in shares.items():
-        if key[-1] == BESIDE:
-            totals[key] = share.calls, share.time
+    found = count_calls()
     rows = [
-        _row(key, calls, spent, shares.get(key), choosers.get(key, ""))
-        for key, (calls, spent) in totals.items()
+        _row(key, calls, spent, found.shares.get(key), found.reasons.get(key, ""))
+        for key, (calls, spent) in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    return Report(tuple(rows), tuple(sorted(_others.items())), tuple(_comparisons.values()))
+    compared = {
+        (one.operator, one.outputs, one.inputs, getattr(torch, one.dtype))
+        for one in _comparisons.values()
+    }
+    return Report(
+        tuple(rows),
+        tuple(sorted(_others.items())),
+        tuple(_comparisons.values()),
+        len(_by_plait - compared) if rows else 0,
+    )
 
 
 def _row(
@@ -156,28 +173,19 @@ def _row(
     calls: int,
     nanoseconds: int,
     share: Share | None,
-    who: str,
+    why_serial: str,
 ) -> Row:
     is_serial = key[-1] == "serial"
     if share is None or share.communication == 0:
-        reason = who if is_serial else "no call was traced yet"
+        reason = why_serial if is_serial else "no call was traced yet"
         return Row(*key, calls, nanoseconds * 1e-9, 0.0 if is_serial else None, 0, reason)
     hidden = share.hidden / share.communication
     reason = ""
     if is_serial:
-        reason = who
+        reason = why_serial
     elif hidden < _MUCH:
         reason = _most(share)
     return Row(*key, calls, nanoseconds * 1e-9, hidden, share.calls, reason)
-
-
-def _who_chose(context: Context) -> str:
-    """Say why a plan is serial."""
-    if context.settings.plan is not None or context.settings.customized:
-        return "as options or settings say"
-    if context.comm.world == 1:
-        return "one rank has nothing to hide"
-    return "no gain is expected here"
 
 
 def _most(share: Share) -> str:
@@ -192,6 +200,5 @@ def _most(share: Share) -> str:
 def forget_report() -> None:
     """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
-    for context in contexts():
-        context.plans.forget()
-        context.samples.forget()
+    _by_plait.clear()
+    forget_counts()

@@ -75,7 +75,7 @@ _resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
 
 
 def _place(group: str) -> tuple[int, int]:
-    return group_place(_resolve(group))
+    return group_place(_resolve(group), "symm_mem")
 
 
 def _how(group: str) -> dict[str, Any]:

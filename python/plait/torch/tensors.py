@@ -1,5 +1,7 @@
 """Tensors as memory: address, dtype, number of elements; and what is refused, in words."""
 
+from typing import Any
+
 import torch
 
 from plait._native import Code, Dtype
@@ -11,6 +13,8 @@ DTYPES = {
     torch.float16: Dtype.f16,
     torch.int8: Dtype.s8,
 }
+_FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def refusal(tensor: torch.Tensor) -> str | None:
@@ -19,7 +23,7 @@ def refusal(tensor: torch.Tensor) -> str | None:
     >>> refusal(torch.ones(3)), refusal(torch.ones(3, device="meta"))
     (None, 'is on meta; plait computes on cpu')
     """
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if type(tensor) not in _PLAIN:
         return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
     if not tensor.is_cpu:
         return f"is on {tensor.device}; plait computes on cpu"
@@ -30,6 +34,36 @@ def refusal(tensor: torch.Tensor) -> str | None:
     return None
 
 
+def is_plain(tensor: Any) -> bool:
+    """Say whether it is a tensor whose memory holds numbers that products take.
+
+    It asks less than refusal(): tensors of these dtypes are no views that conjugate.
+
+    >>> is_plain(torch.ones(3)), is_plain(torch.ones(3, dtype=torch.int64))
+    (True, False)
+    """
+    return (
+        type(tensor) in _PLAIN
+        and tensor.dtype in _FLOATS
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()
+    )
+
+
+def are_for_kernels(x: object, weight: object, bias: object) -> bool:
+    """Say whether these are plain tensors and no bias or a plain one, which nothing traces."""
+    return (
+        is_plain(x)
+        and is_plain(weight)
+        and (bias is None or is_plain(bias))
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._len_torch_function_stack() == 0
+        and torch._C._get_tracing_state() is None
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
 def wants_gradient(*operands: torch.Tensor | None) -> bool:
     """Say whether autograd, or a transform of functions, has to see what is made of these.
 
@@ -38,11 +72,16 @@ def wants_gradient(*operands: torch.Tensor | None) -> bool:
     >>> wants_gradient(torch.ones(3), None), wants_gradient(torch.ones(3, requires_grad=True))
     (False, True)
     """
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return True
-    if not torch.is_grad_enabled():
-        return False
-    return any(one is not None and one.requires_grad for one in operands)
+    return torch._C._functorch.peek_interpreter_stack() is not None or require_gradients(*operands)
+
+
+def require_gradients(*operands: torch.Tensor | None) -> bool:
+    """Say whether autograd has to see what is made of these.
+
+    >>> require_gradients(torch.ones(3), None), require_gradients(torch.ones(3, requires_grad=True))
+    (False, True)
+    """
+    return torch.is_grad_enabled() and bool(torch._C._any_requires_grad(*operands))
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,7 @@ def load(layer: str, weight: torch.Tensor, group: dist.ProcessGroup) -> Loaded:
     """Pack a weight [outputs, inputs]. All ranks of the group make the call."""
     rows = as_rows(weight.detach())
     packed = _native.PackedWeight(plain(rows))
-    made = Loaded(layer, rows.shape[0], packed, context_of(group, _OPTIONS))
+    made = Loaded(layer, rows.shape[0], packed, context_of(group, _OPTIONS, layer))
     _loaded[int(made.number)] = made
     return made
 

@@ -342,25 +342,53 @@ def test_dispatched_methods_are_overridden(name: str) -> None:
     assert name in vars(type(dist.group.WORLD))
 
 
-REFUSED: list[tuple[str, Callable[[], Any], str]] = [
-    ("meta", lambda: dist.all_reduce(torch.ones(3, device="meta")), "on meta"),
-    (
-        "sizes",
-        lambda: dist.all_gather_into_tensor(torch.empty(5), torch.empty(3)),
-        "all_gather: 3 elements of torch.float32 on each of",
+def ranks() -> range:
+    return range(dist.get_world_size())
+
+
+META = torch.ones(4, device="meta")
+# Calls of two tensors, one read and one to be written, and what is said of them.
+REFUSED: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str]] = {
+    "all_reduce": (lambda x, out: dist.all_reduce(META), 3, "all_reduce: tensor is on meta"),
+    "broadcast": (lambda x, out: dist.broadcast(META, 0), 3, "broadcast: tensor is on meta"),
+    "all_gather, input": (
+        lambda x, out: dist.all_gather_into_tensor(out, META), 8, "all_gather: input is on meta",
     ),
-    (
-        "splits",
-        lambda: dist.all_to_all_single(torch.empty(9), torch.empty(9), [1] * 9, [1] * 9),
+    "all_gather, output": (
+        lambda x, out: dist.all_gather_into_tensor(META, x), 8, "all_gather: output is on meta",
+    ),
+    "reduce_scatter, input": (
+        lambda x, out: dist.reduce_scatter_tensor(out, META), 2, "reduce_scatter: input is on meta",
+    ),
+    "all_to_all, output": (
+        lambda x, out: dist.all_to_all_single(META, x), 4, "all_to_all: output is on meta",
+    ),
+    "all_to_all, list": (
+        lambda x, out: dist.all_to_all([out] * len(ranks()), [META] * len(ranks())), 4,
+        r"all_to_all: input_tensor_list\[0\] is on meta",
+    ),
+    "sizes": (
+        lambda x, out: dist.all_gather_into_tensor(out, x), 5,
+        "all_gather: 4 elements of torch.float32 on each of",
+    ),
+    "splits": (
+        lambda x, out: dist.all_to_all_single(out, x, [1] * 9, [1] * 9), 9,
         "all_to_all: the splits",
     ),
-]
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=[case[0] for case in REFUSED])
-def test_wrong_calls_say_what_is_wrong(case: tuple[str, Callable[[], Any], str]) -> None:
-    with pytest.raises((plait.Error, ValueError), match=case[2]):
-        case[1]()
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_wrong_calls_say_what_is_wrong_and_write_nothing(
+    case: tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str],
+) -> None:
+    call, outputs, sentence = case
+    x, out = torch.arange(4.0), torch.full((outputs,), 7.0)
+    with pytest.raises((plait.Error, ValueError), match=sentence):
+        call(x, out)
+    assert x.tolist() == [0, 1, 2, 3]
+    assert out.tolist() == [7.0] * outputs
+    dist.barrier()  # the group is of use after it
 
 
 def test_ranks_that_disagree_all_hear_of_it() -> None:

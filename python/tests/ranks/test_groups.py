@@ -60,6 +60,7 @@ def test_forgotten_when_the_group_is_destroyed(backend: str) -> None:
     group = dist.new_group(backend=backend)
     assert isinstance(group, dist.ProcessGroup)
     left = weakref.ref(plait.torch.communicator(group))
+    gc.collect()  # groups of tests before this one
     before = len(groups._communicators)
     dist.destroy_process_group(group)
     with pytest.raises(plait.Error, match="was destroyed"):
@@ -76,6 +77,27 @@ def in_a_fork(comm: plait.Communicator, answers: "multiprocessing.SimpleQueue[st
         answers.put("no refusal")
     except plait.Error as error:
         answers.put(f"{error.code.name}: {error}")
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_reports_have_calls_of_destroyed_groups(world: int, held: bool) -> None:
+    """A script destroys its groups last, and asks what was called after that."""
+    plait.torch.forget_report()
+    group = dist.new_group(list(range(world)), backend="gloo")
+    assert isinstance(group, dist.ProcessGroup)
+    plait.torch.matmul_all_reduce(torch.ones(3, 8), torch.ones(5, 8), group=group)
+    before = plait.torch.report().rows
+    assert [(row.m, row.n, row.k) for row in before] == [(3, 5, 8 * world)]
+    dist.destroy_process_group(group)
+    holder = [group] if held else []  # as a module may
+    del group
+    gc.collect()
+    assert plait.torch.report().rows == before
+    holder.clear()
+    gc.collect()
+    assert plait.torch.report().rows == before
+    plait.torch.forget_report()
+    assert plait.torch.report().rows == ()
 
 
 def test_a_forked_worker_is_refused() -> None:

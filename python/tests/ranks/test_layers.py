@@ -1,6 +1,7 @@
 """The two layers: against one process, in every schedule, and as trainers use them."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def step_in_f64(dtype: torch.dtype) -> dict[str, Estimate]:
     }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
 def test_training_step(sequence: bool, dtype: torch.dtype) -> None:
     whole = whole_mlp(dtype)
@@ -218,14 +219,23 @@ def test_checkpointing(sequence: bool, reentrant: bool) -> None:
     agree(all(torch.equal(expected[name], found[name]) for name in expected), "gradients differ")
 
 
-def test_saved_tensor_hooks() -> None:
+HOOKS: dict[str, Callable[[], Any]] = {
+    "numpy": lambda: torch.autograd.graph.saved_tensors_hooks(
+        lambda t: t.numpy().copy(), torch.from_numpy
+    ),
+    "save_on_cpu": torch.autograd.graph.save_on_cpu,
+}
+
+
+@pytest.mark.parametrize("hooks", HOOKS.values(), ids=HOOKS.keys())
+def test_saved_tensor_hooks(hooks: Callable[[], Any]) -> None:
     model = Mlp(whole_mlp(), True, pt.Options())
     x, grad = operands(True, torch.float32)
     x.requires_grad_()
     model(x).backward(grad)
     expected = gradients(model)
     model.zero_grad()
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy().copy(), torch.from_numpy):
+    with hooks():
         out = model(x)
     out.backward(grad)
     found = gradients(model)
@@ -250,7 +260,7 @@ def test_micro_batches_in_flight() -> None:
 
 
 @pytest.mark.parametrize("buffer", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_main_grad(dtype: torch.dtype, buffer: torch.dtype) -> None:
     layer = pt.RowParallelLinear.from_linear(
         linear(whole_mlp(dtype), 2), sequence_parallel=True, accumulate_into_main_grad=True

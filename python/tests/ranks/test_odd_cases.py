@@ -117,7 +117,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("x a scalar", {"x": torch.tensor(1.0)}, "dimension"),
     ("x elsewhere", {"x": torch.ones(2, 6, device="meta")}, "x is on meta"),
     ("x in f64", {"x": torch.ones(2, 6, dtype=torch.float64)}, "x is torch.float64"),
-    ("x too wide", {"x": torch.ones(2, 7)}, "7"),
+    (
+        "x too wide",
+        {"x": torch.ones(2, 7)},
+        r"x is 2 x 7, not 2 x 6|x is \[2, 7\] and weight \[8, 6\]; the last dimensions",
+    ),
     ("x complex", {"x": COMPLEX}, "complex|conjugates"),
     ("x sparse", {"x": SPARSE}, "x is torch.sparse_coo"),
     ("weight elsewhere", {"weight": torch.ones(8, 6, device="meta")}, "weight is on meta"),
@@ -268,23 +272,76 @@ def test_main_grad_is_checked() -> None:
     assert x.grad is not None
 
 
+def refused(call: Callable[[], object], operator: str, sentence: str) -> None:
+    """Make a call that says in one sentence which call it is, and what is wrong with its group."""
+    with pytest.raises(plait.Error, match=f"^{operator}: .*{sentence}") as caught:
+        call()
+    assert caught.value.code == plait.Code.invalid_argument
+    assert caught.value.operator == operator
+
+
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_refused_layers_write_nothing(kind: Any) -> None:
+    """Neither main_grad nor another gradient changes in a call that raises, also in backward."""
+    layer = kind.from_linear(nn.Linear(6 * WORLD, 8 * WORLD), accumulate_into_main_grad=True)
+    weight = layer.weight
+    whole = weight.main_grad = torch.full(weight.shape, 7.0)
+    k = weight.shape[1]
+    x = torch.ones(2, k, requires_grad=True)
+    out = layer(x)
+    for bad, sentence in (
+        (torch.ones(2, k + 1), f"x is \\[2, {k + 1}\\]"),
+        (torch.ones(2, k, dtype=torch.float64), "x is torch.float64"),
+        (torch.ones(2, k, device="meta"), "x is on meta"),
+    ):
+        with pytest.raises(plait.Error, match=sentence):
+            layer(bad)
+    turned = torch.full((k, weight.shape[0]), 7.0)
+    for bad, sentence in (
+        (turned.t(), "must be contiguous"),
+        (turned, "as large"),
+        (whole.double(), "main_grad is torch.float64"),
+    ):
+        weight.main_grad = bad
+        with pytest.raises(plait.Error, match=sentence):
+            out.sum().backward(retain_graph=True)
+        assert bool((bad == 7).all())
+    assert x.grad is None
+    assert weight.grad is None
+    assert bool((whole == 7).all())
+    weight.main_grad = whole
+    out.sum().backward()  # the layer is of use after all these
+    assert bool((whole == 9).all())
+
+
 def test_a_group_of_other_ranks() -> None:
     group = dist.new_group([WORLD - 1])
     c10d = pt.Options(engine="c10d")
-    calls: list[Callable[[], torch.Tensor]] = [
-        lambda: pt.row_parallel_linear(
-            torch.ones(2, 6), torch.ones(3, 6), group=group, options=c10d
-        ),
-        lambda: pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group),
-        lambda: pt.column_parallel_linear(torch.ones(2, 6), torch.ones(3, 6), group=group),
-        lambda: pt.ColumnParallelLinear.from_linear(nn.Linear(6, 3), group=group)(torch.ones(2, 6)),
-    ]
-    for call in calls:
+    x, w = torch.ones(2, 6), torch.ones(3, 6)
+    calls: dict[str, Callable[[], torch.Tensor]] = {
+        "row_parallel_linear": lambda: pt.row_parallel_linear(x, w, group=group, options=c10d),
+        "matmul_all_reduce": lambda: pt.matmul_all_reduce(x, w, group=group),
+        "column_parallel_linear": lambda: pt.column_parallel_linear(x, w, group=group),
+        "ColumnParallelLinear.from_linear": lambda: pt.ColumnParallelLinear.from_linear(
+            nn.Linear(6, 3), group=group
+        )(x),
+    }
+    for name, call in calls.items():
         if dist.get_rank() == WORLD - 1:
             assert call().shape == (2, 3)
         else:
-            with pytest.raises(plait.Error, match="not a member"):
-                call()
+            refused(call, name, f"rank {dist.get_rank()} of {WORLD} is not a member of the group")
+
+
+def test_what_is_no_group() -> None:
+    x, w = torch.ones(2, 6), torch.ones(3, 6)
+    sentence = "group is a int, not a process group"
+    anything: Any = 3
+    refused(lambda: pt.matmul_all_reduce(x, w, group=anything), "matmul_all_reduce", sentence)
+    refused(lambda: pt.row_parallel_linear(x, w, group=anything), "row_parallel_linear", sentence)
+    refused(lambda: pt.communicator(anything), "communicator", sentence)
+    unknown = "there is no process group 'elsewhere'"
+    refused(lambda: pt.matmul_all_reduce(x, w, group="elsewhere"), "matmul_all_reduce", unknown)
 
 
 def test_a_group_by_its_name_and_after_its_end() -> None:
@@ -295,15 +352,13 @@ def test_a_group_by_its_name_and_after_its_end() -> None:
     y = pt.matmul_all_reduce(x, w, group=group.group_name)
     assert y[0, 0] == 6 * WORLD
     layer(x)
+    name = group.group_name
     dist.destroy_process_group(group)
-    calls: list[Callable[[], torch.Tensor]] = [
-        lambda: pt.matmul_all_reduce(x, w, group=group),
-        lambda: pt.matmul_all_reduce(x, w, group=group.group_name),
-        lambda: layer(x),
-    ]
-    for call in calls:
-        with pytest.raises(plait.Error, match="was destroyed"):
-            call()
+    destroyed = f"the process group '{name}', of which this process was rank {dist.get_rank()}"
+    refused(lambda: pt.matmul_all_reduce(x, w, group=group), "matmul_all_reduce", destroyed)
+    refused(lambda: layer(x), "row_parallel_linear", destroyed)
+    unknown = f"there is no process group '{name}'; it was destroyed"
+    refused(lambda: pt.matmul_all_reduce(x, w, group=name), "matmul_all_reduce", unknown)
 
 
 def test_threads_with_groups_of_their_own() -> None:

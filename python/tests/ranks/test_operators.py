@@ -410,16 +410,6 @@ def test_layers_in_compiled_programs(world: int) -> None:
         agree(torch.equal(compiled(x), expected[0]), "without gradients")
 
 
-def test_exports_as_one_node() -> None:
-    class Module(torch.nn.Module):
-        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            return pt.matmul_all_reduce(x, w)
-
-    program = torch.export.export(Module(), (torch.ones(4, 6), torch.ones(3, 6)))
-    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    assert targets == ["plait.matmul_all_reduce.default"]
-
-
 @pytest.mark.parametrize(
     ("x", "w", "sentence"),
     [

@@ -96,7 +96,7 @@ def test_numbers_of_tokens_that_change_negotiate_and_pack_nothing(
     up, down = both(sequence_parallel)
     for layer in (up, down):
         layer.requires_grad_(trains)
-    comm = communicator_of(None)
+    comm = communicator_of(None, "a test")
     packed, mailboxes = [], []
     for tokens in (700, *(i * 71 % 699 for i in range(1, 60))):  # the most come first
         own = shard_of(tokens) if sequence_parallel else tokens

@@ -1,6 +1,7 @@
 """Which product a layer takes: all ranks the same one, measured once."""
 
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -87,6 +88,23 @@ def test_numbers_of_rows_are_measured_by_powers_of_two(
             lines.append(len(caplog.records))
     expected = [1, 1, 1, 1, 2, 2, 3] if dist.get_rank() == 0 else [0] * 7
     agree(lines == expected, f"lines after each call: {lines}")
+
+
+def test_the_report_says_what_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["plait.torch.report"]  # plait.torch.report is its function
+    monkeypatch.setattr(module, "_by_plait", set())
+    monkeypatch.setattr(module, "_comparisons", {})
+    sentence = "whether torch's product is faster was not measured for 1 size of layers"
+    layer, x = layer_and_x()
+    layer(x)
+    agree(sentence in str(pt.report()), str(pt.report()))
+    agree('Options(product="auto")' in str(pt.report()), "no way out is named")
+    layer(torch.cat([x, x]))  # another number of rows
+    agree(pt.report().not_compared == 1, str(pt.report()))
+    layer, x = layer_and_x(product="auto")
+    layer(x)
+    agree(pt.report().not_compared == 0, str(pt.report()))
+    agree("was not measured" not in str(pt.report()), str(pt.report()))
 
 
 @pytest.mark.parametrize("faster", ["plait", "torch"])

@@ -97,7 +97,8 @@ void add_options(Options& options, ProblemOptions& problem) {
 void add_options(Options& options, TuneOptions& tune) {
   options.add("-s,--seconds", "S", tune.effort.each, read_seconds,
               "time to measure each problem, for at least a few calls of each plan\n"
-              "(default: 2)");
+              "(default: 2); with --profile, the longest time to measure each figure,\n"
+              "for at least one call (default: as long as a precise figure takes)");
   options.add("--plans", "N", tune.effort.plans, whole(1, 200),
               "number of plans to measure besides serial (default: 10)");
   options.add_flag("--missing", tune.missing, "skip problems that are in the cache");
@@ -179,11 +180,11 @@ void check_together(const Options& options, const TuneOptions& tune, const Probl
     const std::string request = tune.show ? "--show" : "--profile";
     refuse(options, request + " concerns no problem, so it",
            {"--op", "--m", "--n", "--k", "--shapes", "--model", "--scale", "--from", "--dtype",
-            "--out", "--wire", "--weight", "--link", "--seconds", "--plans", "--missing",
+            "--out", "--wire", "--weight", "--link", "--plans", "--missing",
             "--no-sequence-parallel"});
     if (tune.show) {
       refuse(options, "--show measures nothing, so it",
-             {"--ranks", "--tp", "--transport", "--threads", "--backend"});
+             {"--seconds", "--ranks", "--tp", "--transport", "--threads", "--backend"});
     }
     // The profile also applies to programs with another backend.
     PLAIT_CHECK(!options.is_given("--backend") || given.backend.empty(),
@@ -266,6 +267,7 @@ std::optional<TuneOptions> read_tune_options(Words words) {
                               {"the machine's profile", profile_path(tune.cache)},
                               {"the shapes", given.sizes.shapes},
                               {"the timeline", given.from}});
+  if (tune.profile_only && options.is_given("--seconds")) tune.longest_figure = tune.effort.each;
   if (!tune.show && !tune.profile_only) find_problems(tune, options, given);
   return tune;
 }

@@ -8,6 +8,7 @@
 #include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "plait/plan.h"
+#include "tune/measure_profile.h"
 #include "tune/tuner.h"
 
 namespace plait::cli {
@@ -19,6 +20,7 @@ struct TuneOptions {
   std::string transport = {};
   std::string from = {};  // the timeline with the problems
   tune::TuneEffort effort = {};
+  base::Nanoseconds longest_figure = tune::ProfileOptions{}.longest;
   std::string cache = {};
   OutputFiles files = {};     // only --json
   bool profile_only = false;  // measure only the machine

@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "comm/group.h"
 #include "comm/modelled/slots.h"
 #include "comm/modelled/stage.h"
 #include "comm/slot_transport.h"

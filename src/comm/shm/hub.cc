@@ -25,10 +25,10 @@ using base::sentence;
 
 namespace {
 
-// Before a message's bytes, so that no message is empty and none looks like a failure.
+// Before a message's bytes, so that none looks like a failure.
 constexpr char kData = '+';
 constexpr Nanoseconds kGrace =
-    base::kSecond;  // the others wait longer than rank 0, to hear its verdict
+    base::kSecond;  // the others wait longer than the centre, to hear its verdict
 constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
 constexpr unsigned kUntilTaken = 500;  // microseconds
 constexpr Nanoseconds kUnderWay = 100 * base::kMillisecond;
@@ -37,13 +37,13 @@ void look(const Rendezvous::Watch& watch, int peer) {
   if (watch) watch(peer);
 }
 
-// Rank 0 sends what all have brought to one rank after another, and the first to hear of it may
+// The centre sends what all have brought to one rank after another, and the first to hear of it may
 // have ended the group before the last does. To the others a refusal counts when nothing has come
 // for a while after it: a meeting that took place took place for all.
 class PatientWatch {
  public:
-  PatientWatch(const Rendezvous::Watch& watch, int rank)
-      : watch_(watch), patience_(rank == 0 ? 0 : kUnderWay) {}
+  PatientWatch(const Rendezvous::Watch& watch, bool is_centre)
+      : watch_(watch), patience_(is_centre ? 0 : kUnderWay) {}
 
   void look(int peer) {
     try {
@@ -75,6 +75,14 @@ std::string realm_of_pids() {
   return sentence(base::namespace_id("pid"), ' ', base::namespace_id("time"));
 }
 
+Hub::Star star_of(std::vector<Fd> sockets, int world) {
+  std::vector<int> lines(world);
+  std::iota(lines.begin(), lines.end(), 0);
+  return {.connections = std::make_shared<Connections>(std::move(sockets)),
+          .channel = Connections::kFirst,
+          .lines = std::move(lines)};
+}
+
 std::string introduce_process() {
   return sentence(::getpid(), ' ', base::start_of(::getpid()), ' ', realm_of_pids());
 }
@@ -103,14 +111,13 @@ auto Hub::telling_all(F&& f) {
 }
 
 Hub::Hub(const Seat& seat, std::vector<Fd> sockets, const Watch& watch)
-    : seat_(seat), sockets_(std::move(sockets)), numbers_(seat.world) {
-  std::iota(numbers_.begin(), numbers_.end(), 0);
+    : seat_(seat), star_(star_of(std::move(sockets), seat.world)), numbers_(star_.lines) {
   lives_ = telling_all([&] { return meet_as_processes(watch); });
 }
 
 std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
   Message mine = {.bytes = introduce_process(), .fd = Fd()};
-  if (rank() == 0) mine.fd = base::make_anonymous_file("plait", seat_.world);
+  if (is_centre()) mine.fd = base::make_anonymous_file("plait", seat_.world);
   auto all = meet(std::move(mine), watch);
   std::vector<Lives::Process> processes;
   processes.reserve(all.size());
@@ -122,12 +129,31 @@ std::shared_ptr<const Lives> Hub::meet_as_processes(const Watch& watch) {
   return lives;
 }
 
-Hub::Hub(Seat seat, std::vector<Fd> sockets, std::shared_ptr<const Lives> lives,
-         std::vector<int> numbers)
+Hub::Hub(Seat seat, Star star, std::shared_ptr<const Lives> lives, std::vector<int> numbers)
     : seat_(std::move(seat)),
-      sockets_(std::move(sockets)),
+      star_(std::move(star)),
+      centre_(static_cast<int>(std::find(star_.lines.begin(), star_.lines.end(), 0) -
+                               star_.lines.begin())),
       lives_(std::move(lives)),
       numbers_(std::move(numbers)) {}
+
+Hub::~Hub() {
+  try {
+    std::vector<int> lines;
+    for (const int peer : neighbours()) lines.push_back(star_.lines[peer]);
+    star_.connections->close(star_.channel, lines);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory to tell them
+  }
+}
+
+std::vector<int> Hub::neighbours() const {
+  if (!is_centre()) return {centre_};
+  std::vector<int> all;
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer != rank()) all.push_back(peer);
+  }
+  return all;
+}
 
 pid_t Hub::pid_of(int peer) const {
   return lives_ == nullptr ? 0 : lives_->processes[numbers_[peer]].pid;
@@ -171,15 +197,47 @@ std::vector<base::Region> Hub::share(std::size_t bytes, const std::string& purpo
   });
 }
 
+Seat Hub::seat_among(const std::vector<int>& members) const {
+  const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
+  return {.rank = static_cast<int>(me),
+          .world = static_cast<int>(members.size()),
+          .timeout = seat_.timeout,
+          .in_group = true};
+}
+
+std::vector<int> Hub::numbers_of(const std::vector<int>& members) const {
+  std::vector<int> numbers;
+  numbers.reserve(members.size());
+  for (const int member : members) numbers.push_back(numbers_[member]);
+  return numbers;
+}
+
+// Ranks that are in no group together with the centre meet where the first of them listens.
 std::unique_ptr<Rendezvous> Hub::subgroup(const std::vector<int>& members, const Watch& watch) {
-  const bool leads = !members.empty() && members.front() == rank();
-  const std::string name = leads ? make_secret_name() : "";
-  // Listening before the name is known, so that no rank calls in vain.
+  const bool shares = std::find(members.begin(), members.end(), centre_) != members.end();
+  const bool leads = !shares && !members.empty() && members.front() == rank();
+  std::string mine;
   std::optional<MeetingPlace> place;
-  if (leads) place.emplace(name, base::now() + seat_.timeout);
-  const auto names = all_gather(name, watch);
+  if (leads) {
+    mine = make_secret_name();
+    // Listening before the name is known, so that no rank calls in vain.
+    place.emplace(mine, base::now() + seat_.timeout);
+  } else if (shares && is_centre()) {
+    mine = std::to_string(star_.connections->make_channel());
+  }
+  const auto all = all_gather(mine, watch);
   if (members.empty()) return nullptr;
-  return meet_members(members, names[members.front()], std::move(place), watch);
+  if (!shares) return meet_members(members, all[members.front()], std::move(place), watch);
+  const auto channel = base::parse_int(all[centre_]);
+  if (!channel) {
+    look(watch, rank());  // it may know which calls these are
+    throw Error(Code::mismatch, sentence("rank ", centre_, " is splitting no group"), centre_);
+  }
+  Star star = {.connections = star_.connections,
+               .channel = static_cast<Connections::Channel>(*channel),
+               .lines = {}};
+  for (const int member : members) star.lines.push_back(star_.lines[member]);
+  return std::make_unique<Hub>(seat_among(members), std::move(star), lives_, numbers_of(members));
 }
 
 std::unique_ptr<Rendezvous> Hub::regroup(const std::vector<int>& members,
@@ -195,11 +253,7 @@ std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
                                               const std::string& name,
                                               std::optional<MeetingPlace> place,
                                               const Watch& watch) {
-  const auto me = std::find(members.begin(), members.end(), rank()) - members.begin();
-  const Seat seat = {.rank = static_cast<int>(me),
-                     .world = static_cast<int>(members.size()),
-                     .timeout = seat_.timeout,
-                     .in_group = true};
+  const Seat seat = seat_among(members);
   const Interruption interruption;
   try {
     const Watch from_here = [&](int member) { look(watch, members[member]); };
@@ -209,10 +263,8 @@ std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
     } else {
       sockets.push_back(attend(name, seat, from_here));
     }
-    std::vector<int> numbers;
-    numbers.reserve(members.size());
-    for (const int member : members) numbers.push_back(numbers_[member]);
-    return std::make_unique<Hub>(seat, std::move(sockets), lives_, std::move(numbers));
+    return std::make_unique<Hub>(seat, star_of(std::move(sockets), seat.world), lives_,
+                                 numbers_of(members));
   } catch (const Error& error) {
     if (interruption.has_come()) throw;
     await_end([&] {
@@ -223,44 +275,42 @@ std::unique_ptr<Rendezvous> Hub::meet_members(const std::vector<int>& members,
   }
 }
 
-// What the system refuses to one rank all are told, by rank 0, which hears of it: they would take
-// that rank for lost. An error that blames a rank has come from another, or is known to all.
+// If the system refuses something to one rank, the centre hears of it and tells all ranks, which
+// would otherwise take that rank for lost. An error that blames a rank has come from another rank,
+// or is known to all.
 void Hub::tell_and_raise(const Error& error) {
   if (error.culprit() != Error::kNobody) {
-    if (rank() == 0) tell(error);
+    if (is_centre()) tell(error);
     throw;
   }
   const std::string what = sentence("rank ", rank(), " (pid ", ::getpid(), "): ", error.what());
   tell(Error(Code::system, what, rank()));
-  if (rank() != 0) await_verdict();
+  if (!is_centre()) await_verdict();
   throw Error(Code::system, what, rank());
 }
 
 // The rank to blame hears last: once it hears it may go, and no other is to miss it before.
 void Hub::tell(const Error& error) noexcept try {
   const std::string message = encode_failure(error);
-  const auto tell_one = [&](const Fd& socket) {
-    if (socket) base::send_message(socket, message, Fd());
-  };
-  const Fd* last = nullptr;
-  for (int peer = 0; peer < static_cast<int>(sockets_.size()); ++peer) {
-    if (peer == error.culprit()) last = &sockets_[peer];
-    if (peer != error.culprit()) tell_one(sockets_[peer]);
+  std::vector<int> peers = neighbours();
+  std::stable_partition(peers.begin(), peers.end(),
+                        [&](int peer) { return peer != error.culprit(); });
+  for (const int peer : peers) {
+    star_.connections->send(star_.channel, star_.lines[peer], message, Fd());
   }
-  if (last != nullptr) tell_one(*last);
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): can't be told nor helped
 }
 
-// Stays until rank 0 has told all: a rank that saw this one end before would not wait for the
+// Stays until the centre has told all: a rank that saw this one end before would not wait for the
 // reason.
 void Hub::await_verdict() noexcept {
   const Nanoseconds deadline = base::now() + kGrace;
   while (base::now() < deadline) {
     try {
       Message message;
-      const Delivery delivery = base::receive_message(sockets_[0], message);
+      const Delivery delivery = receive_now(centre_, message);
       if (delivery == Delivery::closed || is_failure(message.bytes)) return;
-      if (delivery == Delivery::not_yet) base::wait_readable({sockets_.data()}, kBetweenLooks);
+      if (delivery == Delivery::not_yet) wait_readable({centre_}, kBetweenLooks);
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a message that had no room
     }
   }
@@ -269,12 +319,12 @@ void Hub::await_verdict() noexcept {
 std::vector<Message> Hub::meet(Message mine, const Watch& watch) {
   mine.bytes.insert(mine.bytes.begin(), kData);
   std::vector<Message> all;
-  if (rank() == 0) {
+  if (is_centre()) {
     all = collect_and_spread(std::move(mine), watch);
   } else {
     const Nanoseconds deadline = base::now() + seat_.timeout + kGrace;
-    send(0, mine, deadline, watch);
-    while (static_cast<int>(all.size()) < world()) all.push_back(receive(0, deadline, watch));
+    send(centre_, mine, deadline, watch);
+    while (static_cast<int>(all.size()) < world()) all.push_back(receive(centre_, deadline, watch));
   }
   for (Message& message : all) message.bytes.erase(0, 1);
   return all;
@@ -285,14 +335,14 @@ std::vector<Message> Hub::meet(Message mine, const Watch& watch) {
 std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
   const Nanoseconds deadline = base::now() + seat_.timeout;
   std::vector<Message> all(world());
-  all[0] = std::move(mine);
-  std::vector<int> silent(world() - 1);
-  std::iota(silent.begin(), silent.end(), 1);
+  all[rank()] = std::move(mine);
+  const std::vector<int> peers = neighbours();
+  std::vector<int> silent = peers;
   while (!silent.empty()) {
     std::erase_if(silent, [&](int peer) { return take(peer, all[peer], watch); });
     if (!silent.empty()) await(silent, deadline, watch);
   }
-  for (int peer = 1; peer < world(); ++peer) {
+  for (const int peer : peers) {
     for (const Message& message : all) send(peer, message, deadline, watch);
   }
   return all;
@@ -300,7 +350,7 @@ std::vector<Message> Hub::collect_and_spread(Message mine, const Watch& watch) {
 
 // Whether a message has come.
 bool Hub::take(int from, Message& message, const Watch& watch) {
-  const Delivery delivery = base::receive_message(sockets_[from], message);
+  const Delivery delivery = receive_now(from, message);
   if (delivery == Delivery::closed) lose(from, watch);
   if (delivery != Delivery::done) return false;
   if (is_failure(message.bytes)) raise_failure(message.bytes);
@@ -316,14 +366,25 @@ void Hub::await(const std::vector<int>& peers, Nanoseconds deadline, const Watch
            sentence("rank ", peers.front(), " has not joined the others within ",
                     base::show_duration(seat_.timeout), " (", describe(peers.front()), ")"));
   }
+  wait_readable(peers, std::min(deadline - now, kBetweenLooks));
+}
+
+Delivery Hub::receive_now(int from, Message& message) {
+  return star_.connections->receive(star_.channel, star_.lines[from], message);
+}
+
+// Another thread of this rank may take the message that is waited for, so never for long.
+void Hub::wait_readable(const std::vector<int>& peers, Nanoseconds longest) {
   std::vector<const Fd*> sockets;
   sockets.reserve(peers.size());
-  for (const int peer : peers) sockets.push_back(&sockets_[peer]);
-  base::wait_readable(sockets, std::min(deadline - now, kBetweenLooks));
+  for (const int peer : peers) {
+    sockets.push_back(&star_.connections->socket(star_.lines[peer]));
+  }
+  base::wait_readable(sockets, std::min(longest, kBetweenLooks));
 }
 
 Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
-  PatientWatch patient(watch, rank());
+  PatientWatch patient(watch, is_centre());
   Message message;
   const Watch patiently = [&](int peer) { patient.look(peer); };
   while (!take(from, message, watch)) await({from}, deadline, patiently);
@@ -332,7 +393,8 @@ Message Hub::receive(int from, Nanoseconds deadline, const Watch& watch) {
 
 void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch& watch) {
   for (;;) {
-    const Delivery delivery = base::send_message(sockets_[to], message.bytes, message.fd);
+    const Delivery delivery =
+        star_.connections->send(star_.channel, star_.lines[to], message.bytes, message.fd);
     if (delivery == Delivery::done) return;
     if (delivery == Delivery::closed) hear_verdict();
     look(watch, to);
@@ -350,15 +412,16 @@ void Hub::send(int to, const Message& message, Nanoseconds deadline, const Watch
     if (throttled) {
       ::usleep(kUntilTaken);
     } else {
-      base::wait_writable(sockets_[to], std::min(deadline - now, kBetweenLooks));
+      base::wait_writable(star_.connections->socket(star_.lines[to]),
+                          std::min(deadline - now, kBetweenLooks));
     }
   }
 }
 
-// A rank 0 that has given up has said why before it went.
+// A centre that has given up has said why before it went.
 void Hub::hear_verdict() {
   Message message;
-  while (rank() != 0 && base::receive_message(sockets_[0], message) == Delivery::done) {
+  while (!is_centre() && receive_now(centre_, message) == Delivery::done) {
     if (is_failure(message.bytes)) raise_failure(message.bytes);
   }
 }
@@ -375,11 +438,9 @@ void Hub::lose(int peer, const Watch& watch) {
                   has_ended(peer) ? "died or left" : "left or closed its connection"));
 }
 
-// Rank 0 knows; the others hear from it, or know by themselves that rank 0 is gone.
+// The centre knows; the others hear from it, or know by themselves that it is gone.
 void Hub::refuse(Code code, int culprit, const std::string& reason) {
-  if (rank() == 0) {
-    tell(Error(code, reason, culprit));
-  }
+  if (is_centre()) tell(Error(code, reason, culprit));
   throw Error(code, reason, culprit);
 }
 

@@ -1,4 +1,4 @@
-// The rendezvous of processes: a star of sockets around rank 0, over which bytes and the
+// The rendezvous of processes: a star of sockets around one of them, over which bytes and the
 // descriptors of shared memory are exchanged during set-up. Nothing on the hot path touches it.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "base/socket.h"
 #include "comm/mapped/rendezvous.h"
 #include "comm/shm/assembly.h"
+#include "comm/shm/connections.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -29,16 +30,25 @@ struct Lives {
   std::vector<Process> processes;
 };
 
-// Besides its sockets, of which rank 0 has one to each peer and the others one, a hub has one
-// descriptor, which it shares with those that are split off it.
+// On its centre, which is one of the ranks, a hub has one socket to each peer, and on the others it
+// has one. Besides, it has one descriptor for all lives. A sub-group that the centre is in shares
+// all of them; another one shares the latter, and makes connections of its own.
 class Hub final : public Rendezvous {
  public:
-  // Collective, over the sockets that assemble() or attend() returned.
+  // What ranks meet through. The centre is the rank that has line 0.
+  struct Star {
+    std::shared_ptr<Connections> connections;
+    Connections::Channel channel = Connections::kFirst;
+    std::vector<int> lines;  // by rank: to it on the centre
+  };
+
+  // Collective, over the sockets that assemble() or attend() returned: rank 0 is the centre.
   Hub(const Seat& seat, std::vector<base::Fd> sockets, const Watch& watch = {});
 
   // A sub-group's hub: `numbers` are its ranks' places in `lives`.
-  Hub(Seat seat, std::vector<base::Fd> sockets, std::shared_ptr<const Lives> lives,
-      std::vector<int> numbers);
+  Hub(Seat seat, Star star, std::shared_ptr<const Lives> lives, std::vector<int> numbers);
+
+  ~Hub() override;
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
@@ -55,6 +65,11 @@ class Hub final : public Rendezvous {
 
  private:
   pid_t pid_of(int peer) const;
+  bool is_centre() const { return rank() == centre_; }
+  // The ranks at the other ends of this rank's lines.
+  std::vector<int> neighbours() const;
+  Seat seat_among(const std::vector<int>& members) const;
+  std::vector<int> numbers_of(const std::vector<int>& members) const;
   // `place`: where the first member listens.
   std::unique_ptr<Rendezvous> meet_members(const std::vector<int>& members, const std::string& name,
                                            std::optional<MeetingPlace> place, const Watch& watch);
@@ -64,6 +79,8 @@ class Hub final : public Rendezvous {
   std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
   bool take(int from, base::Message& message, const Watch& watch);
+  base::Delivery receive_now(int from, base::Message& message);
+  void wait_readable(const std::vector<int>& peers, base::Nanoseconds longest);
   void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);
   void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
   void hear_verdict();
@@ -77,7 +94,8 @@ class Hub final : public Rendezvous {
   [[noreturn]] void lose(int peer, const Watch& watch);
 
   Seat seat_;
-  std::vector<base::Fd> sockets_;       // rank 0: by rank; others: only [0]
+  Star star_;
+  int centre_ = 0;
   std::shared_ptr<const Lives> lives_;  // null until all have met
   std::vector<int> numbers_;
 };

@@ -12,7 +12,15 @@
 
 namespace plait::comm::tcp {
 
-enum class Word : std::uint32_t { hello, challenge, proof, welcome, refusal, mismatch };
+enum class Word : std::uint32_t {
+  hello,
+  challenge,
+  proof,
+  welcome,
+  refusal,
+  mismatch,
+  interrupted
+};
 
 struct Message {
   Word word;

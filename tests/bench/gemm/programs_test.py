@@ -1,4 +1,4 @@
-"""plait_bench_gemm: every contender runs with every dtype, and the output can be reported."""
+"""plait_bench_gemm: every contender runs with every dtype, and the output can be turned into rows."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import report
+import rows
 
 PROGRAM = os.environ["PLAIT_BENCH_GEMM"]
 
@@ -32,12 +32,12 @@ class ProgramTest(unittest.TestCase):
             call("--shape", "bloom_7b.out", "--benchmark_filter=/(peak/0|[a-z0-9_]+/4)/real_time$",
                  "--benchmark_min_time=0.001", f"--benchmark_out={file}")
             run = json.loads(file.read_text())
-            results = report.Results([file])
+            results = rows.Results([file])
         self.assertEqual((run["context"]["n"], run["context"]["k"]), ("4096", "512"))
         for one in run["benchmarks"]:
             if not re.search(UNKNOWN_TO_ONEDNN, one["name"]):
                 self.assertNotIn("error_occurred", one, one)
-        cases = [report.parse(one["name"]) for one in run["benchmarks"]]
+        cases = [rows.parse(one["name"]) for one in run["benchmarks"]]
         for dtype in ("bf16", "f32", "f16"):
             who = [case.who for case in cases if case.dtype == dtype]
             self.assertEqual(who[:2], ["peak", "plait"])
@@ -45,7 +45,7 @@ class ProgramTest(unittest.TestCase):
                               "plait_plain", "plait_windows", "plait_hook", "plait_gradient", "one_thread",
                               "two_threads"):
                 self.assertIn(contender, who)
-            self.assertGreater(results.of_peak(report.Case("bloom_7b.out", dtype, "plait", 4)), 0)
+            self.assertGreater(results.of_peak(rows.Case("bloom_7b.out", dtype, "plait", 4))[0], 0)
 
     def test_packing_is_measured_beside_a_copy(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ class ProgramTest(unittest.TestCase):
             call("--shape", "bloom_7b.out", "--benchmark_filter=/(copy|pack_[a-z_]+)/", "--benchmark_min_time=0.001",
                  f"--benchmark_out={file}")
             run = json.loads(file.read_text())
-        self.assertEqual([report.parse(one["name"]).who for one in run["benchmarks"]],
+        self.assertEqual([rows.parse(one["name"]).who for one in run["benchmarks"]],
                          3 * ["copy", "pack_out_in", "pack_in_out"])
         for one in run["benchmarks"]:
             self.assertGreater(one["bytes"], 0)

@@ -1,40 +1,12 @@
-"""plait info --settings: settings and their origins, and variables that plait does not read."""
+"""plait info --settings: settings and their origins."""
 
-import json
 import re
-import tempfile
 import unittest
 from pathlib import Path
 
-from command import CommandTest
+from settings_case import SettingsCase
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-class SettingsCase(CommandTest):
-    def setUp(self):
-        super().setUp()
-        ours = re.compile("PLAIT_|COC_|USE_COC_")
-        mark = self.mark.split("=")[0]
-        self.environment = {name: value for name, value in self.environment.items()
-                            if name == mark or not ours.match(name)}
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.file = Path(folder.name, "plait.toml")
-
-    def write(self, text):
-        self.file.write_text(text)
-        self.environment["PLAIT_CONFIG"] = str(self.file)
-
-    def json(self, *words):
-        result = self.plait("info", "--json", *words)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        return json.loads(result.stdout)
-
-    def found(self):
-        """The settings by name: value and origin."""
-        settings = self.json("--settings")["settings"]
-        return {one["name"]: (one["value"], one["from"]) for one in settings}
 
 
 class SettingsTest(SettingsCase):
@@ -130,27 +102,6 @@ class DocumentsTest(SettingsCase):
                           "secret", "plugin_path", "isa"}
         self.assertEqual(rows, {name: variable for name, variable in settings.items()
                                 if name not in of_environment})
-
-
-class VariablesTest(SettingsCase):
-    def test_what_nobody_reads(self):
-        self.environment |= {"PLAIT_TIMEOT": "5s", "USE_COC_FUSED_KERNE": "1", "PLAIT_LINK": "1ms",
-                             "PLAIT_XYLOPHONE": "1"}
-        unknown = self.json()["unknown_settings"]
-        self.assertEqual({name: why for name, why in unknown.items() if name != "PLAIT_TEST_MARK"}, {
-            "PLAIT_TIMEOT": "plait does not read it; did you mean PLAIT_TIMEOUT?",
-            "USE_COC_FUSED_KERNE": "plait does not read it; did you mean USE_COC_FUSED_KERNEL?",
-            "PLAIT_XYLOPHONE": "plait does not read it"})
-        self.assertIn("            PLAIT_TIMEOT=5s\n"
-                      "              plait does not read it; did you mean PLAIT_TIMEOUT?\n",
-                      self.plait("info").stdout)
-
-    def test_all_that_the_sources_read_is_known(self):
-        sources = [file.read_text() for file in ROOT.glob("src/**/*") if file.is_file()]
-        read = set(re.findall(r'"(PLAIT_[A-Z_]*[A-Z])"', "".join(sources)))
-        self.assertGreater(len(read), 20)
-        self.environment |= {name: "1" for name in read}
-        self.assertEqual(set(self.json()["unknown_settings"]), {"PLAIT_TEST_MARK"})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig  # no
 import plait  # noqa: E402
 import plait.megatron  # noqa: E402
 import plait.torch  # noqa: E402
-from plait.megatron import fusion  # noqa: E402
+from plait.megatron import fusion, seams  # noqa: E402
 
 INPUTS, OUTPUTS, ROWS, BATCH = 96, 80, 12, 3
 
@@ -79,9 +79,12 @@ def by_itself(layer: Any) -> None:
     layer.tp_group = alone()
 
 
-def offloaded(layer: Any) -> None:
-    # Megatron asks its context, which Transformer Engine makes, where a forward is.
-    layer.config._cpu_offloading_context = SimpleNamespace(inside_context=True)
+def offloading(is_inside: bool) -> Callable[[Any], None]:
+    def prepare(layer: Any) -> None:
+        # Megatron asks its context, which Transformer Engine makes, where a forward is.
+        layer.config._cpu_offloading_context = SimpleNamespace(inside_context=is_inside)
+
+    return prepare
 
 
 def fsdp(layer: Any) -> None:
@@ -146,7 +149,8 @@ CASES = [
             backward=False,
         ),
         Case("one rank", kind, prepare=by_itself, refusal="group has one rank"),
-        Case("offloaded", kind, prepare=offloaded, refusal="activations are offloaded"),
+        Case("offloaded", kind, prepare=offloading(True), refusal="activations are offloaded"),
+        Case("not offloaded where it is called", kind, prepare=offloading(False)),
         Case("FSDP", kind, FUSION, prepare=fsdp, refusal="a parameter of Megatron-FSDP"),
         Case("inference_optimized, in training", kind, prepare=inference_optimized),
         Case(
@@ -346,6 +350,38 @@ def engines() -> set[str]:
 
 
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+def test_sums_travel_in_the_wire(sequence: bool) -> None:
+    """In bf16 they are rounded once a rank, and are not those of f32."""
+    case = Case("wire", "row", config=SEQUENCE if sequence else {})
+    layer = make(case, torch.float32)
+    expected = run(case, layer, torch.float32)
+    with plait.megatron.enabled(wire="f32"):
+        exact = run(case, layer, torch.float32)
+    with plait.megatron.enabled(wire="bf16"):
+        found = run(case, layer, torch.float32)
+        report = str(plait.megatron.report())
+    verdict = difference(expected, exact, BOUND)
+    verdict = verdict or difference(expected, found, BOUND + ROUNDINGS[torch.bfloat16])
+    assert exact["out"] is not None and found["out"] is not None  # noqa: PT018
+    if torch.equal(exact["out"], found["out"]):
+        verdict = f"the wire has no effect: {report}"
+    agree(verdict)
+
+
+@pytest.mark.parametrize("friendly", ["true", "false"])
+@pytest.mark.parametrize("kind", ["column", "row"])
+def test_matmul_soc_friendly_leaves_values_as_they_are(kind: str, friendly: str) -> None:
+    case = Case("soc", kind, config=SEQUENCE)
+    layer = make(case, torch.float32)
+    expected = run(case, layer, torch.float32)
+    settings = plait.parse_settings(f"[coc_cfgs]\nmatmul_soc_friendly = {friendly}")
+    with plait.megatron.enabled(settings=settings):
+        found = run(case, layer, torch.float32)
+        served = plait.megatron.report().served
+    agree(difference(expected, found, BOUND) or (None if served == 1 else "it was not served"))
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
 @pytest.mark.parametrize("kind", ["column", "row"])
 def test_schedules_give_the_same_bits(kind: str, sequence: bool) -> None:
     case = Case("bits", kind, config=SEQUENCE if sequence else {})
@@ -416,15 +452,31 @@ def test_enable_is_whole_and_undone() -> None:
     assert layers.RowParallelLinear.forward is row
 
 
-def test_an_unknown_version_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_version_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     column = layers.ColumnParallelLinear.forward
 
     def forward(self: Any, input_: Any, scale: Any) -> None: ...
 
-    monkeypatch.setattr(layers.RowParallelLinear, "forward", forward)
-    with pytest.raises(plait.Error, match=r"unknown: RowParallelLinear\.forward takes"):
+    monkeypatch.setenv("RANK", "0")
+    with monkeypatch.context() as patched:
+        patched.setattr(layers.RowParallelLinear, "forward", forward)
         plait.megatron.enable()
-    assert layers.ColumnParallelLinear.forward is column
+        plait.megatron.enable()
+        assert layers.ColumnParallelLinear.forward is column
+        assert layers.RowParallelLinear.forward is forward
+        sentence = (
+            "this version of Megatron-Core is unknown: RowParallelLinear.forward takes (self, "
+            "input_, scale), and plait knows (self, input_); its layers are left as they are"
+        )
+        assert [one.getMessage() for one in caplog.records] == [sentence]
+        assert str(plait.megatron.report()) == f"plait.megatron: {sentence}"
+        patched.delattr(layers.RowParallelLinear, "forward")
+        assert seams.mismatch() == "RowParallelLinear has no forward of its own"
+    plait.megatron.enable()
+    assert layers.ColumnParallelLinear.forward is not column
+    plait.megatron.disable()
 
 
 def test_a_later_replacement_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -189,14 +189,64 @@ def test_what_a_script_may_not_ask_for(
     """`python -m plait.megatron SCRIPT OPTIONS` refuses it, and does not run the script."""
     script = tmp_path / "train.py"
     script.write_text("print('it runs')")
-    monkeypatch.setattr("sys.argv", ["plait.megatron", str(script), *options])
+    status, said = start([script, *options], monkeypatch), capsys.readouterr()
+    name = options[0].split("=")[0]
+    refused = status == 2 and f"{name} replaces the communication" in said.err
+    agree(refused and "it runs" not in said.out, said.err)
+
+
+def start(line: list[Any], monkeypatch: pytest.MonkeyPatch) -> object:
+    """Run `python -m plait.megatron LINE` in this process; return its exit status."""
+    monkeypatch.setattr("sys.argv", ["plait.megatron", *map(str, line)])
     monkeypatch.setattr("sys.path", list(sys.path))
     with pytest.raises(SystemExit) as end:
         plait_main.main()
+    return end.value.code
+
+
+PRINTS = "import sys\nprint(sys.argv[1:])\nsys.exit(3)\n"
+
+
+def test_a_script_of_an_unknown_version_runs(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forward(self: Any, input_: Any, scale: Any) -> None: ...
+
+    script = tmp_path / "train.py"
+    script.write_text(PRINTS)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(ColumnParallelLinear, "forward", forward)
+    status = start(["--coc-parallel-num", 2, script, "--lr", 1], monkeypatch)
     said = capsys.readouterr()
-    name = options[0].split("=")[0]
-    refused = end.value.code == 2 and f"{name} replaces the communication" in said.err
-    agree(refused and "it runs" not in said.out, said.err)
+    assert (status, said.out) == (3, "['--lr', '1']\n")
+    assert "this version of Megatron-Core is unknown" in caplog.text
+    assert "this version of Megatron-Core is unknown" in said.err  # the report
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "printed", "status"),
+    [
+        ([], ["--help"], "['--help']", 3),
+        ([], ["-h", "--coc-parallel-num", "2", "--lr", "1"], "['-h', '--lr', '1']", 3),
+        (["--coc-fused-kernel"], ["x", "--use-plait"], "['x']", 3),
+        (["--help"], ["--lr", "1"], "usage: torchrun -m plait.megatron SCRIPT", 0),
+        (["--lr"], [], "", 2),
+    ],
+    ids=["help", "options", "around", "own help", "unknown"],
+)
+def test_whose_options_they_are(
+    before: list[str],
+    behind: list[str],
+    printed: str,
+    status: int,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PRINTS)
+    assert start([*before, script, *behind], monkeypatch) == status
+    assert capsys.readouterr().out.startswith(printed)
 
 
 def test_a_level_of_nothing_is_no_rival() -> None:

@@ -109,6 +109,52 @@ def test_generates_the_same_tokens(folder: tuple[str, Path]) -> None:
     assert not [sentence for sentence, _ in report.modules if sentence.startswith("Linear")]
 
 
+def test_unmodified_on_the_backend(folder: tuple[str, Path]) -> None:
+    """Hugging Face's own layers over the backend "plait" generate what one process does."""
+    _, path = folder
+    assert dist.get_backend() == "plait"
+    assert torch.equal(generate(shared(path)), generate(whole(path)))
+
+
+def learn_to_count() -> Any:
+    """With random weights two tokens are often closer than bf16 rounds."""
+    torch.manual_seed(3)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON))
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(300):
+        tokens = torch.randint(2, 100, (8, 1)) + torch.arange(24)
+        optimizer.zero_grad()
+        loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        if loss < 0.02:
+            return model
+    raise AssertionError(f"it has not learnt to count: {loss}")
+
+
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: Any) -> Path:
+    """A saved model that counts, in a folder that all ranks know."""
+    where: list[Any] = [None]
+    if dist.get_rank() == 0:
+        where[0] = tmp_path_factory.mktemp("counting")
+        learn_to_count().save_pretrained(where[0])
+    dist.broadcast_object_list(where)
+    path: Path = where[0]
+    return path
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_a_trained_model_counts_in_every_dtype(counting: Path, dtype: torch.dtype) -> None:
+    expected = TOKENS[:, :1] + torch.arange(12 + 8)
+    assert torch.equal(generate(whole(counting, dtype)), expected)
+    assert torch.equal(generate(shared(counting, dtype=dtype)), expected)
+    for options in ({}, {"schedule": "fused"}, {"schedule": "pipelined", "parts": 3}):
+        with plait.transformers.enabled(**options):
+            assert torch.equal(generate(shared(counting, dtype=dtype)), expected)
+            assert plait.transformers.report().served > 0
+
+
 Gradients = dict[str, torch.Tensor]
 
 
@@ -178,9 +224,9 @@ def test_losses(folder: tuple[str, Path], dtype: torch.dtype) -> None:
         with plait.transformers.enabled(**options):
             found.append(train(shared(path, name, dtype)))
             assert plait.transformers.report().served > 0
-    off = max(abs(a - b) for a, b in zip(expected, found[0], strict=True))
+    off = max(abs(a - b) / a for a, b in zip(expected, found[0], strict=True))
     digits = 1e-5 if dtype is torch.float32 else 1e-3
-    assert off < digits * expected[0], f"{expected}, with plait {found[0]}"
+    assert off < digits, f"{expected}, with plait {found[0]}"
     assert all(losses == found[0] for losses in found), f"schedules differ: {found}"
 
 

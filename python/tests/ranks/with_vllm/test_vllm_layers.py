@@ -1,14 +1,16 @@
 """vLLM's layers on two ranks: with plait the same numbers as without, or left with a sentence."""
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+import vllm.platforms
 from ranks import agree
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
@@ -17,6 +19,7 @@ from vllm.model_executor.layers import linear
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
     CompressedTensorsConfig,
 )
+from vllm.platforms import interface
 
 import plait
 import plait.torch
@@ -177,6 +180,69 @@ def test_a_sentence_a_class_and_reason(caplog: pytest.LogCaptureFixture) -> None
     said = [(one.levelname, one.getMessage()) for one in ours]
     sentence = "ColumnParallelLinear is left to vLLM: its weight is torch.float64"
     agree(said == [("WARNING", sentence)] * (dist.get_rank() == 0), str(said))
+
+
+def of_another_group(layer: Any) -> None:
+    layer.tp_size += 1
+
+
+def on_meta(layer: Any) -> None:
+    layer.to("meta")
+
+
+def of_three_dimensions(layer: Any) -> None:
+    layer.weight = torch.nn.Parameter(layer.weight.detach()[None], requires_grad=False)
+
+
+LEFT: dict[Callable[[Any], None], str] = {
+    of_another_group: "its tensor-parallel group is a part of vLLM's",
+    on_meta: "its weight is on meta, and plait computes on the CPU",
+    of_three_dimensions: "its weight has 3 dimensions, not 2",
+}
+
+
+@pytest.mark.parametrize("kind", ["RowParallelLinear", COLUMNS[0]])
+@pytest.mark.parametrize("prepare", LEFT, ids=lambda one: one.__name__)
+def test_weights_that_are_left(
+    prepare: Callable[[Any], None], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """vLLM's own code, which has the weight then, may refuse it too."""
+    plait.vllm.enable()
+    layer = getattr(linear, kind)(INPUTS, OUTPUTS, bias=False, params_dtype=torch.float32)
+    layer.weight.data.zero_()
+    prepare(layer)
+    with caplog.at_level(logging.WARNING, "plait.vllm"), contextlib.suppress(Exception):
+        layer.quant_method.process_weights_after_loading(layer)
+    rows = [row for row in plait.vllm.report().rows if row.refusal == LEFT[prepare]]
+    agree(kind in [row.layer for row in rows], f"{plait.vllm.report()}")
+    agree(layer.by_plait is None, "it is packed")
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.vllm"]
+    expected = [f"{kind} is left to vLLM: {LEFT[prepare]}"] * (dist.get_rank() == 0)
+    agree(said == expected, str(said))
+
+
+class OwnLayer(linear.RowParallelLinear):  # type: ignore[misc]
+    """A layer of a model's own."""
+
+
+def test_a_subclass_of_a_model_stays_as_it_is() -> None:
+    plait.vllm.enable()
+    layer = OwnLayer(INPUTS, OUTPUTS, bias=False, params_dtype=torch.float32)
+    agree(type(layer) is OwnLayer, f"it is {type(layer)}")
+    agree(type(layer.quant_method) is linear.UnquantizedLinearMethod, "its product is replaced")
+    agree("OwnLayer" not in [row.layer for row in plait.vllm.report().rows], "it is counted")
+
+
+def test_another_platform_is_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accelerator = interface.UnspecifiedPlatform()  # vLLM's own for one need its driver
+    accelerator.device_type = "tpu"
+    monkeypatch.setattr(vllm.platforms, "current_platform", accelerator)
+    with caplog.at_level(logging.INFO, "plait.vllm"):
+        plait.vllm.enable()
+    assert "vLLM computes on tpu, and plait on the CPU" in caplog.text
+    assert "RowParallelLinear" not in custom_op.op_registry_oot
 
 
 def test_compiled_graphs_call_plait() -> None:

@@ -11,6 +11,7 @@
 #include "comm/patience.h"
 
 namespace plait::comm::mpi {
+
 MpiSlots::MpiSlots(std::shared_ptr<MpiGroup> group, const Members& members, const MailboxDesc& desc)
     : group_(std::move(group)), channels_(std::make_unique<Channels>(members, desc)) {
   try {

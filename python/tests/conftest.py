@@ -1,0 +1,41 @@
+"""How soon Ctrl-C ends a wait: within 0.2 s on a machine with a core to spare."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+
+def interrupt(wait: Callable[[], object]) -> float:
+    """Press Ctrl-C during a wait, and return how many seconds later it raised."""
+    pressed: list[float] = []
+
+    def press() -> None:
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presses = threading.Timer(0.2, press)
+    presses.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        seconds = time.monotonic() - pressed[0]
+    finally:
+        presses.join()
+    assert seconds < 20  # a wait that hangs ends after minutes
+    return seconds
+
+
+@pytest.fixture(name="interrupt")
+def interrupt_fixture() -> Callable[[Callable[[], object]], float]:
+    """Give tests interrupt()."""
+    return interrupt
+
+
+@pytest.fixture
+def is_prompt() -> Callable[[Callable[[], float]], bool]:
+    """Give what says whether a try took less than 0.2 s: a busy machine may delay any of them."""
+    return lambda make_a_try: any(make_a_try() < 0.2 for _ in range(10))

@@ -1,0 +1,99 @@
+"""Calls of operators through torch: exported, traced, with hooks, and round its dispatcher."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import OPERATORS, agree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import plait.torch as pt
+
+
+def name_of(operator: Any) -> str:
+    name: str = operator.__name__
+    return name
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=name_of)
+def test_exports_as_one_node(operator: Callable[..., torch.Tensor]) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return operator(x, w)
+
+    x, w = torch.randn(4, 6), torch.randn(3, 6)
+    program = torch.export.export(Module(), (x, w))
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    assert targets == [f"plait.{name_of(operator)}.default"]
+    agree(torch.equal(program.module()(x, w), operator(x, w)), "the exported program differs")
+
+
+class Watching(TorchDispatchMode):
+    """Sees what torch's dispatcher calls, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.called: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("has_bias", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("gathered", [False, True], ids=["one", "pair"])
+@pytest.mark.parametrize("operator", OPERATORS, ids=name_of)
+def test_both_ways_to_a_gradient(operator: Any, gathered: bool, has_bias: bool) -> None:
+    """Calls of plain tensors go round torch's dispatcher, which takes most of a small call."""
+    if gathered and operator is not pt.all_gather_matmul:
+        return
+    name = name_of(operator)
+    how = {"gathered": True} if gathered else {}
+    generator = torch.Generator().manual_seed(3)
+    x, w = torch.randn(4, 6, generator=generator), torch.randn(5, 6, generator=generator)
+    bias = torch.randn(5, generator=generator) if has_bias else None
+    leaves = [one.requires_grad_() for one in (x, w, bias) if one is not None]
+
+    def step(call: Callable[..., Any]) -> tuple[str, list[torch.Tensor]]:
+        found = call()
+        outs = found if gathered else (found,)
+        grads = torch.autograd.grad(sum(out.square().sum() for out in outs), leaves)
+        return outs[0].grad_fn.name(), [*(out.detach() for out in outs), *grads]
+
+    rows = [-1] if operator in (pt.all_gather_matmul, pt.matmul_all_gather) else []
+    by_torch = getattr(torch.ops.plait, f"{name}_gathered" if gathered else name)
+    assert dist.group.WORLD is not None
+    named = (dist.group.WORLD.group_name, "", 0, "", False, *rows)
+    watching = Watching()
+    with watching:
+        generated, expected = step(lambda: operator(x, w, bias, **how))
+    assert any(name in called for called in watching.called)
+    assert "Generated" in generated
+    for call in (lambda: operator(x, w, bias, **how), lambda: by_torch(x, w, bias, *named)):
+        own, found = step(call)
+        assert own.startswith(name)
+        agree(all(map(torch.equal, found, expected)), f"{own} differs from {generated}")
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=name_of)
+def test_hooks_of_saved_tensors(operator: Callable[..., torch.Tensor]) -> None:
+    """What is saved for backward may be kept elsewhere: backward takes what comes back."""
+    x, w = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+    expected = torch.autograd.grad(operator(x, w).square().sum(), (x, w))
+    saved: list[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor)
+        return tensor.clone()
+
+    for hooks in (
+        torch.autograd.graph.save_on_cpu(),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept),
+    ):
+        with hooks:
+            out = operator(x, w)
+        found = torch.autograd.grad(out.square().sum(), (x, w))
+        agree(all(map(torch.equal, found, expected)), "other gradients with hooks")
+    assert len(saved) >= 2

@@ -1,0 +1,93 @@
+"""Styles by themselves, on one linear layer: served with the values of transformers' own."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from transformers import MixtralConfig
+from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
+from transformers.models.mixtral.modeling_mixtral import MixtralExperts
+
+import plait.transformers
+
+INPUTS, OUTPUTS, ROWS = 24, 40, 5
+# Sums of 24 products of f32 in another order.
+BOUND = {torch.float32: 1e-5, torch.bfloat16: 2.0**-6}
+
+
+def run(style: str, how: str) -> tuple[torch.Tensor, ...]:
+    """Call a layer of a style, and return all that it makes."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    torch.manual_seed(4)
+    module: Any = torch.nn.Linear(INPUTS, OUTPUTS)
+    module.config = MixtralConfig(qk_rope_head_dim=8)  # as a model of latent attention has it
+    x = torch.randn(2, ROWS, INPUTS)
+    if style == "rowwise":
+        x = x.chunk(dist.get_world_size(), -1)[dist.get_rank()].contiguous()
+    if how == "bf16":
+        module, x = module.bfloat16(), x.bfloat16()
+    x.requires_grad_()
+    ALL_PARALLEL_STYLES[style].shard_param(module, "weight", mesh)
+    ALL_PARALLEL_STYLES[style].shard_param(module, "bias", mesh)
+    ALL_PARALLEL_STYLES[style].install_forward(module, mesh)
+    with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+        out = module(x)
+    generator = torch.Generator().manual_seed(5)
+    out.backward(torch.randn(out.shape, generator=generator).to(out.dtype))
+    grads = [x.grad, module.weight.grad, module.bias.grad]
+    local = [one.to_local() if isinstance(one, DTensor) else one for one in grads]
+    return (out.detach(), *local)
+
+
+@pytest.mark.parametrize("how", ["f32", "bf16", "autocast"])
+@pytest.mark.parametrize(
+    "style",
+    [
+        *("colwise", "colwise_gather_output", "colwise_rep"),
+        *("rowwise", "rowwise_split_input", "rowwise_rep"),
+    ],
+)
+def test_a_style_is_served(style: str, how: str) -> None:
+    expected = run(style, how)
+    with plait.transformers.enabled():
+        found = run(style, how)
+        report = plait.transformers.report()
+    agree(report.served == 1 and report.refusals == (), str(report))
+    for name, theirs, ours in zip(("out", "x", "weight", "bias"), expected, found, strict=True):
+        alike = (theirs.shape, theirs.dtype) == (ours.shape, ours.dtype)
+        agree(alike, f"{name}: {theirs.shape} {theirs.dtype}, {ours.shape} {ours.dtype}")
+        bound = BOUND[torch.float32 if how == "f32" else torch.bfloat16]
+        off = (theirs.double() - ours.double()).abs().max().item()
+        agree(off <= bound * max(1.0, theirs.abs().max().item()), f"{name} differs by {off}")
+
+
+def check_left(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
+    report = plait.transformers.report()
+    agree(report.modules == ((sentence, 1),) and report.served == 0, str(report))
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
+    expected = [f"a module is left to transformers: {sentence}"] * (dist.get_rank() == 0)
+    agree(said == expected, str(said))
+
+
+def test_latent_attention_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    expected = run("mla_kv_a_proj", "f32")
+    with caplog.at_level(logging.WARNING), plait.transformers.enabled():
+        found = run("mla_kv_a_proj", "f32")
+        check_left("Linear: the style mla_kv_a_proj is not served", caplog)
+    agree(all(map(torch.equal, expected, found)), "values differ")
+
+
+def test_experts_that_are_dispatched_are_left(caplog: pytest.LogCaptureFixture) -> None:
+    """Transformers names the meshes, as for no other style."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    experts = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=4))
+    with caplog.at_level(logging.WARNING), plait.transformers.enabled():
+        style: Any = ALL_PARALLEL_STYLES["ep_dispatch_experts"]
+        left = style.install_forward(experts, ep_mesh=mesh, tp_mesh=mesh)
+        check_left("MixtralExperts: the style ep_dispatch_experts is not served", caplog)
+    agree(left is experts and "forward" in vars(experts), "their forward is not installed")

@@ -1,0 +1,145 @@
+#include "comm/tcp/call.h"
+
+#include "base/check.h"
+#include "base/hmac.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "comm/tcp/callers.h"
+#include "comm/tcp/rendezvous.h"
+
+namespace plait::comm::tcp {
+
+using base::Nanoseconds;
+using base::sentence;
+
+namespace {
+
+constexpr Nanoseconds kOneAddress = base::kSecond;  // then the next address is tried
+constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
+
+}  // namespace
+
+void Call::begin() {
+  const Nanoseconds now = base::now();
+  if (addresses_.empty() || now - since_ < kBetweenCalls) return;
+  since_ = now;
+  auto socket = begin_to_connect(addresses_[next_++ % addresses_.size()]);
+  hello_.clear();
+  is_proved_ = false;
+  heard_.clear();
+  if (socket) socket_ = std::move(*socket);
+}
+
+std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
+  const Nanoseconds now = base::now();
+  if (!hello_.empty()) {
+    // Rank 0 answers when all have come; another rank answers at once, and any rank a hello.
+    const bool may_wait = is_to_rendezvous_ && is_trusted(self);
+    if (may_wait || now - since_ <= kSilentCaller) return hear(self, doubts);
+    socket_.reset();
+    return std::nullopt;
+  }
+  const Progress progress = progress_of(socket_);
+  if (progress == Progress::under_way && now - since_ < kOneAddress) return std::nullopt;
+  if (progress == Progress::done) {
+    say_hello(self);
+  } else {
+    socket_.reset();
+  }
+  return std::nullopt;
+}
+
+void Call::say_hello(const Identity& self) {
+  hello_ = write(Hello{.job = self.job,
+                       .rank = self.rank,
+                       .to = rank_,
+                       .world = self.world,
+                       .has_secret = self.has_secret(),
+                       .nonce = base::random_name(),
+                       .card = self.card});
+  if (!say(socket_, Word::hello, hello_)) socket_.reset();
+}
+
+std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
+  bool is_open = true;
+  const bool may_be_long = is_to_rendezvous_ && is_trusted(self);
+  const auto message =
+      read_message(socket_, heard_, may_be_long ? kMostWelcomeBytes : kMostHelloBytes, is_open);
+  if (!is_open) socket_.reset();  // the rank may be trying again, too
+  if (!message) return std::nullopt;
+  heard_.clear();
+  switch (message->word) {
+    case Word::hello:
+    case Word::proof:
+      socket_.reset();
+      break;
+    case Word::challenge:
+      hear_challenge(message->text, self, doubts);
+      break;
+    case Word::welcome:
+      is_over_ = is_trusted(self);
+      if (is_over_) return message->text;
+      distrust(self, doubts);
+      break;
+    case Word::refusal:
+      // An address that several hosts have may have led to another rank: the next may be right.
+      PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", peer_of(socket_),
+                  " to meet rank ", rank_, ": ", printable(message->text));
+      socket_.reset();
+      break;
+    case Word::mismatch:
+      if (is_to_rendezvous_ || is_trusted(self))
+        throw Error(Code::mismatch, printable(message->text), rank_);
+      distrust(self, doubts);
+      break;
+    case Word::interrupted:
+      if (is_to_rendezvous_ && is_trusted(self)) {
+        const std::size_t blank = message->text.find(' ');
+        const auto rank = base::parse_int(message->text.substr(0, blank));
+        throw Error(Code::peer_lost, printable(message->text.substr(blank + 1)),
+                    static_cast<int>(rank.value_or(rank_)));
+      }
+      socket_.reset();
+      break;
+  }
+  return std::nullopt;
+}
+
+void Call::tell_of_interruption(const std::string& text, const Identity& self) const {
+  const bool was_heard = is_to_rendezvous_ && socket_ && !hello_.empty();
+  if (was_heard && is_trusted(self)) say(socket_, Word::interrupted, text);
+}
+
+void Call::hear_challenge(const std::string& text, const Identity& self, Doubts& doubts) {
+  const auto challenge = read_challenge(text);
+  if (!self.has_secret() || is_proved_ || !challenge) return socket_.reset();
+  const Proofs proofs = prove(self.key, hello_, challenge->nonce);
+  if (!base::are_equal_in_constant_time(challenge->proof, proofs.listener)) {
+    // It may be a rank that has another secret, and can say so.
+    say(socket_, Word::refusal, "");
+    return distrust(self, doubts);
+  }
+  is_proved_ = true;
+  since_ = base::now();
+  if (!say(socket_, Word::proof, proofs.caller)) socket_.reset();
+}
+
+// Only rank 0 is at an address that the user has told: elsewhere a stranger may listen.
+void Call::distrust(const Identity& self, Doubts& doubts) {
+  const std::string where = peer_of(socket_);
+  socket_.reset();
+  const std::string why =
+      sentence("what answers there does not know the secret of rank ", self.rank, ": ",
+               kSecretVariable, " must be the same for all ranks");
+  PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", where, " to meet rank ", rank_,
+              ": ", why);
+  doubts.of_rank[rank_] = sentence("rank ", self.rank, " called ", where, ": ", why);
+}
+
+void Call::add_to(std::vector<pollfd>& sockets) const {
+  if (!socket_) return;
+  const auto events = static_cast<short>(hello_.empty() ? POLLOUT : POLLIN);
+  sockets.push_back({.fd = socket_.get(), .events = events, .revents = 0});
+}
+
+}  // namespace plait::comm::tcp

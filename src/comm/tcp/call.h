@@ -1,0 +1,67 @@
+// A call to another rank while ranks meet: it connects to the rank's addresses in turn, says hello,
+// proves that it knows the secret, if there is one, and waits for the rank's welcome.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "comm/tcp/address.h"
+#include "comm/tcp/identity.h"
+
+namespace plait::comm::tcp {
+
+class Call {
+ public:
+  // At the rendezvous rank 0 answers when all ranks have come. Its address is one that the user has
+  // told, so that what is wrong there is an error; elsewhere a stranger may listen.
+  enum class At { rendezvous, own_address };
+
+  Call(int rank, std::vector<Address> addresses, At at)
+      : rank_(rank), addresses_(std::move(addresses)), is_to_rendezvous_(at == At::rendezvous) {}
+
+  int rank() const { return rank_; }
+  bool is_to_rendezvous() const { return is_to_rendezvous_; }
+  bool has_socket() const { return static_cast<bool>(socket_); }
+  bool is_over() const { return is_over_; }
+
+  // Begins to connect to the next address, when it is time for that. Throws Error where this
+  // process has no descriptors left.
+  void begin();
+
+  // Goes on where it has a socket. Returns the text of the welcome when that has come; then the
+  // call is over.
+  std::optional<std::string> advance(const Identity& self, Doubts& doubts);
+  base::Fd take_socket() { return std::move(socket_); }
+
+  // At the rendezvous, where rank 0 listens to one that has come.
+  void tell_of_interruption(const std::string& text, const Identity& self) const;
+
+  // What poll() is to wait for.
+  void add_to(std::vector<pollfd>& sockets) const;
+
+ private:
+  bool is_trusted(const Identity& self) const { return is_proved_ || !self.has_secret(); }
+  void say_hello(const Identity& self);
+  std::optional<std::string> hear(const Identity& self, Doubts& doubts);
+  void hear_challenge(const std::string& text, const Identity& self, Doubts& doubts);
+  void distrust(const Identity& self, Doubts& doubts);
+
+  int rank_;
+  std::vector<Address> addresses_;
+  bool is_to_rendezvous_;
+  std::size_t next_ = 0;  // of the addresses, in turn
+  base::Fd socket_ = {};
+  std::string hello_ = {};  // what was said; empty: nothing yet
+  bool is_proved_ = false;  // that the rank knows the secret
+  std::string heard_ = {};
+  base::Nanoseconds since_ = 0;
+  bool is_over_ = false;
+};
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,35 @@
+"""plait info --meet: ranks say which others they have found, and how they reach them."""
+
+import json
+import platform
+import unittest
+
+from command import PLAIT
+from info_case import InfoCase
+
+
+class MeetTest(InfoCase):
+    def test_ranks_of_one_host(self):
+        run = self.plait("run", "-n", "3", "--", PLAIT, "info", "--meet", "--json")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = json.JSONDecoder()
+        rest, ranks = run.stdout.strip(), []
+        while rest:
+            one, end = found.raw_decode(rest)
+            rest = rest[end:].lstrip()
+            ranks.append(one)
+        name = platform.node()
+        for rank, one in enumerate(sorted(ranks, key=lambda one: one["rank"])):
+            self.assertEqual((one["rank"], one["world"], one["transport"], one["has_secret"]), (rank, 3, "shm", False))
+            self.assertEqual(one["hosts"], [{"name": name, "ranks": [0, 1, 2]}])
+            self.assertEqual([peer["rank"] for peer in one["peers"]], [peer for peer in range(3) if peer != rank])
+            self.assertEqual({(peer["host"], peer["route"]) for peer in one["peers"]},
+                             {(name, "shm: memory of this host that both ranks map")})
+
+    def test_there_is_no_other_rank(self):
+        self.assert_says(self.plait("info", "--meet"), 2, "plait info: --meet: no launcher has started ranks; try "
+                                                          "plait run -n 2 -p plait info --meet")
+
+
+if __name__ == "__main__":
+    unittest.main()

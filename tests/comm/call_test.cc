@@ -1,0 +1,132 @@
+// What a rank does when it calls another, at whose address a stranger may listen.
+#include "comm/tcp/call.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "comm/tcp_ends.h"
+#include "tensor/sentence_of.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+// Rank 2 calls rank 1, whose side the test plays.
+class CallTest : public testing::Test {
+ protected:
+  // Goes on until there is a hello, which is returned; `answerer` is the listener's end.
+  std::string hear_hello() {
+    answerer.reset();
+    await([&] {
+      if (!call().has_socket()) call().begin();
+      if (call().has_socket()) call().advance(self, doubts);
+      if (!answerer) answerer = accept_caller(listener);
+      return answerer.has_value();
+    });
+    for (;;) {
+      if (call().has_socket()) call().advance(self, doubts);
+      bool is_open = true;
+      const auto message = read_message(*answerer, bytes, kMostHelloBytes, is_open);
+      if (message) {
+        bytes.clear();
+        EXPECT_EQ(message->word, Word::hello);
+        return message->text;
+      }
+    }
+  }
+
+  // Goes on until the call has its welcome, or has hung up.
+  std::optional<std::string> end_of_call() {
+    std::optional<std::string> welcome;
+    await([&] {
+      welcome = call().advance(self, doubts);
+      return welcome || !call().has_socket();
+    });
+    return welcome;
+  }
+
+  Call& call(Call::At at = Call::At::own_address) {
+    if (!call_) call_.emplace(1, loopback(listener), at);
+    return *call_;
+  }
+
+  base::Fd listener = listen_at_port(0);
+  std::optional<base::Fd> answerer;
+  std::string bytes;
+  Identity self = rank_of_three(2);
+  Doubts doubts;
+
+ private:
+  std::optional<Call> call_;
+};
+
+TEST_F(CallTest, IsOverWithAWelcome) {
+  const auto hello = read_hello(hear_hello());
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->rank, 2);
+  EXPECT_EQ(hello->to, 1);
+  EXPECT_FALSE(call().is_over());
+  say(*answerer, Word::welcome, "come in");
+  EXPECT_EQ(end_of_call(), "come in");
+  EXPECT_TRUE(call().is_over());
+  EXPECT_TRUE(call().take_socket());
+}
+
+TEST_F(CallTest, BelievesAWelcomeOnlyOfWhatKnowsTheSecret) {
+  self = rank_of_three(2, "a secret");
+  hear_hello();
+  say(*answerer, Word::welcome, "come in");
+  EXPECT_EQ(end_of_call(), std::nullopt);
+  EXPECT_FALSE(call().is_over());
+  EXPECT_EQ(doubts.about({1}),
+            "rank 2 called 127.0.0.1: what answers there does not know the secret of rank 2: "
+            "PLAIT_SECRET must be the same for all ranks");
+
+  // The rank itself answers the next call.
+  const std::string hello = hear_hello();
+  const std::string nonce = "0123456789abcdef0123456789abcdef";
+  const Proofs proofs = prove("a secret", hello, nonce);
+  say(*answerer, Word::challenge, write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+  say(*answerer, Word::welcome, "come in");
+  EXPECT_EQ(end_of_call(), "come in");
+  EXPECT_EQ(next_message(*answerer).text, proofs.caller);
+}
+
+TEST_F(CallTest, HangsUpOnAWrongProof) {
+  self = rank_of_three(2, "a secret");
+  const std::string hello = hear_hello();
+  const std::string nonce = "0123456789abcdef0123456789abcdef";
+  const Proofs proofs = prove("another secret", hello, nonce);
+  say(*answerer, Word::challenge, write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+  EXPECT_EQ(end_of_call(), std::nullopt);
+  EXPECT_EQ(next_message(*answerer).word, Word::refusal);
+  EXPECT_NE(doubts.about({1}), "");
+}
+
+// An address that several hosts have may lead to another rank.
+TEST_F(CallTest, IsMadeAgainAfterARefusal) {
+  hear_hello();
+  say(*answerer, Word::refusal, "here is rank 5");
+  EXPECT_EQ(end_of_call(), std::nullopt);
+  hear_hello();
+  say(*answerer, Word::welcome, "");
+  EXPECT_EQ(end_of_call(), "");
+}
+
+TEST_F(CallTest, FailsWithARefusalAtTheRendezvous) {
+  call(Call::At::rendezvous);
+  hear_hello();
+  say(*answerer, Word::refusal, "here is rank 5");
+  EXPECT_EQ(sentence_of([&] { end_of_call(); }),
+            "rank 2 called 127.0.0.1 to meet rank 1: here is rank 5");
+}
+
+TEST_F(CallTest, FailsWhereTheRankRunsAnotherBuild) {
+  hear_hello();
+  say(*answerer, Word::mismatch, "another build");
+  EXPECT_EQ(sentence_of([&] { end_of_call(); }, Code::mismatch), "another build");
+}
+
+}  // namespace
+}  // namespace plait::comm::tcp

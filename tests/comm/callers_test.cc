@@ -1,0 +1,152 @@
+// What a rank does with those that call it, among which there may be strangers.
+#include "comm/tcp/callers.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/tcp_ends.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+constexpr const char* kNonce = "0123456789abcdef0123456789abcdef";
+
+// Rank 0, and a socket that has called it.
+class CallersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    await([&] {
+      if (!caller) caller = begin_to_connect(loopback(listener).at(0));
+      return caller && progress_of(*caller) == Progress::done;
+    });
+  }
+
+  static Hello hello(const Identity& from) {
+    return {.job = from.job,
+            .rank = from.rank,
+            .to = 0,
+            .world = from.world,
+            .has_secret = from.has_secret(),
+            .nonce = kNonce,
+            .card = from.card};
+  }
+
+  // Listens until the caller is admitted, or is gone.
+  void listen() {
+    await([&] {
+      callers.accept(listener);
+      const bool was_there = !callers.are_none();
+      callers.hear(self, doubts, [&](base::Fd& socket, const Hello& from) {
+        admitted = from.rank;
+        admitted_socket = std::move(socket);
+      });
+      return was_there && callers.are_none();
+    });
+  }
+
+  // Listens until the caller has been challenged.
+  void listen_once() {
+    await([&] {
+      callers.accept(listener);
+      callers.hear(self, doubts,
+                   [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
+      return !callers.are_none();
+    });
+    for (int turn = 0; turn < 100; ++turn) {
+      callers.hear(self, doubts,
+                   [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  base::Fd listener = listen_at_port(0);
+  std::optional<base::Fd> caller;
+  Identity self = rank_of_three(0);
+  Callers callers{3};
+  Doubts doubts;
+  std::optional<int> admitted;
+  base::Fd admitted_socket;
+};
+
+TEST_F(CallersTest, AreAdmittedAtOnceWhereThereIsNoSecret) {
+  say(*caller, Word::hello, write(hello(rank_of_three(2))));
+  listen();
+  EXPECT_EQ(admitted, 2);
+  EXPECT_TRUE(admitted_socket);
+  EXPECT_EQ(doubts.about({1, 2}), "");
+}
+
+TEST_F(CallersTest, AreAdmittedOnceTheyHaveProvedTheSecret) {
+  self = rank_of_three(0, "a secret");
+  const std::string text = write(hello(rank_of_three(2, "a secret")));
+  say(*caller, Word::hello, text);
+  listen_once();
+  EXPECT_FALSE(admitted);
+  const auto challenge = read_challenge(next_message(*caller).text);
+  ASSERT_TRUE(challenge);
+  const Proofs proofs = prove("a secret", text, challenge->nonce);
+  EXPECT_EQ(challenge->proof, proofs.listener);
+  say(*caller, Word::proof, proofs.caller);
+  listen();
+  EXPECT_EQ(admitted, 2);
+}
+
+TEST_F(CallersTest, ThatDoNotKnowTheSecretAreDroppedAndDoubted) {
+  self = rank_of_three(0, "a secret");
+  const std::string text = write(hello(rank_of_three(2, "another")));
+  say(*caller, Word::hello, text);
+  listen_once();
+  const auto challenge = read_challenge(next_message(*caller).text);
+  ASSERT_TRUE(challenge);
+  say(*caller, Word::proof, prove("another", text, challenge->nonce).caller);
+  listen();
+  EXPECT_FALSE(admitted);
+  EXPECT_EQ(doubts.about({1}), "");
+  EXPECT_EQ(doubts.about({1, 2}),
+            "a caller from 127.0.0.1 said that it was rank 2 and did not know the secret of rank "
+            "0: PLAIT_SECRET must be the same for all ranks");
+}
+
+TEST_F(CallersTest, OfAnotherJobAreToldSo) {
+  Identity other = rank_of_three(2);
+  other.job = "another job";
+  say(*caller, Word::hello, write(hello(other)));
+  listen();
+  EXPECT_FALSE(admitted);
+  const Message message = next_message(*caller);
+  EXPECT_EQ(message.word, Word::refusal);
+  EXPECT_EQ(message.text, "here is rank 0 of 3 of another job");
+  EXPECT_EQ(doubts.about({1, 2}), "");
+}
+
+TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
+  say(*caller, Word::hello, write(hello(rank_of_three(1, "a secret"))));
+  listen();
+  EXPECT_FALSE(admitted);
+  const std::string why =
+      "rank 1 has set PLAIT_SECRET, rank 0 has not: it must be the same for all ranks";
+  EXPECT_EQ(next_message(*caller).text, why);
+  EXPECT_EQ(doubts.about({1}), why);
+}
+
+TEST_F(CallersTest, OfAnotherBuildMayBeAnyRank) {
+  say(*caller, Word::hello, "0.0-another and words that only it can read");
+  listen();
+  EXPECT_FALSE(admitted);
+  EXPECT_EQ(next_message(*caller).word, Word::mismatch);
+  EXPECT_NE(doubts.about({1}).find("runs plait 0.0-another, rank 0 plait "), std::string::npos)
+      << doubts.about({1});
+}
+
+TEST_F(CallersTest, ThatSpeakAnotherLanguageAreDropped) {
+  say(*caller, Word::welcome, "");
+  listen();
+  EXPECT_FALSE(admitted);
+  EXPECT_EQ(doubts.about({1, 2}), "");
+}
+
+}  // namespace
+}  // namespace plait::comm::tcp

@@ -1,0 +1,47 @@
+// Connected sockets over loopback, and ranks that meet, for tests of what they say to each other.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "comm/tcp/address.h"
+#include "comm/tcp/identity.h"
+
+namespace plait::comm::tcp {
+
+inline Identity rank_of_three(int rank, const std::string& key = "") {
+  return {
+      .rank = rank, .world = 3, .job = "a job", .key = key, .card = card_of_this_process(29600)};
+}
+
+inline std::vector<Address> loopback(const base::Fd& listener) {
+  std::string why;
+  return resolve("127.0.0.1", port_of(listener), why);
+}
+
+// Repeats `step` until it returns true.
+template <class Step>
+void await(const Step& step) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!step()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "it takes too long";
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// The next message, or what was wrong with the connection.
+inline Message next_message(const base::Fd& socket) {
+  std::string bytes;
+  std::optional<Message> message;
+  bool is_open = true;
+  await([&] {
+    message = read_message(socket, bytes, kMostHelloBytes, is_open);
+    return message || !is_open;
+  });
+  return message.value_or(Message{Word::mismatch, "nothing came"});
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,50 @@
+#include "comm/timed_product.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+
+namespace plait::comm {
+namespace {
+
+// It has 1 Mi multiplications and as many additions.
+StandIn::Product product() {
+  StandIn::Product one = {};
+  one.rows = 128;
+  one.columns = 128;
+  one.k = 64;
+  one.poll = base::kMillisecond;
+  return one;
+}
+
+TEST(TimedProducts, TakeTheTimeThatTheyAreGiven) {
+  TimedProduct timed(/*pace=*/10);
+  int looks = 0;
+  const base::Nanoseconds begin = base::now();
+  timed.product(product(), [&] { ++looks; });
+  EXPECT_GE(base::now() - begin, static_cast<base::Nanoseconds>(10 * product().flops()));
+  EXPECT_GE(looks, 1);
+}
+
+TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
+  TimedProduct timed(/*pace=*/10);
+  bool looked = false;
+  const base::Nanoseconds begin = base::now();
+  timed.product(product(), [&] {
+    if (looked) return;
+    looked = true;
+    base::sleep_until(base::now() + 30 * base::kMillisecond);
+  });
+  const auto alone = static_cast<base::Nanoseconds>(10 * product().flops());
+  EXPECT_GE(base::now() - begin, alone + 30 * base::kMillisecond);
+}
+
+TEST(TimedProducts, AreLeftOutAtAPaceOfNothing) {
+  TimedProduct timed(/*pace=*/0);
+  int looks = 0;
+  timed.product(product(), [&] { ++looks; });
+  EXPECT_EQ(looks, 0);
+}
+
+}  // namespace
+}  // namespace plait::comm
