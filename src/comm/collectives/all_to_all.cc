@@ -19,14 +19,10 @@ class VectorParcels final : public Parcels {
     return from_.pieces(peer).handling(receive_.dtype);
   }
   ConstTensorView outgoing(std::uint32_t chunk, int peer) const override {
-    return chunk_of(
-        ConstElements{element(send_.data, to_.offset(peer), send_.dtype), send_.count, send_.dtype},
-        to_.pieces(peer), chunk);
+    return to_.block(send_, chunk, peer);
   }
   TensorView incoming(std::uint32_t chunk, int peer) const override {
-    return chunk_of(Elements{element(receive_.data, from_.offset(peer), receive_.dtype),
-                             receive_.count, receive_.dtype},
-                    from_.pieces(peer), chunk);
+    return from_.block(receive_, chunk, peer);
   }
 
  private:

@@ -1,6 +1,7 @@
 // Vectors as the flows know them: shards in chunks, each a matrix of one row.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "comm/collectives/chunks.h"
@@ -17,18 +18,15 @@ inline std::byte* element(void* data, std::size_t index, Dtype dtype) {
   return static_cast<std::byte*>(data) + index * size_of(dtype);
 }
 
-inline ConstTensorView chunk_of(const ConstElements& shard, const Pieces& pieces,
-                                std::uint32_t chunk) {
-  return {.data = element(shard.data, pieces.offset(chunk), shard.dtype),
-          .dtype = shard.dtype,
-          .rows = 1,
-          .cols = static_cast<std::int64_t>(pieces.count(chunk))};
-}
-inline TensorView chunk_of(const Elements& shard, const Pieces& pieces, std::uint32_t chunk) {
-  return {.data = element(shard.data, pieces.offset(chunk), shard.dtype),
-          .dtype = shard.dtype,
-          .rows = 1,
-          .cols = static_cast<std::int64_t>(pieces.count(chunk))};
+// A chunk of the shard that begins with element `first`.
+template <class Vector>
+auto chunk_of(const Vector& vector, const Pieces& pieces, std::uint32_t chunk,
+              std::size_t first = 0) {
+  using View = std::conditional_t<std::is_same_v<Vector, Elements>, TensorView, ConstTensorView>;
+  return View{.data = element(vector.data, first + pieces.offset(chunk), vector.dtype),
+              .dtype = vector.dtype,
+              .rows = 1,
+              .cols = static_cast<std::int64_t>(pieces.count(chunk))};
 }
 
 // Where each rank's elements begin, and how many they are.
@@ -64,6 +62,12 @@ class Shards {
   std::size_t offset(int owner) const { return at(owner).offset; }
   const Pieces& pieces(int owner) const { return at(owner).pieces; }
 
+  // A chunk of an owner's shard of the vector.
+  template <class Vector>
+  auto block(const Vector& vector, std::uint32_t chunk, int owner) const {
+    return chunk_of(vector, pieces(owner), chunk, offset(owner));
+  }
+
  private:
   struct One {
     std::size_t offset;
@@ -91,9 +95,7 @@ class VectorPartials final : public Partials {
     return {.rows = 1, .cols = static_cast<std::int64_t>(shards_.pieces(owner).count(chunk))};
   }
   ConstTensorView part(std::uint32_t chunk, int owner) const override {
-    const std::size_t first = shards_.offset(owner);
-    return chunk_of({element(in_.data, first, in_.dtype), in_.count, in_.dtype},
-                    shards_.pieces(owner), chunk);
+    return shards_.block(in_, chunk, owner);
   }
   TensorView sum(std::uint32_t chunk) const override {
     return chunk_of(sum_, shards_.pieces(rank_), chunk);
@@ -118,9 +120,7 @@ class VectorShares final : public Shares {
     return chunk_of(own_, shards_.pieces(rank_), chunk);
   }
   TensorView place(std::uint32_t chunk, int owner) const override {
-    const std::size_t first = shards_.offset(owner);
-    return chunk_of(Elements{element(all_.data, first, all_.dtype), all_.count, all_.dtype},
-                    shards_.pieces(owner), chunk);
+    return shards_.block(all_, chunk, owner);
   }
 
  private:

@@ -23,7 +23,7 @@ bool AnswerFlow::step_once() {
 bool AnswerFlow::ask_next(int peer) {
   const std::uint32_t chunk = lanes_.posted(Way::out, peer);
   if (chunk >= partials_.chunks(peer) ||
-      chunk - answered_[static_cast<std::size_t>(peer)] >= lanes_.per_lane() ||
+      chunk - lanes_.answered(Way::out, peer) >= lanes_.per_lane() ||
       !lanes_.vacant(Way::out, peer))
     return false;
   send_block(lanes_, {.way = Way::out, .peer = peer, .chunk = chunk}, partials_.part(chunk, peer),
@@ -71,15 +71,14 @@ void AnswerFlow::sum_twice(const ConstTensorView& own, std::byte* kept) {
 }
 
 bool AnswerFlow::take_answer(int peer) {
-  std::uint32_t& answered = answered_[static_cast<std::size_t>(peer)];
-  if (answered == lanes_.posted(Way::out, peer)) return false;
-  const std::byte* const answer = lanes_.answer(Way::out, peer, answered);
+  const std::uint32_t chunk = lanes_.answered(Way::out, peer);
+  if (chunk == lanes_.posted(Way::out, peer)) return false;
+  const std::byte* const answer = lanes_.answer(Way::out, peer);
   if (answer == nullptr) return false;
-  take_copy(lanes_, answer, shares_.place(answered, peer), shares_.handling(peer),
-            answered + 1 == shares_.chunks(peer));
-  ++answered;
+  take_copy(lanes_, answer, shares_.place(chunk, peer), shares_.handling(peer),
+            chunk + 1 == shares_.chunks(peer));
+  lanes_.take_answer(Way::out, peer);
   --to_take_;
-  lanes_.note_move();
   return true;
 }
 
@@ -90,8 +89,8 @@ Awaited AnswerFlow::awaited() const {
     }
   }
   for (const int peer : lanes_.peers()) {
-    const std::uint32_t answered = answered_[static_cast<std::size_t>(peer)];
-    if (answered < partials_.chunks(peer)) return lanes_.answer_from(peer, answered);
+    if (lanes_.answered(Way::out, peer) < partials_.chunks(peer))
+      return lanes_.answer_from(Way::out, peer);
   }
   return lanes_.nothing_awaited();
 }

@@ -21,8 +21,7 @@ class AnswerFlow {
       : lanes_(lanes),
         partials_(partials),
         shares_(shares),
-        answered_(static_cast<std::size_t>(lanes.world())),
-        parts_(answered_.size()),
+        parts_(static_cast<std::size_t>(lanes.world())),
         own_chunks_(partials.chunks(lanes.rank())) {
     for (const int peer : lanes.peers()) to_ask_ += partials.chunks(peer);
     to_take_ = to_ask_;
@@ -51,8 +50,7 @@ class AnswerFlow {
   Lanes& lanes_;
   const Partials& partials_;
   const Shares& shares_;
-  std::vector<std::uint32_t> answered_;  // by peer: this rank's parts that have come back as sums
-  std::vector<const void*> parts_;       // of a chunk, by rank
+  std::vector<const void*> parts_;  // of a chunk, by rank
   std::uint32_t own_chunks_;
   std::uint32_t summed_ = 0;
   std::uint64_t to_ask_ = 0;   // chunks of all peers that are still to be sent

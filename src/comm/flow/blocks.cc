@@ -13,8 +13,6 @@ SpanArgs args_of(const Route& route, std::size_t bytes) {
           .chunk = static_cast<std::int32_t>(route.chunk)};
 }
 
-}  // namespace
-
 void copy_block(const ConstTensorView& from, std::byte* to) {
   if (from.bytes() == 0) return;
   if (from.is_contiguous()) {
@@ -34,6 +32,8 @@ void copy_block(const std::byte* from, const TensorView& to) {
   for (std::int64_t row = 0; row < to.rows; ++row, from += to.row_bytes())
     std::memcpy(to.row(row), from, to.row_bytes());
 }
+
+}  // namespace
 
 void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Handling how) {
   const std::size_t bytes = block.bytes();

@@ -27,9 +27,6 @@ class Blocks {
   virtual Handling handling(int /*owner*/) const { return {}; }
 };
 
-void copy_block(const ConstTensorView& from, std::byte* to);
-void copy_block(const std::byte* from, const TensorView& to);
-
 // A lane, and the chunk's number in its owner's shard.
 struct Route {
   Way way;

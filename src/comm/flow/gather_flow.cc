@@ -4,6 +4,18 @@
 
 namespace plait::comm {
 
+GatherFlow::GatherFlow(Lanes& lanes, const Hosts& hosts, const Shares& shares, Way way)
+    : lanes_(lanes),
+      hosts_(hosts),
+      shares_(shares),
+      way_(way),
+      received_(hands_on() ? static_cast<std::size_t>(lanes.world()) : 0) {
+  for (const int mate : hosts.mates()) {
+    to_mates_.emplace_back(hosts, shares, lanes.rank(), MateBlocks::First::this_host);
+    from_mates_.emplace_back(hosts, shares, mate, MateBlocks::First::this_host);
+  }
+}
+
 void GatherFlow::begin() {
   made_ = 0;
   own_chunks_ = shares_.chunks(lanes_.rank());
@@ -11,29 +23,9 @@ void GatherFlow::begin() {
   to_take_ = 0;
   for (const int counterpart : hosts_.counterparts()) to_take_ += shares_.chunks(counterpart);
   if (!hands_on()) return;
-  most_chunks_ = 0;
-  for (int owner = 0; owner < lanes_.world(); ++owner)
-    most_chunks_ = std::max(most_chunks_, shares_.chunks(owner));
   std::fill(received_.begin(), received_.end(), 0U);
-  for (std::size_t i = 0; i < to_mates_.size(); ++i) {
-    to_mates_[i] = at_or_after({}, lanes_.rank());
-    from_mates_[i] = at_or_after({}, hosts_.mates()[i]);
-  }
-}
-
-// Shards may be of different numbers of chunks: the first block from `item` on that there is.
-GatherFlow::Item GatherFlow::at_or_after(Item item, int sender) const {
-  while (item.chunk < most_chunks_ && item.chunk >= shares_.chunks(owner_of(item, sender))) {
-    const bool is_last = item.turn + 1 == hosts_.count();
-    item = {.chunk = item.chunk + (is_last ? 1 : 0), .turn = is_last ? 0 : item.turn + 1};
-  }
-  return item;
-}
-
-GatherFlow::Item GatherFlow::after(Item item, int sender) const {
-  const bool is_last = item.turn + 1 == hosts_.count();
-  return at_or_after({.chunk = item.chunk + (is_last ? 1 : 0), .turn = is_last ? 0 : item.turn + 1},
-                     sender);
+  for (MateBlocks& blocks : to_mates_) blocks.begin();
+  for (MateBlocks& blocks : from_mates_) blocks.begin();
 }
 
 bool GatherFlow::step_once() {
@@ -52,16 +44,17 @@ bool GatherFlow::step_once() {
 
 // A mate gets what this rank has: its own blocks, and what has come from other hosts.
 bool GatherFlow::send_to_mate(std::size_t index) {
-  const Item item = to_mates_[index];
+  MateBlocks& next = to_mates_[index];
   const int mate = hosts_.mates()[index];
-  if (item.chunk >= most_chunks_) return false;
-  const int owner = owner_of(item, lanes_.rank());
+  if (next.done()) return false;
+  const std::uint32_t chunk = next.chunk();
+  const int owner = next.owner();
   const bool is_own = owner == lanes_.rank();
-  if (item.chunk >= (is_own ? made_ : received(owner)) || !lanes_.vacant(way_, mate)) return false;
-  send_block(lanes_, {.way = way_, .peer = mate, .chunk = item.chunk},
-             is_own ? shares_.own(item.chunk) : ConstTensorView(shares_.place(item.chunk, owner)),
+  if (chunk >= (is_own ? made_ : received(owner)) || !lanes_.vacant(way_, mate)) return false;
+  send_block(lanes_, {.way = way_, .peer = mate, .chunk = chunk},
+             is_own ? shares_.own(chunk) : ConstTensorView(shares_.place(chunk, owner)),
              shares_.handling(owner));
-  to_mates_[index] = after(item, lanes_.rank());
+  next.advance();
   return true;
 }
 
@@ -76,11 +69,11 @@ bool GatherFlow::send_across(int counterpart) {
 }
 
 bool GatherFlow::take_from_mate(std::size_t index) {
-  const Item item = from_mates_[index];
+  MateBlocks& next = from_mates_[index];
   const int mate = hosts_.mates()[index];
-  if (item.chunk >= most_chunks_ || !lanes_.arrived(way_, mate)) return false;
-  take(mate, item.chunk, owner_of(item, mate));
-  from_mates_[index] = after(item, mate);
+  if (next.done() || !lanes_.arrived(way_, mate)) return false;
+  take(mate, next.chunk(), next.owner());
+  next.advance();
   return true;
 }
 
@@ -106,7 +99,8 @@ std::uint32_t GatherFlow::received() const {
 
 std::uint32_t GatherFlow::sent() const {
   std::uint32_t least = own_chunks_;
-  for (const Item& item : to_mates_) least = std::min(least, item.chunk + (item.turn > 0 ? 1 : 0));
+  for (const MateBlocks& next : to_mates_)
+    least = std::min(least, next.chunk() + (next.is_within_chunk() ? 1 : 0));
   for (const int counterpart : hosts_.counterparts())
     least = std::min(least, lanes_.posted(way_, counterpart));
   return least;
@@ -114,7 +108,7 @@ std::uint32_t GatherFlow::sent() const {
 
 bool GatherFlow::done() const {
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {
-    if (to_mates_[i].chunk < most_chunks_ || from_mates_[i].chunk < most_chunks_) return false;
+    if (!to_mates_[i].done() || !from_mates_[i].done()) return false;
   }
   return to_send_ == 0 && to_take_ == 0;
 }
@@ -123,8 +117,7 @@ bool GatherFlow::done() const {
 Awaited GatherFlow::awaited() const {
   for (std::size_t i = 0; i < from_mates_.size(); ++i) {
     const int mate = hosts_.mates()[i];
-    if (from_mates_[i].chunk < most_chunks_ && !lanes_.arrived(way_, mate))
-      return lanes_.chunk_from(way_, mate);
+    if (!from_mates_[i].done() && !lanes_.arrived(way_, mate)) return lanes_.chunk_from(way_, mate);
   }
   for (const int counterpart : hosts_.counterparts()) {
     if (lanes_.taken(way_, counterpart) < shares_.chunks(counterpart) &&
@@ -133,8 +126,7 @@ Awaited GatherFlow::awaited() const {
   }
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {
     const int mate = hosts_.mates()[i];
-    if (to_mates_[i].chunk < most_chunks_ && !lanes_.vacant(way_, mate))
-      return lanes_.room_at(way_, mate);
+    if (!to_mates_[i].done() && !lanes_.vacant(way_, mate)) return lanes_.room_at(way_, mate);
   }
   for (const int counterpart : hosts_.counterparts()) {
     if (lanes_.posted(way_, counterpart) < own_chunks_ && !lanes_.vacant(way_, counterpart))

@@ -15,6 +15,7 @@
 #include "comm/flow/blocks.h"
 #include "comm/flow/hosts.h"
 #include "comm/flow/lanes.h"
+#include "comm/flow/mate_blocks.h"
 #include "plait/tensor_view.h"
 
 namespace plait::comm {
@@ -29,14 +30,7 @@ class Shares : public Blocks {
 
 class GatherFlow {
  public:
-  GatherFlow(Lanes& lanes, const Hosts& hosts, const Shares& shares, Way way = Way::out)
-      : lanes_(lanes),
-        hosts_(hosts),
-        shares_(shares),
-        way_(way),
-        to_mates_(hosts.mates().size()),
-        from_mates_(to_mates_.size()),
-        received_(hands_on() ? static_cast<std::size_t>(lanes.world()) : 0) {}
+  GatherFlow(Lanes& lanes, const Hosts& hosts, const Shares& shares, Way way = Way::out);
   GatherFlow(const GatherFlow&) = delete;
   GatherFlow& operator=(const GatherFlow&) = delete;
 
@@ -63,17 +57,6 @@ class GatherFlow {
   Awaited awaited() const;
 
  private:
-  // A block that a lane to or from a mate brings: of which chunk, and of the owner on which host.
-  struct Item {
-    std::uint32_t chunk = 0;
-    int turn = 0;
-  };
-  int owner_of(Item item, int sender) const {
-    return hosts_.counterpart_of(sender, hosts_.host_at(item.turn));
-  }
-  Item at_or_after(Item item, int sender) const;
-  Item after(Item item, int sender) const;
-
   bool send_to_mate(std::size_t index);
   bool take_from_mate(std::size_t index);
   bool send_across(int counterpart);
@@ -86,10 +69,9 @@ class GatherFlow {
   const Hosts& hosts_;
   const Shares& shares_;
   Way way_;
-  std::vector<Item> to_mates_;  // the next of each mate's lane
-  std::vector<Item> from_mates_;
+  std::vector<MateBlocks> to_mates_;
+  std::vector<MateBlocks> from_mates_;
   std::vector<std::uint32_t> received_;  // chunks, by owner; where lanes bring several owners'
-  std::uint32_t most_chunks_ = 0;        // of all shards
   std::uint32_t own_chunks_ = 0;
   std::uint64_t to_send_ = 0;  // chunks that counterparts still get
   std::uint64_t to_take_ = 0;  // and still bring

@@ -20,13 +20,11 @@ class Hosts {
 
   int per_host() const { return per_host_; }
   int count() const { return count_; }
-  int of(int rank) const { return rank / per_host_; }
-  int here() const { return of(rank_); }
+  int here() const { return rank_ / per_host_; }
   const std::vector<int>& mates() const { return mates_; }
   const std::vector<int>& counterparts() const { return counterparts_; }
 
   // Hosts in turn from this one on: 0 for this one.
-  int turn_of(int host) const { return (host - here() + count_) % count_; }
   int host_at(int turn) const { return (here() + turn) % count_; }
 
   // The rank on `host` that is the counterpart of `rank`, or `rank` itself.

@@ -92,15 +92,21 @@ class Lanes {
   std::uint32_t taken(Way way, int peer) const { return at(way, peer).taken; }
 
   // Where the mailbox takes answers: where to answer the chunk that has arrived, before its
-  // release(), and the answer to a chunk that was posted, no more than per_lane() chunks ago. Null
-  // until it is here.
+  // release().
   bool takes_answers() const { return mailbox_->takes_answers(); }
   std::byte* answer_box(Way way, int source) {
     return mailbox_->answer_box(source, slot_in(way, source));
   }
-  const std::byte* answer(Way way, int peer, std::uint32_t chunk) {
-    return mailbox_->answer(peer, slot(way, at(way, peer).first_out + chunk));
+  // The answer to the first chunk that was posted and whose answer has not been taken; null until it
+  // is here. At most per_lane() chunks may be without one.
+  const std::byte* answer(Way way, int peer) {
+    return mailbox_->answer(peer, slot_answered(way, peer));
   }
+  void take_answer(Way way, int peer) {
+    ++positions_[index(way, peer)].answered;
+    ++moves_;
+  }
+  std::uint32_t answered(Way way, int peer) const { return at(way, peer).answered; }
 
   Awaited chunk_from(Way way, int source) const {
     return {.peer = source, .tag = tag_in(way, source)};
@@ -108,14 +114,13 @@ class Lanes {
   Awaited room_at(Way way, int peer) const {
     return {.peer = peer, .tag = tag_out(way, peer), .room = true};
   }
-  Awaited answer_from(int peer, std::uint32_t chunk) const {
-    return {.peer = peer, .tag = tag_of(chunk, {}, peer)};
+  Awaited answer_from(Way way, int peer) const {
+    return {.peer = peer, .tag = tag_of(answered(way, peer), sent_, peer)};
   }
   Awaited nothing_awaited() const { return comm::nothing_awaited(tag_); }
 
-  // Chunks posted and released in all calls, and what else counts as a move (see Question).
+  // Chunks posted and released, and answers taken, in all calls (see Question).
   const std::uint64_t& moves() const { return moves_; }
-  void note_move() { ++moves_; }
 
  protected:
   Group& group() const { return group_; }
@@ -125,6 +130,7 @@ class Lanes {
   struct Position {
     std::uint32_t posted = 0;
     std::uint32_t taken = 0;
+    std::uint32_t answered = 0;
     std::uint32_t first_out = 0;  // of this call's chunks among those of all calls
     std::uint32_t first_in = 0;
   };
@@ -145,6 +151,11 @@ class Lanes {
   int slot_in(Way way, int source) const {
     const Position& lane = at(way, source);
     return slot(way, lane.first_in + lane.taken);
+  }
+
+  int slot_answered(Way way, int peer) const {
+    const Position& lane = at(way, peer);
+    return slot(way, lane.first_out + lane.answered);
   }
 
   // No chunk of one way is taken for one of the other: each has slots of its own.

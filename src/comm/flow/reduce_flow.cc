@@ -33,7 +33,10 @@ ReduceFlow::ReduceFlow(Lanes& lanes, const Hosts& hosts, const Partials& partial
       world_(static_cast<std::size_t>(lanes.world())),
       places_(world_ * static_cast<std::size_t>(threads_ + 1)),
       decoded_(is_coded_ ? world_ * static_cast<std::size_t>(threads_) * kDecodedAtOnce : 0),
-      to_mates_(hosts.mates().size()) {}
+      from_mates_(hosts, partials, lanes.rank(), MateBlocks::First::next_host) {
+  for (const int mate : hosts.mates())
+    to_mates_.emplace_back(hosts, partials, mate, MateBlocks::First::next_host);
+}
 
 void ReduceFlow::begin() {
   made_ = 0;
@@ -42,12 +45,8 @@ void ReduceFlow::begin() {
   to_send_ = 0;
   for (const int counterpart : hosts_.counterparts()) to_send_ += partials_.chunks(counterpart);
   if (!adds_up_first()) return;
-  most_chunks_ = 0;
-  for (int owner = 0; owner < lanes_.world(); ++owner)
-    most_chunks_ = std::max(most_chunks_, partials_.chunks(owner));
-  for (std::size_t i = 0; i < to_mates_.size(); ++i)
-    to_mates_[i] = at_or_after({}, hosts_.mates()[i]);
-  from_mates_ = at_or_after({}, lanes_.rank());
+  for (MateBlocks& blocks : to_mates_) blocks.begin();
+  from_mates_.begin();
 }
 
 bool ReduceFlow::has_room() const {
@@ -79,28 +78,8 @@ bool ReduceFlow::step_once() {
   return sum_next() || moved;
 }
 
-// Blocks for other hosts in turn, then the one for this host.
-int ReduceFlow::owner_of(Item item, int receiver) const {
-  return hosts_.counterpart_of(receiver, hosts_.host_at(item.place + 1));
-}
-
-// Shards may be of different numbers of chunks: the first block from `item` on that there is.
-ReduceFlow::Item ReduceFlow::at_or_after(Item item, int receiver) const {
-  while (item.chunk < most_chunks_ && item.chunk >= partials_.chunks(owner_of(item, receiver))) {
-    const bool is_last = item.place + 1 == hosts_.count();
-    item = {.chunk = item.chunk + (is_last ? 1 : 0), .place = is_last ? 0 : item.place + 1};
-  }
-  return item;
-}
-
-ReduceFlow::Item ReduceFlow::after(Item item, int receiver) const {
-  const bool is_last = item.place + 1 == hosts_.count();
-  return at_or_after(
-      {.chunk = item.chunk + (is_last ? 1 : 0), .place = is_last ? 0 : item.place + 1}, receiver);
-}
-
-bool ReduceFlow::mates_have_brought(Item item) const {
-  return from_mates_ == item &&
+bool ReduceFlow::mates_have_brought(std::uint32_t chunk, int owner) const {
+  return from_mates_.is_at(chunk, owner) &&
          std::all_of(hosts_.mates().begin(), hosts_.mates().end(),
                      [&](int mate) { return lanes_.arrived(Way::out, mate); });
 }
@@ -112,17 +91,16 @@ void ReduceFlow::find_mates_blocks(std::size_t bytes) {
 
 void ReduceFlow::release_mates() {
   for (const int mate : hosts_.mates()) lanes_.release(Way::out, mate);
-  from_mates_ = after(from_mates_, lanes_.rank());
+  from_mates_.advance();
 }
 
 bool ReduceFlow::send_to_mate(std::size_t index) {
-  const Item item = to_mates_[index];
+  MateBlocks& next = to_mates_[index];
   const int mate = hosts_.mates()[index];
-  if (item.chunk >= std::min(made_, most_chunks_) || !lanes_.vacant(Way::out, mate)) return false;
-  const int owner = owner_of(item, mate);
-  send_block(lanes_, {.way = Way::out, .peer = mate, .chunk = item.chunk},
-             partials_.part(item.chunk, owner), partials_.handling(owner));
-  to_mates_[index] = after(item, mate);
+  if (next.done() || next.chunk() >= made_ || !lanes_.vacant(Way::out, mate)) return false;
+  send_block(lanes_, {.way = Way::out, .peer = mate, .chunk = next.chunk()},
+             partials_.part(next.chunk(), next.owner()), partials_.handling(next.owner()));
+  next.advance();
   return true;
 }
 
@@ -142,8 +120,7 @@ bool ReduceFlow::send_across(int counterpart) {
     --to_send_;
     return true;
   }
-  const int turn = hosts_.turn_of(hosts_.of(counterpart));
-  if (!mates_have_brought({.chunk = chunk, .place = turn - 1})) return false;
+  if (!mates_have_brought(chunk, counterpart)) return false;
   const std::size_t size = bytes(chunk, counterpart, across_);
   const Span span(lanes_.trace(), Lane::comm, "sum",
                   {.bytes = static_cast<std::int64_t>(size),
@@ -179,8 +156,7 @@ void ReduceFlow::send_coded(std::uint32_t chunk, int counterpart) {
 
 bool ReduceFlow::sum_next() {
   if (summed_ >= std::min(made_, own_chunks_)) return false;
-  if (adds_up_first() && !mates_have_brought({.chunk = summed_, .place = hosts_.count() - 1}))
-    return false;
+  if (adds_up_first() && !mates_have_brought(summed_, lanes_.rank())) return false;
   for (const int counterpart : hosts_.counterparts()) {
     if (is_in_place_ && lanes_.posted(Way::out, counterpart) <= summed_) return false;
     if (!lanes_.arrived(Way::out, counterpart)) return false;
@@ -305,32 +281,26 @@ void ReduceFlow::sum_rows(const ConstTensorView& own, Rows rows, const void** at
 
 std::uint32_t ReduceFlow::past() const {
   std::uint32_t past = summed_;
-  for (const Item& item : to_mates_) past = std::min(past, item.chunk);
+  for (const MateBlocks& next : to_mates_) past = std::min(past, next.chunk());
   for (const int counterpart : hosts_.counterparts())
     past = std::min(past, lanes_.posted(Way::out, counterpart));
   return past;
 }
 
 bool ReduceFlow::done() const {
-  if (summed_ < own_chunks_ || to_send_ > 0) return false;
-  if (adds_up_first()) {
-    if (from_mates_.chunk < most_chunks_) return false;
-    for (const Item& item : to_mates_) {
-      if (item.chunk < most_chunks_) return false;
-    }
-  }
-  return true;
+  return summed_ == own_chunks_ && to_send_ == 0 && from_mates_.done() &&
+         std::all_of(to_mates_.begin(), to_mates_.end(),
+                     [](const MateBlocks& next) { return next.done(); });
 }
 
 Awaited ReduceFlow::awaited() const {
-  const bool has_more =
-      summed_ < own_chunks_ || (adds_up_first() && from_mates_.chunk < most_chunks_);
+  const bool has_more = summed_ < own_chunks_ || !from_mates_.done();
   if (summed_ < std::min(own_chunks_, made_)) {
     if (const auto chunk = missing()) return *chunk;
   }
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {
     const int mate = hosts_.mates()[i];
-    if (to_mates_[i].chunk < most_chunks_ && !lanes_.vacant(Way::out, mate))
+    if (!to_mates_[i].done() && !lanes_.vacant(Way::out, mate))
       return lanes_.room_at(Way::out, mate);
   }
   for (const int counterpart : hosts_.counterparts()) {
@@ -346,7 +316,7 @@ Awaited ReduceFlow::awaited() const {
 
 // The first peer's chunk that this rank needs and that has not come.
 std::optional<Awaited> ReduceFlow::missing() const {
-  if (adds_up_first() && from_mates_.chunk < most_chunks_) {
+  if (!from_mates_.done()) {
     for (const int mate : hosts_.mates()) {
       if (!lanes_.arrived(Way::out, mate)) return lanes_.chunk_from(Way::out, mate);
     }

@@ -30,6 +30,7 @@
 #include "comm/flow/blocks.h"
 #include "comm/flow/hosts.h"
 #include "comm/flow/lanes.h"
+#include "comm/flow/mate_blocks.h"
 #include "plait/tensor_view.h"
 #include "tensor/coded_rows.h"
 
@@ -102,17 +103,6 @@ class ReduceFlow {
   Awaited awaited() const;
 
  private:
-  // A block that a mate's lane brings: of which chunk, and in which place among those of the chunk.
-  struct Item {
-    std::uint32_t chunk = 0;
-    int place = 0;
-
-    bool operator==(const Item&) const = default;
-  };
-  int owner_of(Item item, int receiver) const;
-  Item at_or_after(Item item, int receiver) const;
-  Item after(Item item, int receiver) const;
-
   bool send_to_mate(std::size_t index);
   bool send_across(int counterpart);
   void send_coded(std::uint32_t chunk, int counterpart);
@@ -125,7 +115,7 @@ class ReduceFlow {
   const float* decoded(const ConstTensorView& own, const tensor::CodedPiece& piece, int source,
                        float* to) const;
   void sum_mates(const ConstTensorView& own, std::byte* to);
-  bool mates_have_brought(Item item) const;
+  bool mates_have_brought(std::uint32_t chunk, int owner) const;
   void find_mates_blocks(std::size_t bytes);
   void release_mates();
   template <class F>
@@ -160,9 +150,8 @@ class ReduceFlow {
   std::size_t world_;
   std::vector<const void*> places_;  // [thread][rank] in parts, then by rank what has come
   std::vector<float> decoded_;       // of coded parts: some columns of each, [thread][rank]
-  std::vector<Item> to_mates_;       // the next of each mate's lane
-  Item from_mates_;                  // all lanes from mates bring the same
-  std::uint32_t most_chunks_ = 0;    // of all shards
+  std::vector<MateBlocks> to_mates_;
+  MateBlocks from_mates_;  // all lanes from mates bring the same
   std::uint32_t own_chunks_ = 0;
   std::uint64_t to_send_ = 0;  // chunks that counterparts still get
   std::uint32_t made_ = 0;
