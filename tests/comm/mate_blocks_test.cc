@@ -22,8 +22,8 @@ Order order_of(MateBlocks blocks) {
   return order;
 }
 
-// Hosts {0 1} {2 3} {4 5}, of which this is rank 3. Its shard has one chunk of 4 KiB, that of rank 1
-// three, and that of rank 5 two.
+// Hosts {0 1} {2 3} {4 5}, of which this is rank 3. Its shard has one chunk of 4 KiB, that of rank
+// 1 three, and that of rank 5 two.
 TEST(MateBlocks, AreThoseOfAllHostsInTurn) {
   const Layout layout = {.offsets = {0, 0, 3072, 3072, 4096, 4096},
                          .counts = {0, 3072, 0, 1024, 0, 2048}};

@@ -1,5 +1,5 @@
-// A flow of partial sums to their owners and back, in a mailbox that takes answers: each owner writes
-// the sums over the parts that came.
+// A flow of partial sums to their owners and back, in a mailbox that takes answers: each owner
+// writes the sums over the parts that came.
 //
 // A part and its sum cross between two cores in the same memory, so neither has to take the lines
 // back from the other's cache, and the parts are still in cache when the sums are written.

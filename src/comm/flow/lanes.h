@@ -97,8 +97,8 @@ class Lanes {
   std::byte* answer_box(Way way, int source) {
     return mailbox_->answer_box(source, slot_in(way, source));
   }
-  // The answer to the first chunk that was posted and whose answer has not been taken; null until it
-  // is here. At most per_lane() chunks may be without one.
+  // The answer to the first chunk that was posted and whose answer has not been taken; null until
+  // it is here. At most per_lane() chunks may be without one.
   const std::byte* answer(Way way, int peer) {
     return mailbox_->answer(peer, slot_answered(way, peer));
   }

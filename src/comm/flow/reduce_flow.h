@@ -1,7 +1,7 @@
 // A flow of partial sums to their owners, which add them up.
 //
-// Each rank has a part of every block. Parts are sent to the block's owner as soon as they are made,
-// and added as a tree over ranks where all ranks' parts of a chunk have come:
+// Each rank has a part of every block. Parts are sent to the block's owner as soon as they are
+// made, and added as a tree over ranks where all ranks' parts of a chunk have come:
 //
 //   flow.begin();
 //   for (...) { make parts; flow.made(chunks that can be read); flow.step(); }
@@ -13,13 +13,14 @@
 // Parts that travel coded it can't: they are f32 until they are sent, and this rank's own are
 // rounded as the others are (tensor/coded_rows.h).
 //
-// Where each host has several ranks, a power of two of them in rank order, the sum of a host's parts
-// is a node of the tree. Its ranks then add up what they have for another host before it crosses: of
-// the blocks for rank 5 of hosts {0 1} {2 3} {4 5}, rank 1 takes that of its mate 0, adds its own,
-// and sends the sum, which is f32, to its counterpart 5. So a mate's lane brings, of each chunk, a
-// block for each other host, in turn from the next one on, and at last one for this rank itself. No
-// lane waits for another for ever: a block of another host's waits for blocks of its chunk that come
-// before, and one for this rank for sums of other hosts, which are made before their own.
+// Where each host has several ranks, a power of two of them in rank order, the sum of a host's
+// parts is a node of the tree. Its ranks then add up what they have for another host before it
+// crosses: of the blocks for rank 5 of hosts {0 1} {2 3} {4 5}, rank 1 takes that of its mate 0,
+// adds its own, and sends the sum, which is f32, to its counterpart 5. Thus a mate's lane brings,
+// of each chunk, a block for each other host, in turn from the next one on, and at last one for
+// this rank itself. No lane waits for another for ever: a block of another host's waits for blocks
+// of its chunk that come before, and one for this rank for sums of other hosts, which are made
+// before their own.
 #pragma once
 
 #include <cstddef>
