@@ -1,5 +1,5 @@
-// The flow of an operator's partial sums to their owners: the blocks of a matrix that is made part by
-// part (see Cut).
+// The flow of an operator's partial sums to their owners: the blocks of a matrix that is made part
+// by part (see Cut).
 //
 //   sums.begin(result);
 //   for each part:  sums.made(part, where its blocks are);  sums.step();
