@@ -38,6 +38,10 @@ class Context:
     samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
+    world: int = field(init=False)  # a communicator that was left doesn't say it
+
+    def __post_init__(self) -> None:
+        self.world = self.comm.world
 
     def run(self, shape: Hashable, call: Callable[..., None], *operands: Any) -> None:
         """Make a native call, and look now and then what it does with its time."""
@@ -54,7 +58,7 @@ class Context:
         """Say why the plan of a call is serial, where it is."""
         if self.settings.plan is not None or self.settings.customized:
             return "as options or settings say"
-        if self.comm.world == 1:
+        if self.world == 1:
             return "one rank has nothing to hide"
         return "no gain is expected here"
 

@@ -79,11 +79,12 @@ def in_a_fork(comm: plait.Communicator, answers: "multiprocessing.SimpleQueue[st
         answers.put(f"{error.code.name}: {error}")
 
 
+@pytest.mark.parametrize("backend", ["gloo", "plait"])
 @pytest.mark.parametrize("held", [True, False])
-def test_reports_have_calls_of_destroyed_groups(world: int, held: bool) -> None:
+def test_reports_have_calls_of_destroyed_groups(world: int, held: bool, backend: str) -> None:
     """A script destroys its groups last, and asks what was called after that."""
     plait.torch.forget_report()
-    group = dist.new_group(list(range(world)), backend="gloo")
+    group = dist.new_group(list(range(world)), backend=backend)
     assert isinstance(group, dist.ProcessGroup)
     plait.torch.matmul_all_reduce(torch.ones(3, 8), torch.ones(5, 8), group=group)
     before = plait.torch.report().rows
