@@ -35,7 +35,7 @@ TEST(MateBlocks, AreThoseOfAllHostsInTurn) {
             (Order{{0, 3}, {0, 5}, {0, 1}, {1, 5}, {1, 1}, {2, 1}}));
   EXPECT_EQ(order_of({hosts, blocks, 3, MateBlocks::First::next_host}),
             (Order{{0, 5}, {0, 1}, {0, 3}, {1, 5}, {1, 1}, {2, 1}}));
-  // Of nothing there is one chunk.
+  // An empty shard has one chunk.
   EXPECT_EQ(order_of({hosts, blocks, 2, MateBlocks::First::this_host}),
             (Order{{0, 2}, {0, 4}, {0, 0}}));
 }

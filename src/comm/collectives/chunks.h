@@ -61,7 +61,7 @@ class Pieces {
     return left < per_chunk_ ? left : per_chunk_;
   }
 
-  // As elements of this dtype.
+  // How the elements are copied, if this is their dtype.
   Handling handling(Dtype dtype) const {
     const std::size_t bytes = count_ * size_of(dtype);
     return {.is_large = bytes >= kLargeStreamBytes, .is_playable = bytes >= kLeastPlayedBytes};

@@ -8,8 +8,8 @@
 
 namespace plait::comm {
 
-// Of each chunk, a block of one owner on each host, hosts in turn. Shards may have different
-// numbers of chunks: blocks that don't exist are left out.
+// Each chunk has a block of one owner on each host, and these come in turn. Shards may have
+// different numbers of chunks: blocks that don't exist are left out.
 class MateBlocks {
  public:
   enum class First { this_host, next_host };

@@ -126,7 +126,7 @@ class ReduceFlow {
   std::size_t bytes(std::uint32_t chunk, int owner, Dtype dtype) const {
     return static_cast<std::size_t>(partials_.extent(chunk, owner).elements()) * size_of(dtype);
   }
-  // Of what crosses to another host.
+  // The size of a block that crosses to another host.
   std::size_t bytes_across(std::uint32_t chunk, int owner) const {
     if (!is_coded_) return bytes(chunk, owner, across_);
     const Extent block = partials_.extent(chunk, owner);
