@@ -15,7 +15,8 @@ inline Layout uneven_layout(int world, int shift) {
   Layout layout;
   std::size_t offset = 0;
   for (int rank = 0; rank < world; ++rank) {
-    const auto count = static_cast<std::size_t>(20000 * ((rank + shift) % 3) + rank);
+    const std::size_t count = std::size_t{20000} * static_cast<std::size_t>((rank + shift) % 3) +
+                              static_cast<std::size_t>(rank);
     layout.offsets.push_back(offset);
     layout.counts.push_back(count);
     offset += count;
