@@ -88,8 +88,12 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   PLAIT_CHECK(!link || hosts_ == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts_);
   link_ = std::move(link);
-  cursors_.resize(group().world());
-  collective_mailbox_ = build_mailbox(comm::room_for(group().world()).mailbox());
+  host_ranks_ = std::make_unique<comm::Hosts>(group().rank(), group().world(), ranks_per_host_);
+  room_ = comm::room_for(group().world());
+  collective_mailbox_ = build_mailbox(room_.mailbox());
+  lanes_ = std::make_unique<comm::Lanes>(group(),
+                                         comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
+  lanes_->use(*collective_mailbox_);
 }
 
 void Communicator::State::check_not_forked() const {
@@ -277,6 +281,7 @@ void Communicator::State::open_part(State& part, std::optional<comm::LinkView> l
 void Communicator::State::begin(Task& task) {
   announce(task.tag());
   patience_.renew(base::now());
+  lanes_->begin(task.tag());
   task.begin();
 }
 
@@ -308,7 +313,7 @@ void Communicator::State::run(Task& task) {
   begin(task);
   comm::wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox().take_due(); },
-      [&] { return task.awaited(); }, &moves_);
+      [&] { return task.awaited(); }, &lanes_->moves());
   note_task_completed();
 }
 
@@ -354,8 +359,8 @@ bool Communicator::State::poll(const Task& task) {
 void Communicator::State::look_around() {
   const comm::Nanoseconds now = base::now();
   patience_.note_poll(now, true);
-  if (polled_moves_ != moves_) patience_.renew(now);
-  polled_moves_ = moves_;
+  if (polled_moves_ != lanes_->moves()) patience_.renew(now);
+  polled_moves_ = lanes_->moves();
   if (!patience_.must_look(now)) return;
   Task& front = *queue_.front();
   // A peer whose chunk is known to be on its way is not late.
@@ -374,7 +379,7 @@ void Communicator::State::wait(const Task& task) {
   const Use use(*this);
   comm::wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox().take_due(); },
-      [&] { return queue_.front()->awaited(); }, &moves_);
+      [&] { return queue_.front()->awaited(); }, &lanes_->moves());
 }
 
 void Communicator::State::drain() {

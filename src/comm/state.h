@@ -18,6 +18,7 @@
 #include "base/host.h"
 #include "comm/collectives/chunks.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/flow/lanes.h"
 #include "comm/interruption.h"
 #include "comm/mailbox.h"
 #include "comm/patience.h"
@@ -151,12 +152,10 @@ class Communicator::State {
 
   // What the collectives send through.
   Mailbox::State& mailbox() { return *collective_mailbox_; }
-  comm::Channels channels() {
-    return {.mailbox = *collective_mailbox_,
-            .cursors = cursors_,
-            .moves = moves_,
-            .room = comm::room_for(group().world())};
-  }
+  comm::Lanes& lanes() { return *lanes_; }
+  const comm::Room& room() const { return room_; }
+  // Which ranks of which hosts act together.
+  const comm::Hosts& host_ranks() const { return *host_ranks_; }
 
   std::unique_ptr<Mailbox> make_mailbox(const MailboxDesc& desc);
   Mailbox& cached_mailbox(const MailboxDesc& desc);
@@ -295,8 +294,9 @@ class Communicator::State {
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<Mailbox::State> collective_mailbox_;
-  std::vector<comm::Cursor> cursors_;
-  std::uint64_t moves_ = 0;
+  comm::Room room_;
+  std::unique_ptr<comm::Lanes> lanes_;
+  std::unique_ptr<comm::Hosts> host_ranks_;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;
   std::vector<std::unique_ptr<Mailbox::State>> operator_mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;

@@ -97,8 +97,8 @@ class CommFirst final : public Operation {
                                            problem_.x == Dtype::f32 ? per_host : 1);
     }
     if (spreads()) {
-      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
-                                               problem_.x, per_host);
+      flows_.spread =
+          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, per_host);
     }
     if (problem_.gathered) return;
     const std::int64_t rows = spreads() ? m : length(own());

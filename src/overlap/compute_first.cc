@@ -185,7 +185,7 @@ class ComputeFirst final : public Operation {
     }
     if (spreads(one_step_))
       flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
-                                               problem_.out, peers_.per_host);
+                                               peers_.per_host);
     make_buffers();
   }
 

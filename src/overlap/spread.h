@@ -1,22 +1,15 @@
-// Sends blocks from their owners to all ranks.
-//
-// Each rank owns a block of every chunk (see Cut) and sends it to all others, which put it where it
-// belongs:
+// The flow of blocks of a matrix (see Cut) from their owners to all ranks.
 //
 //   spread.begin({.own = x, .first_row = shard.begin, .all = gathered});
 //   spread.made(n);   // the first n chunks' own blocks can be read
 //   spread.step();
-//
-// Where each host has `per_host` ranks, a block crosses to each other host once, to the owner's
-// counterpart there, which hands it on to its mates. A mate's lane brings its own block of a chunk,
-// and then those of its counterparts, in turn from the next host on.
 #pragma once
 
 #include <cstdint>
 
+#include "comm/flow/gather_flow.h"
 #include "overlap/cut.h"
 #include "overlap/exchange.h"
-#include "overlap/hosts.h"
 #include "plait/tensor_view.h"
 
 namespace plait::overlap {
@@ -27,61 +20,60 @@ struct Spreading {
   TensorView all;              // the whole: the others' rows are written
 };
 
-class Spread {
+// What the flow reads and writes.
+class CutShares final : public comm::Shares {
  public:
-  Spread(Exchange& exchange, const Cut& cut, Way way, Dtype dtype, int per_host = 1)
-      : exchange_(exchange),
-        cut_(cut),
-        way_(way),
-        dtype_(dtype),
-        hosts_(exchange.rank(), exchange.world(), per_host) {}
+  CutShares(const Cut& cut, int rank) : cut_(cut), rank_(rank) {}
 
-  void begin(const Spreading& what) {
-    what_ = what;
-    made_ = 0;
+  void set(const Spreading& what) { what_ = what; }
+
+  std::uint32_t chunks(int /*owner*/) const override { return cut_.chunks(); }
+  ConstTensorView own(std::uint32_t chunk) const override {
+    return block_of(what_.own, cut_.block(chunk, rank_), what_.first_row);
   }
-  void made(std::uint32_t chunks) { made_ = chunks; }
-
-  // Sends and receives what can be now.
-  void step();
-
-  // Chunks of which this rank's block has come; all ranks' blocks.
-  std::uint32_t received(int rank) const;
-  std::uint32_t received() const;
-  // Chunks whose own block has been sent to every peer.
-  std::uint32_t sent() const;
-  bool done() const { return received() == cut_.chunks() && sent() == cut_.chunks(); }
-
-  comm::Awaited awaited() const;
+  TensorView place(std::uint32_t chunk, int owner) const override {
+    return block_of(what_.all, cut_.block(chunk, owner), 0);
+  }
 
  private:
-  bool send_next(int peer);
-  bool receive_next(int peer);
-
-  // A block that a lane brings: of which chunk, and whose.
-  struct Item {
-    std::uint32_t chunk;
-    int owner;
-  };
-  // The item at a place in the lane from `source` to a rank of this host, or across hosts.
-  Item item_at(std::uint32_t place, int source) const;
-  bool is_mate(int peer) const { return hosts_.of(peer) == hosts_.here(); }
-  std::uint32_t per_lane(int peer) const {
-    return is_mate(peer) ? static_cast<std::uint32_t>(hosts_.count()) : 1;
-  }
-  template <class F>
-  void for_neighbours(const F& f) const;
-  std::size_t bytes(std::uint32_t chunk, int rank) const {
-    return static_cast<std::size_t>(cut_.block(chunk, rank).elements()) * size_of(dtype_);
+  template <class View>
+  static View block_of(const View& matrix, const Block& block, std::int64_t first_row) {
+    return matrix.row_range(block.rows.begin - first_row, block.rows.end - first_row)
+        .column_range(block.columns.begin, block.columns.end);
   }
 
-  Exchange& exchange_;
   const Cut& cut_;
-  Way way_;
-  Dtype dtype_;
-  Hosts hosts_;
+  int rank_;
   Spreading what_;
-  std::uint32_t made_ = 0;
+};
+
+class Spread {
+ public:
+  // Where each host has `per_host` ranks, a block crosses to each other host once.
+  Spread(Exchange& exchange, const Cut& cut, Way way, int per_host = 1)
+      : hosts_(exchange.rank(), exchange.world(), per_host),
+        shares_(cut, exchange.rank()),
+        flow_(exchange, hosts_, shares_, way) {}
+
+  void begin(const Spreading& what) {
+    shares_.set(what);
+    flow_.begin();
+  }
+  void made(std::uint32_t chunks) { flow_.made(chunks); }
+  void step() { flow_.step(); }
+
+  // Chunks of which this rank's block has come; all ranks' blocks.
+  std::uint32_t received(int rank) const { return flow_.received(rank); }
+  std::uint32_t received() const { return flow_.received(); }
+  // Chunks whose own block has been sent to every peer.
+  std::uint32_t sent() const { return flow_.sent(); }
+  bool done() const { return flow_.done(); }
+  comm::Awaited awaited() const { return flow_.awaited(); }
+
+ private:
+  comm::Hosts hosts_;
+  CutShares shares_;
+  comm::GatherFlow flow_;
 };
 
 }  // namespace plait::overlap

@@ -54,55 +54,5 @@ TEST(RoomFor, IsWhatACommunicatorHolds) {
   });
 }
 
-// The chunks of a stream in the room of a very large world.
-TEST(Streams, GoThroughOneSlotOfALane) {
-  run_in_threads(2, [](Communicator& comm) {
-    const Room room = {.chunk_bytes = kLeastChunkBytes, .per_lane = 1};
-    const auto made = comm.make_mailbox(room.mailbox());
-    Mailbox::State& mailbox = made->state();
-    std::vector<Cursor> cursors(2);
-    std::uint64_t moves = 0;
-    const Channels channels = {
-        .mailbox = mailbox, .cursors = cursors, .moves = moves, .room = room};
-    const int peer = 1 - comm.rank();
-    std::vector<float> out(10000);
-    std::iota(out.begin(), out.end(), static_cast<float>(comm.rank()));
-    const Pieces pieces(out.size(), Dtype::f32, room);
-    EXPECT_EQ(pieces.chunks(), 10U);
-    for (const Way way : {Way::parts, Way::sums}) {
-      std::vector<float> in(out.size());
-      Sender sender(channels, peer, out.data(), pieces, way);
-      Receiver receiver(channels, peer, pieces, way);
-      wait_until(
-          mailbox.group(),
-          [&] {
-            while (sender.send_next({})) continue;
-            while (receiver.receive_next({}, reinterpret_cast<std::byte*>(in.data()))) continue;
-            return sender.done() && receiver.done();
-          },
-          [] { return kNever; }, [&] { return receiver.awaited({}); });
-      EXPECT_EQ(in.front(), static_cast<float>(peer));
-      EXPECT_EQ(in.back(), static_cast<float>(peer) + 9999.0F);
-    }
-    // And with answers: each chunk comes back as it was sent.
-    std::vector<float> back(out.size());
-    Asker asker(channels, peer, out.data(), pieces);
-    Receiver receiver(channels, peer, pieces);
-    wait_until(
-        mailbox.group(),
-        [&] {
-          for (bool moved = true; moved;) {
-            moved = asker.send_next({});
-            if (receiver.arrived({})) receiver.take(), moved = true;
-            moved |= asker.receive_next(reinterpret_cast<std::byte*>(back.data()));
-          }
-          return asker.done() && receiver.done();
-        },
-        [] { return kNever; }, [&] { return receiver.awaited({}); });
-    EXPECT_EQ(back, out);
-    barrier(comm);
-  });
-}
-
 }  // namespace
 }  // namespace plait::comm

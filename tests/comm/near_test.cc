@@ -126,7 +126,7 @@ TEST(Near, MapsWhatAnotherLends) {
   EXPECT_THROW(all[0]->map(1, "-", 100), Error);
 }
 
-struct Counter final : Receiver {
+struct FrameCounter final : Receiver {
   std::atomic<int> count{0};
   std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
   bool receive(int /*process*/, const Frame& /*frame*/, std::string /*text*/) override {
@@ -207,11 +207,11 @@ TEST_F(NearGroups, LosesNoWakeUp) {
 // a frame of process 3, which is far.
 TEST_F(NearGroups, NoThreadSleepsThroughWhatItWaitsFor) {
   constexpr int kTurns = 4000;
-  Counter here;
-  Counter there;
+  FrameCounter here;
+  FrameCounter there;
   const std::uint32_t number_here = meshes_[0]->add(here);
   const std::uint32_t number_there = meshes_[3]->add(there);
-  const auto play_far = [&](const Counter& counter, int me, int other, std::uint32_t number,
+  const auto play_far = [&](const FrameCounter& counter, int me, int other, std::uint32_t number,
                             bool begins) {
     for (int round = 0; round < kTurns; ++round) {
       if (begins) meshes_[me]->send_text(other, {.kind = Kind::gather, .receiver = number}, "x");

@@ -6,16 +6,12 @@
 #include <chrono>
 #include <optional>
 
-#include "comm/collectives/streams.h"
+#include "comm/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
 namespace plait::comm {
 namespace {
-
-TEST(FirstAwaited, IsNobodyWhereAllHasCome) {
-  EXPECT_EQ(first_awaited({}, Receivers{}, Senders{}).peer, Error::kNobody);
-}
 
 // What a wait asks for may have come between two of its looks. Rank 0 is not to blame then, though
 // it has left.

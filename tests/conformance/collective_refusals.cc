@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives/reducer.h"
+#include "comm/collectives/vector.h"
 #include "comm/state.h"
 #include "comm/wait.h"
 #include "conformance/collectives.h"
@@ -73,29 +73,31 @@ TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
   run([&](Communicator& comm) {
     if (world() == 1) return;
     constexpr std::size_t kCount = 30'000;
-    comm::Channels channels = comm.state().channels();
-    if (comm.rank() == 0) channels.room.chunk_bytes /= 2;
-    const comm::Pieces pieces(kCount, Dtype::f32, channels.room);
+    comm::Room room = comm.state().room();
+    if (comm.rank() == 0) room.chunk_bytes /= 2;
+    const comm::Shards shards = comm::Shards::whole(kCount, Dtype::f32, room);
     const std::vector<float> mine(kCount, 1.0F);
     std::vector<float> all(kCount);
-    comm::Senders senders;
-    for (const int peer : comm::peers_of(comm.state().group()))
-      senders.emplace_back(channels, peer, mine.data(), pieces);
-    comm::Reducer reducer(channels, {mine.data(), kCount}, {all.data(), kCount}, pieces);
+    const comm::VectorPartials partials(shards, comm.rank(), {mine.data(), kCount},
+                                        {all.data(), kCount});
+    comm::Lanes& lanes = comm.state().lanes();
+    comm::ReduceFlow flow(lanes, lanes.apart(), partials, {.wire = Dtype::f32});
     const Error error = expect_error(Code::mismatch, [&] {
-      const Tag tag = comm.state().begin_call({.operation = Operation::all_reduce});
+      lanes.begin(comm.state().begin_call({.operation = Operation::all_reduce}));
+      flow.begin();
+      flow.made(comm::ReduceFlow::kAll);
       const auto step = [&] {
-        for (comm::Sender& sender : senders) sender.send_next(tag);
-        while (reducer.reduce_next(tag)) continue;
-        channels.mailbox.help();
-        return reducer.done() && comm::all_done(senders);
+        flow.step();
+        comm.state().mailbox().help();
+        return flow.done();
       };
       comm::wait_until(
-          comm.state().group(), step, [&] { return channels.mailbox.take_due(); },
-          [&] { return comm::first_awaited(tag, reducer.receivers(), senders); });
+          comm.state().group(), step, [&] { return comm.state().mailbox().take_due(); },
+          [&] { return flow.awaited(); });
     });
-    const std::string larger = std::to_string(pieces.bytes(0) << (comm.rank() == 0 ? 1 : 0));
-    const std::string smaller = std::to_string(pieces.bytes(0) >> (comm.rank() == 0 ? 0 : 1));
+    const std::size_t chunk_bytes = shards.pieces(0).count(0) * sizeof(float);
+    const std::string larger = std::to_string(chunk_bytes << (comm.rank() == 0 ? 1 : 0));
+    const std::string smaller = std::to_string(chunk_bytes >> (comm.rank() == 0 ? 0 : 1));
     const std::string said = error.what();
     EXPECT_TRUE(contains(said, "all_reduce: rank ")) << said;
     EXPECT_TRUE(contains(said, " disagree on the size of a chunk: ")) << said;

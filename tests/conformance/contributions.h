@@ -19,6 +19,7 @@ std::vector<std::byte> contribution(int rank, std::size_t count, Dtype dtype, un
 template <class Part>
 std::vector<float> added_as_tree(int world, const Part& part_of) {
   std::vector<std::vector<float>> parts;
+  parts.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) parts.push_back(part_of(rank));
   return tensor::added_in_pairs(std::move(parts));
 }

@@ -28,7 +28,7 @@ inline void spread(Communicator& comm) {
   Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
   const Matrix all(Dtype::f32, kRows, kColumns);
-  Spread spread(lanes.exchange, lanes.cut, Way::out, Dtype::f32);
+  Spread spread(lanes.exchange, lanes.cut, Way::out);
   spread.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
   spread.made(lanes.cut.chunks());
   lanes.finish(spread);

@@ -36,7 +36,7 @@ struct Rank {
                   .of_rank[static_cast<std::size_t>(comm.rank())]),
         own(Dtype::f32, length(owned), kColumns),
         all(Dtype::f32, rows, kColumns),
-        spread(lanes.exchange, lanes.cut, Way::out, Dtype::f32) {}
+        spread(lanes.exchange, lanes.cut, Way::out) {}
 
   // What is sent is `times` as much as in the first call. This rank's own rows of the whole are not
   // the flow's to write.
@@ -134,42 +134,42 @@ TEST(Spread, SendsOnlyWhatHasBeenMade) {
 TEST(Flows, SpreadWhatIsSummed) {
   constexpr std::int64_t kRows = 11;
   for (const int world : {1, 2, 3, 5}) {
-    run_as_threads(
-        world,
-        [&](Communicator& comm) {
-          Lanes lanes(comm, narrow_parts(kRows, kColumns, world), 2);
-          const Matrix partial(Dtype::f32, kRows, kColumns);
-          fill(partial.view, [&](auto row, auto column) {
-            return static_cast<float>(comm.rank() + 1) * value_of(row, column);
-          });
-          const Matrix out(Dtype::f32, kRows, kColumns);
-          int looks = 0;
-          const std::function<void()> look = [&] { ++looks; };
-          Flows flows(lanes.exchange);
-          flows.sums = std::make_unique<Sums>(lanes.exchange, lanes.cut, Dtype::f32, 1);
-          flows.spread = std::make_unique<Spread>(lanes.exchange, lanes.cut, Way::back, Dtype::f32);
-          flows.poll = PollHook(&look);
-          flows.sums->begin({.out = out.view});
-          flows.spread->begin({.own = out.view, .first_row = 0, .all = out.view});
-          for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
-            if ((static_cast<std::size_t>(comm.rank()) + part) % 3 == 0)
-              std::this_thread::sleep_for(std::chrono::microseconds(200));
-            flows.sums->made(static_cast<int>(part), lanes.blocks(part, partial.view));
-            flows.step();
-            if (world > 1) {
-              EXPECT_LE(flows.spread->sent(), flows.sums->summed());
-            }
-          }
-          lanes.exchange.wait([&] { return flows.finish(); }, [&] { return flows.awaited(); });
-          EXPECT_GT(looks, 0);
-          const int times = world * (world + 1) / 2;
-          for (std::int64_t row = 0; row < kRows; ++row) {
-            for (std::int64_t column = 0; column < kColumns; ++column)
-              ASSERT_EQ(at(out.view, row, column),
-                        static_cast<float>(times) * value_of(row, column));
-          }
-        },
-        {});
+    run_as_threads(world,
+                   [&](Communicator& comm) {
+                     Lanes lanes(comm, narrow_parts(kRows, kColumns, world), 2);
+                     const Matrix partial(Dtype::f32, kRows, kColumns);
+                     fill(partial.view, [&](auto row, auto column) {
+                       return static_cast<float>(comm.rank() + 1) * value_of(row, column);
+                     });
+                     const Matrix out(Dtype::f32, kRows, kColumns);
+                     int looks = 0;
+                     const std::function<void()> look = [&] { ++looks; };
+                     Flows flows(lanes.exchange);
+                     flows.sums = std::make_unique<Sums>(lanes.exchange, lanes.cut, Dtype::f32, 1);
+                     flows.spread = std::make_unique<Spread>(lanes.exchange, lanes.cut, Way::back);
+                     flows.poll = PollHook(&look);
+                     flows.sums->begin({.out = out.view});
+                     flows.spread->begin({.own = out.view, .first_row = 0, .all = out.view});
+                     for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
+                       if ((static_cast<std::size_t>(comm.rank()) + part) % 3 == 0)
+                         std::this_thread::sleep_for(std::chrono::microseconds(200));
+                       flows.sums->made(static_cast<int>(part), lanes.blocks(part, partial.view));
+                       flows.step();
+                       if (world > 1) {
+                         EXPECT_LE(flows.spread->sent(), flows.sums->summed());
+                       }
+                     }
+                     lanes.exchange.wait([&] { return flows.finish(); },
+                                         [&] { return flows.awaited(); });
+                     EXPECT_GT(looks, 0);
+                     const int times = world * (world + 1) / 2;
+                     for (std::int64_t row = 0; row < kRows; ++row) {
+                       for (std::int64_t column = 0; column < kColumns; ++column)
+                         ASSERT_EQ(at(out.view, row, column),
+                                   static_cast<float>(times) * value_of(row, column));
+                     }
+                   },
+                   {});
   }
 }
 

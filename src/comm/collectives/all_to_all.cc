@@ -1,10 +1,36 @@
 #include <cstring>
 
-#include "comm/collectives/streams.h"
 #include "comm/collectives/tasks.h"
+#include "comm/flow/exchange_flow.h"
 
 namespace plait::comm {
 namespace {
+
+class VectorParcels final : public Parcels {
+ public:
+  VectorParcels(const Shards& to, const Shards& from, const ConstElements& send,
+                const Elements& receive)
+      : to_(to), from_(from), send_(send), receive_(receive) {}
+
+  std::uint32_t chunks_to(int peer) const override { return to_.pieces(peer).chunks(); }
+  std::uint32_t chunks_from(int peer) const override { return from_.pieces(peer).chunks(); }
+  Handling handling_to(int peer) const override { return to_.pieces(peer).handling(send_.dtype); }
+  Handling handling_from(int peer) const override {
+    return from_.pieces(peer).handling(receive_.dtype);
+  }
+  ConstTensorView outgoing(std::uint32_t chunk, int peer) const override {
+    return to_.block(send_, chunk, peer);
+  }
+  TensorView incoming(std::uint32_t chunk, int peer) const override {
+    return from_.block(receive_, chunk, peer);
+  }
+
+ private:
+  const Shards& to_;
+  const Shards& from_;
+  ConstElements send_;
+  Elements receive_;
+};
 
 class AllToAll final : public Task {
  public:
@@ -12,63 +38,39 @@ class AllToAll final : public Task {
            const Parts& parts)
       // How many elements travel is a matter of each pair: it is told chunk by chunk, not
       // announced.
-      : Task({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype}) {
-    const Channels channels = state.channels();
-    const int rank = state.group().rank();
-    const std::size_t size = size_of(send.dtype);
-    const auto* from = static_cast<const std::byte*>(send.data);
-    auto* to = static_cast<std::byte*>(receive.data);
-    to_self_ = to + parts.receive.offsets[rank] * size;
-    from_self_ = from + parts.send.offsets[rank] * size;
-    bytes_to_self_ = parts.send.counts[rank] * size;
-    for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(channels, peer, from + parts.send.offsets[peer] * size,
-                            Pieces(parts.send.counts[peer], send.dtype, channels.room));
-      sent_.push_back(static_cast<std::int64_t>(parts.send.counts[peer]));
-      receivers_.emplace_back(channels, peer,
-                              Pieces(parts.receive.counts[peer], receive.dtype, channels.room));
-      received_.push_back(static_cast<std::int64_t>(parts.receive.counts[peer]));
-      places_.push_back(to + parts.receive.offsets[peer] * size);
-    }
-  }
+      : Task({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype}),
+        lanes_(state.lanes()),
+        sent_(parts.send.counts),
+        received_(parts.receive.counts),
+        to_(Shards::of(parts.send, send.dtype, state.room())),
+        from_(Shards::of(parts.receive, receive.dtype, state.room())),
+        parcels_(to_, from_, send, receive),
+        flow_(lanes_, parcels_),
+        to_self_(element(receive.data, from_.offset(lanes_.rank()), receive.dtype)),
+        from_self_(element(send.data, to_.offset(lanes_.rank()), send.dtype)),
+        bytes_to_self_(parts.send.counts[static_cast<std::size_t>(lanes_.rank())] *
+                       size_of(send.dtype)) {}
 
   void begin() override {
+    lanes_.tell_counts(sent_, received_);
     if (bytes_to_self_ > 0) std::memcpy(to_self_, from_self_, bytes_to_self_);
   }
 
   bool advance() override {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t i = 0; i < senders_.size(); ++i) {
-        moved |= senders_[i].send_next(tag_of(sent_[i]));
-        moved |= receivers_[i].receive_next(tag_of(received_[i]), places_[i]);
-      }
-    }
-    return all_done(senders_) && all_done(receivers_);
+    flow_.step();
+    return flow_.done();
   }
 
-  Awaited awaited() const override {
-    for (std::size_t i = 0; i < receivers_.size(); ++i) {
-      if (!receivers_[i].done()) return receivers_[i].awaited(tag_of(received_[i]));
-    }
-    for (std::size_t i = 0; i < senders_.size(); ++i) {
-      if (!senders_[i].done()) return senders_[i].awaited(tag_of(sent_[i]));
-    }
-    return nothing_awaited(tag());
-  }
+  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
-  Tag tag_of(std::int64_t elements) const {
-    Tag tag = this->tag();
-    tag.sizes[0] = elements;
-    return tag;
-  }
-
-  Senders senders_;
-  Receivers receivers_;
-  std::vector<std::int64_t> sent_;
-  std::vector<std::int64_t> received_;
-  std::vector<std::byte*> places_;
+  Lanes& lanes_;
+  std::vector<std::size_t> sent_;  // elements, by peer
+  std::vector<std::size_t> received_;
+  Shards to_;
+  Shards from_;
+  VectorParcels parcels_;
+  ExchangeFlow flow_;
   std::byte* to_self_;
   const std::byte* from_self_;
   std::size_t bytes_to_self_;

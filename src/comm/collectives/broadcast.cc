@@ -1,8 +1,26 @@
-#include "comm/collectives/streams.h"
 #include "comm/collectives/tasks.h"
 
 namespace plait::comm {
 namespace {
+
+// All elements are the root's.
+class RootsShares final : public Shares {
+ public:
+  RootsShares(const Elements& data, int root, const Room& room)
+      : data_(data), root_(root), pieces_(data.count, data.dtype, room) {}
+
+  std::uint32_t chunks(int owner) const override { return owner == root_ ? pieces_.chunks() : 0; }
+  Handling handling(int /*owner*/) const override { return pieces_.handling(data_.dtype); }
+  ConstTensorView own(std::uint32_t chunk) const override { return place(chunk, root_); }
+  TensorView place(std::uint32_t chunk, int /*owner*/) const override {
+    return chunk_of(data_, pieces_, chunk);
+  }
+
+ private:
+  Elements data_;
+  int root_;
+  Pieces pieces_;
+};
 
 class Broadcast final : public Task {
  public:
@@ -11,49 +29,40 @@ class Broadcast final : public Task {
               .dtype = data.dtype,
               .wire = data.dtype,
               .sizes = {static_cast<std::int64_t>(data.count), 0, root}}),
-        data_(static_cast<std::byte*>(data.data)),
         group_(state.group()),
-        channels_(state.channels()) {
-    const Pieces pieces(data.count, data.dtype, channels_.room);
-    if (group_.rank() != root) {
-      receivers_.emplace_back(channels_, root, pieces);
-      return;
-    }
-    for (const int peer : peers_of(group_))
-      senders_.emplace_back(channels_, peer, data.data, pieces);
+        lanes_(state.lanes()),
+        is_root_(group_.rank() == root),
+        shares_(data, root, state.room()),
+        // The root sends to every rank itself: each of two that both think they are the root must
+        // find the other one's chunk.
+        flow_(lanes_, lanes_.apart(), shares_) {
+    flow_.begin();
+    flow_.made(ReduceFlow::kAll);
   }
 
   bool advance() override {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Sender& sender : senders_) moved |= sender.send_next(tag());
-      for (Receiver& receiver : receivers_) moved |= receiver.receive_next(tag(), data_);
-    }
-    if (!all_done(senders_) || !all_done(receivers_)) return false;
-    if (!senders_.empty() && !compared_) look_for_other_roots();
+    flow_.step();
+    if (!flow_.done()) return false;
+    if (is_root_ && !compared_ && lanes_.world() > 1) look_for_other_roots();
     compared_ = true;
     return true;
   }
 
-  Awaited awaited() const override { return first_awaited(tag(), receivers_, senders_); }
+  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
   // A root gets no answer: two ranks that both think they are the root would both return happily.
   void look_for_other_roots() {
     group_.compare_calls();
-    for (const int peer : peers_of(group_)) {
-      const std::uint32_t received = channels_.cursors[peer].received[static_cast<int>(Way::parts)];
-      channels_.mailbox.check_next(peer, static_cast<int>(received % channels_.room.per_lane),
-                                   tag());
-    }
+    for (const int peer : lanes_.peers()) lanes_.check_none(Way::out, peer);
   }
 
-  std::byte* data_;
   Group& group_;
-  Channels channels_;
+  Lanes& lanes_;
+  bool is_root_;
   bool compared_ = false;
-  Senders senders_;
-  Receivers receivers_;
+  RootsShares shares_;
+  GatherFlow flow_;
 };
 
 }  // namespace

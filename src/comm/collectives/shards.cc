@@ -1,8 +1,6 @@
 #include <cstring>
 
 #include "base/fingerprint.h"
-#include "comm/collectives/reducer.h"
-#include "comm/collectives/streams.h"
 #include "comm/collectives/tasks.h"
 
 namespace plait::comm {
@@ -21,98 +19,74 @@ Tag shard_tag(Operation operation, const ConstElements& all, Dtype out, const La
           .sizes = {static_cast<std::int64_t>(all.count), fingerprint(shards), 0}};
 }
 
-std::byte* at(void* data, std::size_t element, Dtype dtype) {
-  return static_cast<std::byte*>(data) + element * size_of(dtype);
-}
-
-const std::byte* at(const void* data, std::size_t element, Dtype dtype) {
-  return static_cast<const std::byte*>(data) + element * size_of(dtype);
-}
-
 class AllGather final : public Task {
  public:
   AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
-            const Layout& shards)
-      : Task(shard_tag(Operation::all_gather, all, all.dtype, shards)),
-        mailbox_(state.mailbox()),
-        pieces_(mine.count, mine.dtype, state.channels().room) {
-    const Channels channels = state.channels();
-    const int rank = state.group().rank();
-    own_ = at(all.data, shards.offsets[rank], all.dtype);
-    mine_ = mine.data;
-    bytes_ = mine.count * size_of(mine.dtype);
-    for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(channels, peer, mine.data,
-                            Pieces(mine.count, mine.dtype, channels.room));
-      receivers_.emplace_back(channels, peer,
-                              Pieces(shards.counts[peer], all.dtype, channels.room));
-      places_.push_back(at(all.data, shards.offsets[peer], all.dtype));
-    }
+            const Layout& layout)
+      : Task(shard_tag(Operation::all_gather, all, all.dtype, layout)),
+        lanes_(state.lanes()),
+        shards_(Shards::of(layout, all.dtype, state.room())),
+        shares_(shards_, lanes_.rank(), mine, all),
+        flow_(lanes_, state.host_ranks(), shares_),
+        mine_(mine),
+        own_(element(all.data, shards_.offset(lanes_.rank()), all.dtype)) {
+    flow_.begin();
+    flow_.made(ReduceFlow::kAll);
   }
 
   void begin() override {
-    if (own_ == mine_ || bytes_ == 0) return;
-    const auto size = static_cast<std::int64_t>(bytes_);
-    if (!is_played(mailbox_, pieces_, {.label = "take", .read = size, .written = size}))
-      std::memcpy(own_, mine_, bytes_);
+    const std::size_t bytes = mine_.count * size_of(mine_.dtype);
+    if (own_ == mine_.data || bytes == 0) return;
+    const auto size = static_cast<std::int64_t>(bytes);
+    if (!shares_.handling(lanes_.rank()).is_playable ||
+        !lanes_.is_played({.label = "take", .read = size, .written = size}))
+      std::memcpy(own_, mine_.data, bytes);
   }
 
   bool advance() override {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Sender& sender : senders_) moved |= sender.send_next(tag());
-      for (std::size_t i = 0; i < receivers_.size(); ++i)
-        moved |= receivers_[i].receive_next(tag(), places_[i]);
-    }
-    return all_done(senders_) && all_done(receivers_);
+    flow_.step();
+    return flow_.done();
   }
 
-  Awaited awaited() const override { return first_awaited(tag(), receivers_, senders_); }
+  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
-  Senders senders_;
-  Receivers receivers_;
-  std::vector<std::byte*> places_;
-  Mailbox::State& mailbox_;
-  Pieces pieces_;
+  Lanes& lanes_;
+  Shards shards_;
+  VectorShares shares_;
+  GatherFlow flow_;
+  ConstElements mine_;
   std::byte* own_;
-  const void* mine_;
-  std::size_t bytes_;
 };
 
 class ReduceScatter final : public Task {
  public:
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
-                const Layout& shards)
-      : Task(shard_tag(Operation::reduce_scatter, all, mine.dtype, shards)),
-        reducer_(state.channels(), own_part(state, all, shards), mine,
-                 Pieces(mine.count, all.dtype, state.channels().room)) {
-    const Channels channels = state.channels();
-    for (const int peer : peers_of(state.group())) {
-      senders_.emplace_back(channels, peer, at(all.data, shards.offsets[peer], all.dtype),
-                            Pieces(shards.counts[peer], all.dtype, channels.room));
-    }
-  }
+                const Layout& layout)
+      : ReduceScatter(state, all, mine, layout, hosts_adding_up(state, all.dtype)) {}
 
   bool advance() override {
-    for (bool moved = true; moved;) {
-      moved = reducer_.reduce_next(tag());
-      for (Sender& sender : senders_) moved |= sender.send_next(tag());
-    }
-    return reducer_.done() && all_done(senders_);
+    flow_.step();
+    return flow_.done();
   }
 
-  Awaited awaited() const override { return first_awaited(tag(), reducer_.receivers(), senders_); }
+  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
-  static ConstElements own_part(Communicator::State& state, const ConstElements& all,
-                                const Layout& shards) {
-    const int rank = state.group().rank();
-    return {at(all.data, shards.offsets[rank], all.dtype), shards.counts[rank], all.dtype};
+  ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
+                const Layout& layout, const Hosts& adding_up)
+      : Task(shard_tag(Operation::reduce_scatter, all, mine.dtype, layout)),
+        shards_(
+            Shards::of(layout, adding_up.mates().empty() ? all.dtype : Dtype::f32, state.room())),
+        partials_(shards_, state.group().rank(), all, mine),
+        flow_(state.lanes(), adding_up, partials_, {.wire = all.dtype}) {
+    flow_.begin();
+    flow_.made(ReduceFlow::kAll);
   }
 
-  Reducer reducer_;
-  Senders senders_;
+  Shards shards_;
+  VectorPartials partials_;
+  ReduceFlow flow_;
 };
 
 }  // namespace

@@ -1,23 +1,24 @@
 // The collectives as state machines. Each is written once, on mailboxes, for every transport.
 //
 // All of them are direct: a rank talks to every other rank itself. With the few ranks that share a
-// tensor that is the fewest steps; sums are taken where the parts are, as a tree over ranks.
+// tensor that is the fewest steps; sums are taken where the parts are, as a tree over ranks. Where
+// hosts have several ranks each, these act together: see comm/flow.
 #pragma once
 
-#include <vector>
-
-#include "comm/collectives/chunks.h"
+#include "comm/collectives/vector.h"
 #include "comm/state.h"
 
 namespace plait::comm {
 
 using Task = Pending::Task;
 
-// Where each rank's elements begin, and how many they are.
-struct Layout {
-  std::vector<std::size_t> offsets;
-  std::vector<std::size_t> counts;
-};
+// The hosts whose ranks add up parts of this dtype before they cross: those whose sums, in f32, are
+// fewer bytes than the parts. Otherwise each rank acts for itself.
+inline const Hosts& hosts_adding_up(Communicator::State& state, Dtype parts) {
+  const Hosts& hosts = state.host_ranks();
+  const std::size_t bytes = static_cast<std::size_t>(hosts.per_host()) * size_of(parts);
+  return bytes > size_of(Dtype::f32) ? hosts : state.lanes().apart();
+}
 
 std::unique_ptr<Task> make_barrier(Communicator::State& state);
 std::unique_ptr<Task> make_broadcast(Communicator::State& state, const Elements& data, int root);

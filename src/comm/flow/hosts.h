@@ -1,9 +1,9 @@
-// Who is whose neighbour, for flows in which the ranks of a host act together.
+// Which ranks exchange chunks in flows in which the ranks of a host act together.
 #pragma once
 
 #include <vector>
 
-namespace plait::overlap {
+namespace plait::comm {
 
 // Each host has `per_host` adjacent ranks. With hosts {0 1 2} {3 4 5}, rank 4's mates are 3 and 5,
 // and its counterpart is 1.
@@ -20,13 +20,11 @@ class Hosts {
 
   int per_host() const { return per_host_; }
   int count() const { return count_; }
-  int of(int rank) const { return rank / per_host_; }
-  int here() const { return of(rank_); }
+  int here() const { return rank_ / per_host_; }
   const std::vector<int>& mates() const { return mates_; }
   const std::vector<int>& counterparts() const { return counterparts_; }
 
   // Hosts in turn from this one on: 0 for this one.
-  int turn_of(int host) const { return (host - here() + count_) % count_; }
   int host_at(int turn) const { return (here() + turn) % count_; }
 
   // The rank on `host` that is the counterpart of `rank`, or `rank` itself.
@@ -40,4 +38,4 @@ class Hosts {
   std::vector<int> counterparts_;
 };
 
-}  // namespace plait::overlap
+}  // namespace plait::comm

@@ -1,0 +1,48 @@
+// Blocks of matrices, which travel as chunks: in a slot their rows lie together.
+//
+// Each rank owns a shard, which is cut in chunks; chunk i of a shard is the block that all flows of
+// a call know by this number. A vector is a matrix of one row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/flow/lanes.h"
+#include "plait/tensor_view.h"
+
+namespace plait::comm {
+
+// How an owner's blocks are copied.
+struct Handling {
+  bool is_large = false;    // one run of bytes, too long for the caches: written past them
+  bool is_playable = true;  // simulated ranks may copy and add in name only
+};
+
+class Blocks {
+ public:
+  virtual ~Blocks() = default;
+
+  // How many chunks the owner's shard is. Ranks that cut alike have the same numbers.
+  virtual std::uint32_t chunks(int owner) const = 0;
+  virtual Handling handling(int /*owner*/) const { return {}; }
+};
+
+// A lane, and the chunk's number in its owner's shard.
+struct Route {
+  Way way;
+  int peer;
+  std::uint32_t chunk;
+};
+
+// Copies a block into the lane's next slot, which must be vacant, and posts it.
+void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Handling how);
+
+// Copies the chunk that has arrived to its place, and releases it. `is_last`: of the shard.
+void take_block(Lanes& lanes, const Route& from, const TensorView& place, Handling how,
+                bool is_last);
+
+// Copies an answer, or a chunk, to its place.
+void take_copy(Lanes& lanes, const std::byte* from, const TensorView& place, Handling how,
+               bool is_last);
+
+}  // namespace plait::comm
