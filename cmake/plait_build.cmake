@@ -73,9 +73,9 @@ function(plait_module name)
   set_property(GLOBAL APPEND PROPERTY PLAIT_MODULE_LIBRARIES ${ARG_LIBRARIES})
 endfunction()
 
-# How code is compiled that is compiled more often than it runs: quickly. In sanitizer builds an optimiser takes twice as
-# long, and two checks would be half of the code. The address sanitizer also ends a program at a null pointer. A target
-# links this after plait_flags, which enables all checks.
+# How code is compiled that is compiled more often than it runs: quickly. In sanitizer builds an optimiser takes twice
+# as long, and two checks would be half of the code. The address sanitizer also ends a program at a null pointer. A
+# target links this after plait_flags, which enables all checks.
 add_library(plait_quick_flags INTERFACE)
 if(PLAIT_SANITIZE)
   target_compile_options(plait_quick_flags INTERFACE -O0)

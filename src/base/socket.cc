@@ -151,8 +151,8 @@ Delivery send_message(const Fd& socket, const std::string& bytes, const Fd& fd) 
 }
 
 Delivery receive_message(const Fd& socket, Message& received) {
-  // Its length comes first, because most calls find no message, and memory for the longest one takes
-  // far longer to make than it takes to find that out.
+  // Its length comes first, because most calls find no message, and to make memory for the longest
+  // one takes far longer than to find that out.
   const auto look = [&] {
     return ::recv(socket.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
   };

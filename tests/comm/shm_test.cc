@@ -7,8 +7,8 @@
 
 namespace plait::conformance {
 
-// Instrumented ranks are slow, so most worlds are either with a link or without. Two ranks, for which
-// collectives have ways of their own, are both.
+// Instrumented ranks are slow, so most worlds are either with a link or without. Two ranks, for
+// which collectives have ways of their own, are both.
 #ifdef __SANITIZE_ADDRESS__
 const std::vector<int> kWorlds = {1, 2, 3, 8};
 const std::vector<int> kLinkedWorlds = {2, 5};

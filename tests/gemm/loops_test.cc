@@ -175,7 +175,7 @@ class LeafLoop : public Loop {
   static constexpr std::int64_t kPieces = 16;
   static constexpr std::size_t kSlots = 5;
 
-  // The sums of piece `at` are multiplied by scales[at] if they are added up, and else by scales[0].
+  // The sums of piece `at` are multiplied by scales[at] if they are added up, else by scales[0].
   std::vector<float> tree(std::int64_t begin, std::int64_t end) const {
     std::vector<float> sum(each_);
     if (end - begin > (add_up_ ? 2 : 1)) {

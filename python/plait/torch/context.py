@@ -43,8 +43,6 @@ class Context:
 
     def __post_init__(self) -> None:
         self.world = self.comm.world
-
-    def __post_init__(self) -> None:
         options, settings = self.options, self.settings
         # What torch's operators take for the same: group, schedule, parts and wire.
         self.how = self.group_name, options.schedule or "", options.parts or 0, options.wire or ""
