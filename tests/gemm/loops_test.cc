@@ -316,12 +316,12 @@ TEST_P(Loop, FinishesWhatIsNotFinite) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<const Loops*>& set) { return set.param->name; }
+std::string set_name(const testing::TestParamInfo<const Loops*>& set) { return set.param->name; }
 
 INSTANTIATE_TEST_SUITE_P(Sets, Loop, testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
-                         name_of);
+                         set_name);
 INSTANTIATE_TEST_SUITE_P(Sets, LeafLoop, testing::ValuesIn(loop_sets().begin(), loop_sets().end()),
-                         name_of);
+                         set_name);
 
 }  // namespace
 }  // namespace plait::gemm
