@@ -3,13 +3,11 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
-#include "base/cpus.h"
 #include "base/env.h"
 #include "base/hmac.h"
 #include "base/random.h"
@@ -17,13 +15,14 @@
 #include "comm/group.h"
 #include "comm/interruption.h"
 #include "comm/tcp/address.h"
-#include "comm/tcp/alike.h"
 #include "comm/tcp/call.h"
 #include "comm/tcp/callers.h"
+#include "comm/tcp/cards.h"
 #include "comm/tcp/end_watch.h"
 #include "comm/tcp/failure_frame.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/identity.h"
+#include "comm/tcp/lines.h"
 #include "comm/tcp/rendezvous.h"
 
 namespace plait::comm::tcp {
@@ -58,7 +57,6 @@ class Meeting {
   std::vector<Address> find(const Rendezvous& rendezvous);
   void learn_from(const std::vector<std::string>& texts);
   void call_lower_ranks(int first);
-  std::vector<Address> addresses_of(const Card& card) const;
 
   void hear_callers();
   void admit(base::Fd& socket, const Hello& hello);
@@ -70,7 +68,6 @@ class Meeting {
   void welcome_all();
   void interrupt_if_asked();
   void watch() const;
-  void tell(const Failure& failure) const;
   void tell_of_error(const Error& error) const;
   void tell_of_interruption(int rank, const std::string& why) const;
   void hear_of_interruptions();
@@ -81,18 +78,13 @@ class Meeting {
   void wait();
   Met result();
 
-  // What can be said over the connection to a rank. In the midst of a long welcome nothing can.
-  enum class Says : char { words, nothing, frames };
-
   const Site& site_;
   Nanoseconds deadline_;
   std::optional<Rendezvous> rendezvous_;
   Identity self_;
   base::Fd listener_;
   bool is_gathering_;  // as rank 0, until all have come for the first time
-  std::vector<base::Fd> sockets_;
-  std::vector<Says> says_;
-  std::vector<std::string> heard_;  // from each rank, while they gather
+  Lines lines_;
   Nanoseconds heard_at_ = 0;
   std::vector<Card> cards_;  // empty until the rank has been heard of
   Callers callers_;
@@ -110,12 +102,10 @@ Meeting::Meeting(const Site& site)
             .job = site.place.job,
             .key = secret_from_environment()},
       is_gathering_(is_host()),
-      sockets_(site.place.world),
-      says_(site.place.world, Says::words),
-      heard_(site.place.world),
+      lines_(site.place.world),
       cards_(site.place.world),
       callers_(site.place.world),
-      ends_(site.place.world, [this](int rank) { return addresses_of(cards_[rank]); }) {
+      ends_(site.place.world, [this](int rank) { return addresses_of(cards_[rank], self_.card); }) {
   std::replace(self_.job.begin(), self_.job.end(), '\n', ' ');
   listener_ = listen_at_port(rendezvous_ && self_.rank == 0 ? rendezvous_->port : 0);
   self_.card = card_of_this_process(port_of(listener_),
@@ -182,7 +172,7 @@ bool Meeting::is_done() const { return find_missing().empty(); }
 std::vector<int> Meeting::find_missing() const {
   std::vector<int> missing;
   for (int rank = 0; rank < self_.world; ++rank) {
-    if (rank != self_.rank && !sockets_[rank]) missing.push_back(rank);
+    if (rank != self_.rank && !lines_.has(rank)) missing.push_back(rank);
   }
   return missing;
 }
@@ -236,9 +226,7 @@ void Meeting::check_families() const {
 
 void Meeting::refuse(const Error& why, const base::Fd* socket) const {
   if (socket != nullptr) say(*socket, Word::mismatch, why.what());
-  for (int other = 0; is_host() && other < self_.world; ++other) {
-    if (sockets_[other]) say(sockets_[other], Word::mismatch, why.what());
-  }
+  if (is_host()) lines_.say_words(Word::mismatch, why.what(), self_.rank);
   throw Error(why);
 }
 
@@ -246,7 +234,7 @@ void Meeting::refuse(const Error& why, const base::Fd* socket) const {
 void Meeting::turn_away_the_late(const Error& why) {
   std::set<int> told = {self_.rank, why.culprit()};
   for (int rank = 0; rank < self_.world; ++rank) {
-    if (sockets_[rank]) told.insert(rank);
+    if (lines_.has(rank)) told.insert(rank);
   }
   const Nanoseconds end = base::now() + kLinger;
   while (static_cast<int>(told.size()) < self_.world && base::now() < end) {
@@ -261,7 +249,7 @@ void Meeting::turn_away_the_late(const Error& why) {
 
 // Ranks that use shared memory never come, neither to rank 0 nor to those that wait for it.
 void Meeting::watch() const {
-  if (!site_.watch || (self_.rank != 0 && sockets_[0])) return;
+  if (!site_.watch || (self_.rank != 0 && lines_.has(0))) return;
   try {
     site_.watch();
   } catch (const Error& why) {
@@ -271,21 +259,7 @@ void Meeting::watch() const {
 
 void Meeting::call_lower_ranks(int first) {
   for (int rank = first; rank < self_.rank; ++rank)
-    calls_.emplace_back(rank, addresses_of(cards_[rank]), Call::At::own_address);
-}
-
-// Loopback leads to the very host only, and comes last. Where hosts can't be told apart it is
-// tried: what is called in vain there says that it is another rank.
-std::vector<Address> Meeting::addresses_of(const Card& card) const {
-  std::vector<Address> all;
-  const auto port = base::parse_int(card.port);
-  std::string why;
-  for (const std::string_view host : base::split(card.hosts, ',')) {
-    for (const Address& one : resolve(std::string(host), static_cast<int>(port.value_or(0)), why)) {
-      if (!one.is_loopback() || card.host == self_.card.host) all.push_back(one);
-    }
-  }
-  return all;
+    calls_.emplace_back(rank, addresses_of(cards_[rank], self_.card), Call::At::own_address);
 }
 
 void Meeting::hear_callers() {
@@ -298,18 +272,17 @@ void Meeting::hear_callers() {
 void Meeting::admit(base::Fd& socket, const Hello& hello) {
   check_alike(hello.rank, hello.card, &socket);
   cards_[hello.rank] = hello.card;
-  heard_[hello.rank].clear();
   ends_.note(hello.rank, false);
   if (!is_gathering_ && !say(socket, Word::welcome, "")) return;
-  says_[hello.rank] = is_gathering_ ? Says::words : Says::frames;
-  sockets_[hello.rank] = std::move(socket);
+  lines_.set(hello.rank, std::move(socket),
+             is_gathering_ ? Lines::Says::words : Lines::Says::frames);
 }
 
 // Ranks meet at an address that all of them know, and rank 0's chunks are to go by another.
 bool Meeting::must_call_again(int rank) const {
   if (!self_.card.has_interface()) return false;
   const auto hosts = base::split(self_.card.hosts, ',');
-  return std::find(hosts.begin(), hosts.end(), self_of(sockets_[rank])) == hosts.end();
+  return std::find(hosts.begin(), hosts.end(), self_of(lines_[rank])) == hosts.end();
 }
 
 void Meeting::interrupt_if_asked() {
@@ -329,47 +302,31 @@ void Meeting::interrupt_if_asked() {
 }
 
 // Each rank passes on what it is told, since not all have a connection to the one that has failed.
-void Meeting::tell(const Failure& failure) const {
-  for (int other = 0; other < self_.world; ++other) {
-    if (other != failure.culprit && sockets_[other] && says_[other] == Says::frames)
-      send_failure(sockets_[other], failure);
-  }
-}
-
 void Meeting::tell_of_error(const Error& error) const {
   Failure failure = failure_of(error);
   if (failure.culprit == Error::kNobody) {
     failure.culprit = self_.rank;
     failure.sentence = sentence("rank ", self_.rank, " (pid ", self_.card.pid, "): ", error.what());
   }
-  tell(failure);
+  lines_.say_frames(failure);
 }
 
 // The others would wait for this rank until their deadlines. While they gather, rank 0 tells them,
 // and hears it from any other rank.
 void Meeting::tell_of_interruption(int rank, const std::string& why) const {
   const std::string text = sentence(rank, ' ', why);
-  for (int other = 0; other < self_.world; ++other) {
-    if (other != rank && sockets_[other] && says_[other] == Says::words)
-      say(sockets_[other], Word::interrupted, text);
-  }
+  lines_.say_words(Word::interrupted, text, rank);
   for (const Call& call : calls_) call.tell_of_interruption(text, self_);
-  tell({.code = Code::peer_lost, .culprit = rank, .sentence = why});
+  lines_.say_frames({.code = Code::peer_lost, .culprit = rank, .sentence = why});
 }
 
-// A rank that has come says nothing else before it is welcomed. One that hung up may call again.
 void Meeting::hear_of_interruptions() {
   if (base::now() - heard_at_ < kTurn) return;
   heard_at_ = base::now();
-  for (int rank = 1; rank < self_.world; ++rank) {
-    if (!sockets_[rank]) continue;
-    bool is_open = true;
-    const auto message = read_message(sockets_[rank], heard_[rank], kMostHelloBytes, is_open);
-    if (!message || message->word != Word::interrupted) continue;
-    const std::string why = printable(message->text.substr(message->text.find(' ') + 1));
-    tell_of_interruption(rank, why);
-    throw Error(Code::peer_lost, why, rank);
-  }
+  const auto told = lines_.hear_interruption();
+  if (!told) return;
+  tell_of_interruption(told->culprit, told->sentence);
+  throw Error(told->code, told->sentence, told->culprit);
 }
 
 // Where ranks connect to each other. What a rank says before it closes its connection counts, and a
@@ -378,9 +335,9 @@ void Meeting::look_for_ended_ranks() {
   if (base::now() - heard_at_ < kTurn) return;
   heard_at_ = base::now();
   for (int rank = 0; rank < self_.world; ++rank) {
-    if (!sockets_[rank]) continue;
-    const bool is_closed = is_closed_by_peer(sockets_[rank]);
-    if (const auto failure = find_failure(sockets_[rank]))
+    if (!lines_.has(rank)) continue;
+    const bool is_closed = is_closed_by_peer(lines_[rank]);
+    if (const auto failure = find_failure(lines_[rank]))
       throw Error(failure->code, printable(failure->sentence), failure->culprit);
     ends_.note(rank, is_closed);
   }
@@ -396,43 +353,28 @@ void Meeting::look_for_ended_ranks() {
               *ended);
 }
 
-// Each rank takes its welcome when it can, and the others don't wait for it. Where a rank has gone
-// meanwhile the others see its connection closed, and so does this one.
+// Where a rank has gone meanwhile the others see its connection closed, and so does this one.
 void Meeting::welcome_all() {
   is_gathering_ = false;
   std::string text;
   for (int rank = 0; rank < self_.world; ++rank) {
     // The address that a rank called from is one that it can be reached by, as far as is known.
     Card& card = cards_[rank];
-    if (rank != 0 && !card.has_interface()) card.hosts = peer_of(sockets_[rank]) + ',' + card.hosts;
+    if (rank != 0 && !card.has_interface()) card.hosts = peer_of(lines_[rank]) + ',' + card.hosts;
     text += '\n' + write(card);
   }
   check_families();
   const std::string stay = message_of(Word::welcome, kStay + text);
   const std::string again = message_of(Word::welcome, kAgain + text);
-  std::vector<std::size_t> done(self_.world);
-  std::vector<int> busy(self_.world - 1);
-  std::iota(busy.begin(), busy.end(), 1);
+  const auto welcome_of = [&](int rank) -> const std::string& {
+    return must_call_again(rank) ? again : stay;
+  };
   const Nanoseconds deadline = std::max(deadline_, base::now() + kSilentCaller);
-  for (;;) {
-    std::erase_if(busy, [&](int rank) {
-      const std::string& welcome = must_call_again(rank) ? again : stay;
-      const bool is_open = send_rest(sockets_[rank], welcome, done[rank]);
-      const bool is_whole = done[rank] == welcome.size();
-      if (done[rank] > 0) says_[rank] = is_whole ? Says::frames : Says::nothing;
-      return !is_open || is_whole;
-    });
-    if (busy.empty() || base::now() >= deadline) break;
-    interrupt_if_asked();
-    std::vector<pollfd> asked;
-    asked.reserve(busy.size());
-    for (const int rank : busy)
-      asked.push_back({.fd = sockets_[rank].get(), .events = POLLOUT, .revents = 0});
-    ::poll(asked.data(), asked.size(), static_cast<int>(kTurn / base::kMillisecond));
-  }
-  for (const int rank : busy) sockets_[rank].reset();  // and is missing, as if it had not come
+  // A rank that has not taken its welcome is missing, as if it had not come.
+  for (const int rank : lines_.send(welcome_of, deadline, [this] { interrupt_if_asked(); }))
+    lines_.drop(rank);
   for (int rank = 1; rank < self_.world; ++rank) {
-    if (sockets_[rank] && must_call_again(rank)) sockets_[rank].reset();
+    if (lines_.has(rank) && must_call_again(rank)) lines_.drop(rank);
   }
 }
 
@@ -455,8 +397,7 @@ void Meeting::advance(Call& call) {
 void Meeting::hear_welcome(Call& call, const std::string& text) {
   base::Fd socket = call.take_socket();
   if (!call.is_to_rendezvous()) {
-    says_[call.rank()] = Says::frames;
-    sockets_[call.rank()] = std::move(socket);
+    lines_.set(call.rank(), std::move(socket), Lines::Says::frames);
     return;
   }
   const auto lines = base::split(text, '\n');
@@ -467,8 +408,7 @@ void Meeting::hear_welcome(Call& call, const std::string& text) {
     cards_[other] = *card;
   }
   const bool stays = lines[0] == kStay;
-  says_[0] = Says::frames;
-  if (stays) sockets_[0] = std::move(socket);
+  if (stays) lines_.set(0, std::move(socket), Lines::Says::frames);
   call_lower_ranks(stays ? 1 : 0);  // `call` may have moved
 }
 
@@ -488,20 +428,13 @@ void Meeting::wait() {
 
 Met Meeting::result() {
   std::vector<Neighbor> neighbors;
-  cpu_set_t cpus = base::allowed_cpus();
-  int near = 0;
   for (int rank = 0; rank < self_.world; ++rank) {
-    const Card& card = cards_[rank];
-    neighbors.push_back({sentence("pid ", card.pid, " on ", card.name)});
-    if (sockets_[rank]) set_options(sockets_[rank], site_.policy.lost_after);
-    if (rank != self_.rank && !is_same_host(card, self_.card)) continue;
-    const cpu_set_t theirs = cpus_of(card);
-    CPU_OR(&cpus, &cpus, &theirs);
-    ++near;
+    neighbors.push_back({sentence("pid ", cards_[rank].pid, " on ", cards_[rank].name)});
+    if (lines_.has(rank)) set_options(lines_[rank], site_.policy.lost_after);
   }
-  return {.mesh = std::make_shared<Mesh>(self_.rank, std::move(neighbors), std::move(sockets_),
+  return {.mesh = std::make_shared<Mesh>(self_.rank, std::move(neighbors), lines_.take_all(),
                                          site_.policy),
-          .crowded = CPU_COUNT(&cpus) < near};
+          .crowded = is_crowded(cards_, self_.rank)};
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// What ranks over TCP must have in common, as far as their cards tell.
+// What cards of ranks tell: whether these ranks fit together, and where each of them is.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "comm/tcp/address.h"
 #include "comm/tcp/handshake.h"
 #include "plait/error.h"
 
@@ -19,5 +20,12 @@ std::optional<Error> find_difference(int rank, const Card& card, int me, const C
 // the other only of IPv6. An interface that the user has chosen for one of them leaves it only that
 // one's addresses. `cards` of all ranks, in their order.
 std::optional<Error> find_families_apart(const std::vector<Card>& cards);
+
+// Where the rank of a card listens. Loopback leads to the very host only, and comes last. Where
+// hosts can't be told apart it is tried: what is called in vain there says that it is another rank.
+std::vector<Address> addresses_of(const Card& card, const Card& mine);
+
+// Whether the host of one of these ranks has fewer processors than there are ranks on it.
+bool is_crowded(const std::vector<Card>& cards, int me);
 
 }  // namespace plait::comm::tcp

@@ -1,10 +1,11 @@
-#include "comm/tcp/alike.h"
+#include "comm/tcp/cards.h"
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/cpus.h"
 #include "base/text.h"
 #include "comm/same_transport.h"
 #include "comm/tcp/address.h"
@@ -77,6 +78,30 @@ std::optional<Error> find_families_apart(const std::vector<Card>& cards) {
     }
   }
   return std::nullopt;
+}
+
+std::vector<Address> addresses_of(const Card& card, const Card& mine) {
+  std::vector<Address> all;
+  const auto port = base::parse_int(card.port);
+  std::string why;
+  for (const std::string_view host : base::split(card.hosts, ',')) {
+    for (const Address& one : resolve(std::string(host), static_cast<int>(port.value_or(0)), why)) {
+      if (!one.is_loopback() || card.host == mine.host) all.push_back(one);
+    }
+  }
+  return all;
+}
+
+bool is_crowded(const std::vector<Card>& cards, int me) {
+  cpu_set_t cpus = base::allowed_cpus();
+  int near = 1;
+  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
+    if (rank == me || !is_same_host(cards[rank], cards[me])) continue;
+    const cpu_set_t theirs = cpus_of(cards[rank]);
+    CPU_OR(&cpus, &cpus, &theirs);
+    ++near;
+  }
+  return CPU_COUNT(&cpus) < near;
 }
 
 }  // namespace plait::comm::tcp

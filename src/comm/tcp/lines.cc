@@ -1,0 +1,85 @@
+#include "comm/tcp/lines.h"
+
+#include <poll.h>
+
+#include <numeric>
+#include <utility>
+
+#include "comm/tcp/failure_frame.h"
+
+namespace plait::comm::tcp {
+
+using base::Nanoseconds;
+
+namespace {
+
+constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
+
+}  // namespace
+
+void Lines::set(int rank, base::Fd socket, Says says) {
+  lines_[rank] = {.socket = std::move(socket), .says = says};
+}
+
+std::vector<base::Fd> Lines::take_all() {
+  std::vector<base::Fd> sockets;
+  sockets.reserve(lines_.size());
+  for (Line& line : lines_) sockets.push_back(std::move(line.socket));
+  return sockets;
+}
+
+void Lines::say_words(Word word, const std::string& text, int but) const {
+  for (int rank = 0; rank < world(); ++rank) {
+    const Line& line = lines_[rank];
+    if (rank != but && line.socket && line.says == Says::words) say(line.socket, word, text);
+  }
+}
+
+void Lines::say_frames(const Failure& failure) const {
+  for (int rank = 0; rank < world(); ++rank) {
+    const Line& line = lines_[rank];
+    if (rank != failure.culprit && line.socket && line.says == Says::frames)
+      send_failure(line.socket, failure);
+  }
+}
+
+// A rank that has come says nothing else before it is welcomed. One that hung up may call again.
+std::optional<Failure> Lines::hear_interruption() {
+  for (int rank = 1; rank < world(); ++rank) {
+    Line& line = lines_[rank];
+    if (!line.socket) continue;
+    bool is_open = true;
+    const auto message = read_message(line.socket, line.heard, kMostHelloBytes, is_open);
+    if (!message || message->word != Word::interrupted) continue;
+    const std::string why = printable(message->text.substr(message->text.find(' ') + 1));
+    return Failure{.code = Code::peer_lost, .culprit = rank, .sentence = why};
+  }
+  return std::nullopt;
+}
+
+// Each rank takes its message when it can, and the others don't wait for it.
+std::vector<int> Lines::send(MessageOf message_of, Nanoseconds deadline,
+                             base::FunctionRef<void()> turn) {
+  std::vector<std::size_t> done(lines_.size());
+  std::vector<int> busy(lines_.size() - 1);
+  std::iota(busy.begin(), busy.end(), 1);
+  for (;;) {
+    std::erase_if(busy, [&](int rank) {
+      Line& line = lines_[rank];
+      const std::string& message = message_of(rank);
+      const bool is_open = send_rest(line.socket, message, done[rank]);
+      const bool is_whole = done[rank] == message.size();
+      if (done[rank] > 0) line.says = is_whole ? Says::frames : Says::nothing;
+      return !is_open || is_whole;
+    });
+    if (busy.empty() || base::now() >= deadline) return busy;
+    turn();
+    std::vector<pollfd> asked;
+    asked.reserve(busy.size());
+    for (const int rank : busy)
+      asked.push_back({.fd = lines_[rank].socket.get(), .events = POLLOUT, .revents = 0});
+    ::poll(asked.data(), asked.size(), static_cast<int>(kTurn / base::kMillisecond));
+  }
+}
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,55 @@
+// The connections to the other ranks while all meet, and what can be said over each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/function_ref.h"
+#include "comm/group.h"
+#include "comm/tcp/handshake.h"
+
+namespace plait::comm::tcp {
+
+class Lines {
+ public:
+  // In the midst of a long welcome nothing can be said.
+  enum class Says : char { words, nothing, frames };
+
+  explicit Lines(int world) : lines_(world) {}
+
+  bool has(int rank) const { return static_cast<bool>(lines_[rank].socket); }
+  const base::Fd& operator[](int rank) const { return lines_[rank].socket; }
+  int world() const { return static_cast<int>(lines_.size()); }
+
+  void set(int rank, base::Fd socket, Says says);
+  void drop(int rank) { lines_[rank].socket.reset(); }
+  std::vector<base::Fd> take_all();
+
+  // To all ranks but one.
+  void say_words(Word word, const std::string& text, int but) const;
+  void say_frames(const Failure& failure) const;  // not to its culprit
+
+  // What a rank from 1 on has told in words: that it was interrupted. A part of a message is kept
+  // until the rest has come.
+  std::optional<Failure> hear_interruption();
+
+  // Sends each rank but 0 its message, at the same time, until the deadline. Returns the ranks that
+  // have not taken theirs. Calls `turn` now and then. Frames can be said behind a whole message.
+  using MessageOf = base::FunctionRef<const std::string&(int rank)>;
+  std::vector<int> send(MessageOf message_of, base::Nanoseconds deadline,
+                        base::FunctionRef<void()> turn);
+
+ private:
+  struct Line {
+    base::Fd socket = {};
+    Says says = Says::words;
+    std::string heard = {};  // of a message that is not whole yet
+  };
+
+  std::vector<Line> lines_;
+};
+
+}  // namespace plait::comm::tcp

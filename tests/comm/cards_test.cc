@@ -1,0 +1,81 @@
+// What ranks over TCP know of each other by their cards.
+#include "comm/tcp/cards.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/text.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+Card card(const std::string& host, const std::string& hosts = "127.0.0.1") {
+  Card made = card_of_this_process(29600);
+  made.host = host;
+  made.hosts = hosts;
+  return made;
+}
+
+TEST(Cards, HostsThatCannotBeToldApartAreDifferentOnes) {
+  EXPECT_TRUE(is_same_host(card("a"), card("a")));
+  EXPECT_FALSE(is_same_host(card("a"), card("b")));
+  EXPECT_FALSE(is_same_host(card(kUnknown), card(kUnknown)));
+}
+
+TEST(Cards, RanksOfAnotherBuildOrTransportAreRefused) {
+  const Card mine = card("a");
+  EXPECT_FALSE(find_difference(1, card("b"), 0, mine));
+  Card other = mine;
+  other.build = "another";
+  const auto build = find_difference(1, other, 0, mine);
+  ASSERT_TRUE(build);
+  EXPECT_EQ(build->code(), Code::mismatch);
+  EXPECT_EQ(build->culprit(), 1);
+  EXPECT_NE(std::string(build->what()).find("rank 1 runs plait another"), std::string::npos);
+  other = mine;
+  other.transport = "ucx";
+  const auto transport = find_difference(1, other, 0, mine);
+  ASSERT_TRUE(transport);
+  EXPECT_NE(std::string(transport->what()).find("ucx"), std::string::npos) << transport->what();
+}
+
+TEST(Cards, RanksThatShareNoFamilyOfAddressesAreRefusedWhereTheUserHasChosenOne) {
+  const Card four = card("a", "192.0.2.1");
+  Card six = card("b", "2001:db8::1");
+  EXPECT_FALSE(find_families_apart({four, six}));
+  six.interface = "eth1";
+  const auto apart = find_families_apart({four, card("c", "192.0.2.2,2001:db8::2"), six});
+  ASSERT_TRUE(apart);
+  EXPECT_EQ(apart->culprit(), 2);
+  EXPECT_NE(std::string(apart->what()).find("rank 2 only IPv6 (PLAIT_INTERFACE=eth1)"),
+            std::string::npos)
+      << apart->what();
+  six.host = four.host;  // loopback connects them
+  EXPECT_FALSE(find_families_apart({four, six}));
+}
+
+TEST(Cards, LoopbackLeadsToTheVeryHostAlone) {
+  const std::string both = "192.0.2.1,127.0.0.1";
+  const auto near = addresses_of(card("a", both), card("a"));
+  ASSERT_EQ(near.size(), 2U);
+  EXPECT_FALSE(near[0].is_loopback());
+  EXPECT_TRUE(near[1].is_loopback());
+  EXPECT_EQ(addresses_of(card("a", both), card("b")).size(), 1U);
+  EXPECT_EQ(addresses_of(card(kUnknown, both), card(kUnknown)).size(), 2U);
+}
+
+TEST(Cards, AHostIsCrowdedWhereItsRanksShareProcessors) {
+  const Card one = card("a");
+  const cpu_set_t cpus = cpus_of(one);
+  const std::vector<Card> fit(CPU_COUNT(&cpus), one);
+  EXPECT_FALSE(is_crowded(fit, 0));
+  std::vector<Card> more = fit;
+  more.push_back(card("b"));
+  EXPECT_FALSE(is_crowded(more, 0));
+  more.push_back(one);
+  EXPECT_TRUE(is_crowded(more, 0));
+}
+
+}  // namespace
+}  // namespace plait::comm::tcp
