@@ -20,6 +20,7 @@ void check(const nb::object& mpi, const nb::object& comm) {
   const auto refuse_if = [](bool wrong, const char* sentence) {
     if (wrong) throw Error(Code::invalid_argument, sentence);
   };
+  refuse_if(!nb::hasattr(mpi, "buffer"), "from_mpi: it needs mpi4py 4 or newer");
   refuse_if(!says(mpi, "Is_initialized"), "from_mpi: the program has not called MPI.Init()");
   refuse_if(says(mpi, "Is_finalized"), "from_mpi: the program has called MPI.Finalize()");
   refuse_if(comm.equal(mpi.attr("COMM_NULL")),

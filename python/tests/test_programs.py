@@ -85,6 +85,72 @@ def test_groups_may_begin_again(tmp_path: Path) -> None:
     assert run(script).count("twice") == 2
 
 
+def alone(folder: Path, program: str, *arguments: str) -> str:
+    """Run a program as one process; return what it prints. Nothing is to go wrong on its way."""
+    script = folder / "program.py"
+    script.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Exception ignored" not in done.stderr, done.stderr
+    return done.stdout
+
+
+OLD_GRADIENT = """
+import torch, torch.distributed as dist
+import plait, plait.torch as pt
+old = None
+for _ in range(2):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    group = dist.new_group()
+    if old is not None:
+        try:
+            old.backward()
+        except plait.Error as error:
+            print(error)
+    x = torch.ones(2, 8, requires_grad=True)
+    old = pt.all_gather_matmul(x, torch.ones(3, 8), group=group).sum()
+    dist.destroy_process_group()
+"""
+
+
+def test_a_gradient_is_not_made_in_another_group_of_the_same_name(tmp_path: Path) -> None:
+    assert "was destroyed between a call and its gradient" in alone(tmp_path, OLD_GRADIENT)
+
+
+COLLECTED_ANYWHERE = """
+import gc
+import torch, torch.distributed as dist
+import plait.torch as pt
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+for k in range(1, 41):
+    group = dist.new_group()
+    pt.matmul_all_reduce(torch.ones(2, k), torch.ones(3, k), group=group)
+    dist.destroy_process_group(group)
+    cycle = [group]
+    cycle.append(cycle)
+    del group, cycle
+    gc.disable()
+    for _ in range(3):
+        gc.enable()
+        gc.set_threshold(k % 7 + 1)  # it collects in the midst of a report
+        found = pt.report()
+        gc.disable()
+    assert sum(row.calls for row in found.rows) == k, found
+print("counted")
+"""
+
+
+def test_groups_may_be_collected_while_a_report_is_made(tmp_path: Path) -> None:
+    assert alone(tmp_path, COLLECTED_ANYWHERE) == "counted\n"
+
+
 WITHOUT_PRIVATE_NAMES = """
 import sys, types
 import torch, torch.distributed, torch._library.custom_ops
@@ -114,18 +180,7 @@ def test_gradients_without_private_names_of_torch(
     tmp_path: Path, names: str, by_torch_ops: str
 ) -> None:
     """Calls by torch.ops go through torch's own kernel where another can't pass them on to it."""
-    script = tmp_path / "program.py"
-    script.write_text(WITHOUT_PRIVATE_NAMES)
-    done = subprocess.run(
-        [sys.executable, str(script), names],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    by_plait, by_name = done.stdout.split()
+    by_plait, by_name = alone(tmp_path, WITHOUT_PRIVATE_NAMES, names).split()
     assert by_plait == "all_gather_matmulBackward"
     assert by_name.startswith(by_torch_ops)
 

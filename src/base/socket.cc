@@ -171,7 +171,11 @@ Delivery receive_message(const Fd& socket, Message& received) {
   // The length excludes padding, in which a second descriptor would fit and be lost.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const CloseOnFork closing;
-  length = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const auto take = [&] {
+    return ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  };
+  length = take();
+  if (length < 0 && errno == ECONNRESET) length = take();  // it has closed since
   if (length < 0) return why_nothing_came();
   received.fd = descriptor_in(message, closing);
   received.bytes = std::move(bytes);

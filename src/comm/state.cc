@@ -75,7 +75,8 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
   };
   connecting.timeout = left();
   auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
-  if (!wanted.host.empty()) state->host_ += '/' + wanted.host;
+  // Where the system doesn't tell one host from another, a name doesn't either.
+  if (!wanted.host.empty() && !state->host_.empty()) state->host_ += '/' + wanted.host;
   state->set_timeout(left());
   state->open(wanted.link);
   state->set_timeout(wanted.policy.timeout);

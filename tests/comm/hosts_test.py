@@ -189,7 +189,7 @@ class HostsTest(unittest.TestCase):
             self.assertGreater(seconds, 3)
             self.assertLess(seconds, 15)
 
-    def lose_one_of_four(self, transport, what, how):
+    def lose_one_of_four(self, transport, what, how, culprit):
         """After how many seconds the last of those ranks that another one waits for has heard of it."""
         ranks = self.start(4, HOST_PROGRAM, what, PLAIT_TRANSPORT=transport)
         for rank in ranks:
@@ -198,7 +198,7 @@ class HostsTest(unittest.TestCase):
         start = time.monotonic()
         how(ranks[3])
         for rank in ranks[:3]:
-            self.assertRegex(self.output_of(rank), r"^peer_lost, culprit \d: .*rank \d \(pid \d+ on .*\) is lost: ")
+            self.assertRegex(self.output_of(rank), rf"^peer_lost, culprit {culprit}: .*rank {culprit} \(pid \d+ on .*\) is lost: ")
         seconds = time.monotonic() - start
         print(f"{transport}, {what}: {seconds:.1f} s", file=sys.stderr)
         ranks[3].kill()
@@ -211,10 +211,10 @@ class HostsTest(unittest.TestCase):
 
         for what in ("stream", "idle"):
             # A busy machine may be late: one of three must not.
-            self.assertTrue(any(self.lose_one_of_four(transport, what, lambda rank: rank.kill()) < 2
+            self.assertTrue(any(self.lose_one_of_four(transport, what, lambda rank: rank.kill(), 3) < 2
                                 for _ in range(3)), f"{what}: a killed rank")
             for _ in range(3):
-                seconds = self.lose_one_of_four(transport, what, cut)
+                seconds = self.lose_one_of_four(transport, what, cut, r"\d")
                 self.hosts.mend(1)
                 if seconds < 2.1:
                     break

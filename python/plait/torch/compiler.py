@@ -59,6 +59,7 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import row_order
 from plait.torch.options import Options, Schedule
+from plait.torch.report import counted
 from plait.torch.row_order import (
     PRODUCTS,
     Added,
@@ -92,8 +93,9 @@ class Report:
     def __str__(self) -> str:
         if not self.rewritten and not self.left:
             return "plait.torch.compiler: no product with a collective was compiled"
-        lines = [f"{name}: {count} pairs rewritten" for name, count in self.rewritten]
-        return "\n".join([*lines, *(f"{count} pairs left: {why}" for why, count in self.left)])
+        lines = [f"{name}: {counted(count, 'pair')} rewritten" for name, count in self.rewritten]
+        lines += [f"{counted(count, 'pair')} left: {why}" for why, count in self.left]
+        return "\n".join(lines)
 
 
 class Pass(CustomGraphPass):
@@ -176,7 +178,8 @@ class Pass(CustomGraphPass):
         wait = waited_for(gather)
         own: Any = gather.args[0]
         if wait is None:
-            if goes_to_product(gather):
+            waits = (one for one in gather.users if one.target is _functional.wait_tensor.default)
+            if any(map(goes_to_product, (gather, *waits))):
                 self._leave(gather, _NOT_WAITED)
             return
         ranks: Any = gather.args[1]

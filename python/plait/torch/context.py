@@ -4,6 +4,7 @@ import atexit
 import functools
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,9 @@ _alone: _Kept | None = None  # of a program without process groups: one rank
 _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose groups are gone
 _past = Counts()  # of groups that have gone
 _lock = threading.RLock()  # of the four above; never held while a rank waits for others
+# Contexts that have gone and are not in _past yet, by their numbers. The garbage collector adds to
+# it at any moment, in a thread that may hold the lock.
+_gone: deque[tuple[int, Counts]] = deque()
 
 
 def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup | None:
@@ -144,23 +148,27 @@ def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
     if found is not None:
         return found
     comm = groups.communicator_of_member(member)
+    destroyed = []
     with _lock:
         found = _kept.get(member)
         if found is None:
             for gone in [one for one in _kept if not groups.is_alive(one)]:
-                _remember(_kept.pop(gone).contexts)  # a module may still hold the group itself
+                destroyed.append(_kept.pop(gone))  # a module may still hold the group itself
                 _found.clear()
             found = _kept[member] = _Kept(comm)
             # What is kept goes with the group, and its contexts' counts stay.
-            finalize(member, _remember, found.contexts).atexit = False
-        return found
+            finalize(member, _let_go, found.contexts).atexit = False
+    for kept in destroyed:
+        _let_go(kept.contexts)
+    return found
 
 
-def _remember(gone: list[Context]) -> None:
-    with _lock:
-        for context in gone:
-            _past.add(context.plans, context.samples, context.why_serial())
-        gone.clear()
+def _let_go(contexts: list[Context]) -> None:
+    for context in contexts:
+        counts = Counts()
+        counts.add(context.plans, context.samples, context.why_serial())
+        _gone.append((context.number, counts))
+    contexts.clear()
 
 
 def communicator_of(group: dist.ProcessGroup | None, operator: str) -> _native.Communicator:
@@ -217,9 +225,16 @@ def counted() -> Counts:
     """Add up all calls, those of groups that have gone too."""
     found = Counts()
     with _lock:
+        listed = _listed()
+        gone = set()  # some may be listed too: they went since
+        while _gone:
+            number, counts = _gone.popleft()
+            gone.add(number)
+            _past.add_all(counts)
         found.add_all(_past)
-        for context in _listed():
-            found.add(context.plans, context.samples, context.why_serial())
+        for context in listed:
+            if context.number not in gone:
+                found.add(context.plans, context.samples, context.why_serial())
     return found
 
 
@@ -227,6 +242,7 @@ def forget_counts() -> None:
     """Start counting anew."""
     with _lock:
         _past.clear()
+        _gone.clear()
         for context in _listed():
             context.plans.forget()
             context.samples.forget()

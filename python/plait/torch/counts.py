@@ -13,12 +13,12 @@ class Counts:
     # Problems that differ in what is not listed, such as packed and plain weights, are one row.
     totals: dict[Key, tuple[int, int]] = field(default_factory=dict)  # calls, nanoseconds
     shares: dict[Key, Share] = field(default_factory=dict)  # of traced calls
-    reasons: dict[Key, str] = field(default_factory=dict)  # why a plan is serial
+    reasons: dict[Key, set[str]] = field(default_factory=dict)  # why a plan is serial
 
     def add(self, plans: _native.RecordedPlans, samples: Samples, why_serial: str) -> None:
         """Add the calls of one context."""
         for row in plans.rows():
-            self._add_row(key_of(row), row.calls, row.nanoseconds, why_serial)
+            self._add_row(key_of(row), row.calls, row.nanoseconds, {why_serial})
         for key, share in samples.shares.items():
             self._add_share(key, share)
 
@@ -34,16 +34,20 @@ class Counts:
         beside = {key: share for key, share in self.shares.items() if key[-1] == BESIDE}
         return self.totals | {key: (share.calls, share.time) for key, share in beside.items()}
 
+    def why_serial(self, key: Key) -> str:
+        """Say why the plans of these calls are serial, where they are."""
+        return "; ".join(sorted(self.reasons.get(key, ())))
+
     def clear(self) -> None:
         """Begin anew."""
         self.totals.clear()
         self.shares.clear()
         self.reasons.clear()
 
-    def _add_row(self, key: Key, calls: int, nanoseconds: int, why_serial: str) -> None:
+    def _add_row(self, key: Key, calls: int, nanoseconds: int, reasons: set[str]) -> None:
         before, spent = self.totals.get(key, (0, 0))
         self.totals[key] = before + calls, spent + nanoseconds
-        self.reasons[key] = why_serial
+        self.reasons.setdefault(key, set()).update(reasons)
 
     def _add_share(self, key: Key, share: Share) -> None:
         self.shares[key] = self.shares.get(key, Share()) + share

@@ -11,6 +11,7 @@ import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -108,15 +109,19 @@ def _register(
     ) -> Any:
         out = kernel(x, weight, bias, context, turned, rows)
         ctx.save_for_backward(x if saved is None else saved(ctx, out), weight)
-        ctx.how, ctx.turned = context.how, turned
+        ctx.how, ctx.turned, ctx.context = context.how, turned, ref(context)
         return out
+
+    def by_kernel(ctx: Any, *grads: Any) -> _Gradients:
+        _check_group(ctx, name)
+        return backward(3, ctx, *grads)
 
     function: Any = type(
         name,
         (torch.autograd.Function,),
         {
             "forward": staticmethod(forward),
-            "backward": staticmethod(once_differentiable(functools.partial(backward, 3))),
+            "backward": staticmethod(once_differentiable(by_kernel)),
         },
     )
     # torch.autograd.Function's own apply() looks for transforms of functions before it calls this.
@@ -125,6 +130,18 @@ def _register(
         make_kernel, info = _PRIVATE
         rule = info(_backward_fn=by_dispatcher, _setup_context_fn=save)
         _go_round(name, make_kernel(getattr(_ops, name).default, rule))
+
+
+def _check_group(ctx: Any, name: str) -> None:
+    """Refuse a gradient in another group, which was given the name of the call's own."""
+    context = ctx.context()
+    if context is None or context_for(How(*ctx.how), name).comm is not context.comm:
+        raise Error(
+            Code.invalid_argument,
+            f"{name}: the process group {ctx.how[0]!r} was destroyed between a call and its "
+            "gradient",
+            operator=name,
+        )
 
 
 def _go_round(name: str, made_by_torch: Callable[..., Any]) -> None:

@@ -152,7 +152,9 @@ def report() -> Report:
     """
     found = count_calls()
     rows = [
-        _row(key, calls, spent, found.shares.get(key), found.reasons.get(key, ""))
+        _row(
+            key, calls, spent, found.shares.get(key), "; ".join(sorted(found.reasons.get(key, ())))
+        )
         for key, (calls, spent) in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)

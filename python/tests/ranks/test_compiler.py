@@ -482,5 +482,5 @@ def test_a_report_is_words() -> None:
     found = Report((("matmul_all_reduce", 2),), (("all_reduce: a reason", 1),))
     assert str(found).splitlines() == [
         "matmul_all_reduce: 2 pairs rewritten",
-        "1 pairs left: all_reduce: a reason",
+        "1 pair left: all_reduce: a reason",
     ]

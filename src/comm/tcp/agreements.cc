@@ -178,10 +178,10 @@ bool Agreements::follow(int coordinator) {
 }
 
 // Whether a rank has not come since `since`, or has come and says no more that it is here.
-bool Agreements::is_late(int peer, Nanoseconds since, Nanoseconds patience) const {
+bool Agreements::is_late(int peer, Nanoseconds since, Nanoseconds patience, int most) const {
   const auto found = joined_[peer].find(number_);
   const Nanoseconds last = found == joined_[peer].end() ? since : found->second + kGrace;
-  const Nanoseconds longest = since + kMostPatiences * patience + kGrace;
+  const Nanoseconds longest = since + most * patience + kGrace;
   return base::now() >= std::min(std::max(since, last) + patience, longest);
 }
 
@@ -194,7 +194,7 @@ void Agreements::decide(const std::string& mine, Nanoseconds since, Nanoseconds 
   for (int peer = 0; peer < group_.world(); ++peer) {
     const bool has_told = agreement.parts.contains(peer) || agreement.not_taken.contains(peer);
     if (peer == group_.rank() || peers_[peer].is_lost || has_told) continue;
-    if (!is_late(peer, since, patience)) return;
+    if (!is_late(peer, since, patience, kMostPatiences)) return;
     peers_[peer].is_lost = true;
   }
   agreement.answer = decision(agreement, mine);
@@ -281,7 +281,8 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       if (taken()) continue;
     } else {
       const std::lock_guard lock(mutex_);
-      peers_[follows].is_lost = is_late(follows, since, patience);
+      // The coordinator may have begun one patience later, and waits as long for others.
+      peers_[follows].is_lost = is_late(follows, since, patience, kMostPatiences + 1);
     }
     mesh.sleep(looks.look_at(), seen);
   }

@@ -70,7 +70,7 @@ class Agreements {
   void decide(const std::string& mine, base::Nanoseconds since, base::Nanoseconds patience);
   Answer decision(const Agreement& agreement, const std::string& mine) const;
   void check_majority(Answer& answer) const;
-  bool is_late(int peer, base::Nanoseconds since, base::Nanoseconds patience) const;
+  bool is_late(int peer, base::Nanoseconds since, base::Nanoseconds patience, int most) const;
   std::optional<Answer> taken();
   void tell_all(const std::string& text) noexcept;
 

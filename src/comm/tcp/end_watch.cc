@@ -8,7 +8,9 @@ namespace plait::comm::tcp {
 namespace {
 
 constexpr base::Nanoseconds kBetweenProbes = 200 * base::kMillisecond;
-constexpr base::Nanoseconds kUntilCertain = base::kSecond;
+
+// Longer than a rank that has hung up may try one address in vain before it calls again.
+constexpr base::Nanoseconds kUntilCertain = 1500 * base::kMillisecond;
 
 }  // namespace
 
@@ -44,7 +46,11 @@ void EndWatch::probe(const std::vector<int>& awaited, const Identity& self, Doub
   call_.reset();
 }
 
+// One refusal proves little, so a rank that seems to have ended is asked again, before others.
 int EndWatch::next_after(const std::vector<int>& awaited) const {
+  const auto doubted = std::find_if(awaited.begin(), awaited.end(),
+                                    [this](int rank) { return ended_at_[rank] != 0; });
+  if (doubted != awaited.end()) return *doubted;
   const auto next = std::upper_bound(awaited.begin(), awaited.end(), called_);
   return next == awaited.end() ? awaited.front() : *next;
 }

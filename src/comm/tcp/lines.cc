@@ -38,8 +38,7 @@ void Lines::say_words(Word word, const std::string& text, int but) const {
 void Lines::say_frames(const Failure& failure) const {
   for (int rank = 0; rank < world(); ++rank) {
     const Line& line = lines_[rank];
-    if (rank != failure.culprit && line.socket && line.says == Says::frames)
-      send_failure(line.socket, failure);
+    if (line.socket && line.says == Says::frames) send_failure(line.socket, failure);
   }
 }
 

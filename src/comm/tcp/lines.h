@@ -30,7 +30,7 @@ class Lines {
 
   // To all ranks but one.
   void say_words(Word word, const std::string& text, int but) const;
-  void say_frames(const Failure& failure) const;  // not to its culprit
+  void say_frames(const Failure& failure) const;  // to its culprit too, which may be alive
 
   // What a rank from 1 on has told in words: that it was interrupted. A part of a message is kept
   // until the rest has come.
