@@ -53,7 +53,7 @@ void TransportCheck::look_as_first(Porch& porch) {
   try {
     heard = porch.wait({}, 0);
   } catch (const Error&) {  // there are no descriptors for it
-    guests_.clear();  // which hold some
+    guests_.clear();        // which hold some
     return porch_.reset();
   }
   const Guest* other = nullptr;

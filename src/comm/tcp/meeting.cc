@@ -342,8 +342,7 @@ void Meeting::look_for_ended_ranks() {
     ends_.note(rank, is_closed);
   }
   std::vector<int> awaited = find_missing();
-  std::erase_if(awaited,
-                [&](int rank) { return rank < self_.rank || cards_[rank].hosts.empty(); });
+  std::erase_if(awaited, [&](int rank) { return rank < self_.rank || cards_[rank].hosts.empty(); });
   ends_.probe(awaited, self_, doubts_);
   const auto ended = ends_.find_ended();
   if (!ended) return;
