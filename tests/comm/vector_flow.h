@@ -1,12 +1,17 @@
-// A flow of a vector's shards through the lanes of a communicator's collectives, for tests of flows
-// by themselves.
+// A flow of a vector's shards through lanes of their own, for tests of flows by themselves.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/collectives/vector.h"
 #include "comm/state.h"
 #include "comm/wait.h"
+#include "conformance/ranks.h"
+#include "tensor/in_pairs.h"
 
 namespace plait::comm {
 
@@ -28,20 +33,69 @@ inline std::size_t elements_of(const Layout& layout) {
   return layout.offsets.back() + layout.counts.back();
 }
 
-inline void begin_call(Communicator& comm) {
-  comm.state().lanes().begin(comm.state().begin_call({.operation = Operation::all_gather}));
+// Sums of thirds are rounded: the order shows.
+inline std::vector<float> part_of(int rank, std::size_t count) {
+  std::vector<float> part(count);
+  for (std::size_t i = 0; i < count; ++i)
+    part[i] = static_cast<float>((i + static_cast<std::size_t>(rank)) % 11 + 1) / 3;
+  return part;
 }
 
-template <class Flow>
-void finish(Communicator& comm, Flow& flow) {
-  wait_until(
-      comm.state().group(),
-      [&] {
-        flow.step();
-        comm.state().mailbox().help();
-        return flow.done();
-      },
-      [&] { return comm.state().mailbox().take_due(); }, [&] { return flow.awaited(); });
+inline std::vector<float> sum_of_parts(int world, std::size_t count) {
+  std::vector<std::vector<float>> parts;
+  for (int rank = 0; rank < world; ++rank) parts.push_back(part_of(rank, count));
+  return tensor::added_in_pairs(std::move(parts));
+}
+
+// Lanes of `per_lane` slots to each peer, through which small chunks go.
+class VectorLanes {
+ public:
+  VectorLanes(Communicator& comm, std::uint32_t per_lane)
+      : state_(comm.state()),
+        room_{.chunk_bytes = kLeastChunkBytes, .per_lane = per_lane},
+        mailbox_(comm.make_mailbox(room_.mailbox())),
+        lanes_(state_.group(), {.ways = 2, .per_lane = per_lane}) {
+    lanes_.use(mailbox_->state());
+  }
+
+  const Room& room() const { return room_; }
+  Lanes& lanes() { return lanes_; }
+  void begin_call() { lanes_.begin(state_.begin_call({.operation = Operation::all_gather})); }
+
+  template <class Flow>
+  void finish(Flow& flow) {
+    Mailbox::State& mailbox = mailbox_->state();
+    wait_until(
+        state_.group(),
+        [&] {
+          flow.step();
+          mailbox.help();
+          return flow.done();
+        },
+        [&] { return mailbox.take_due(); }, [&] { return flow.awaited(); });
+    EXPECT_EQ(flow.awaited().peer, Error::kNobody);
+  }
+
+ private:
+  Communicator::State& state_;
+  Room room_;
+  std::unique_ptr<Mailbox> mailbox_;
+  Lanes lanes_;
+};
+
+// Runs a test of each placement: ranks, ranks of a host, which shards are empty, and slots.
+template <class Expect>
+void in_every_placement(const std::vector<std::pair<int, int>>& worlds, const Expect& expect) {
+  for (const auto& [world, per_host] : worlds) {
+    for (const int shift : {0, 1, 2}) {
+      for (const std::uint32_t per_lane : {1U, 4U}) {
+        conformance::run_as_threads(world, [&](Communicator& comm) {
+          VectorLanes lanes(comm, per_lane);
+          expect(comm, lanes, Hosts(comm.rank(), world, per_host), uneven_layout(world, shift));
+        });
+      }
+    }
+  }
 }
 
 }  // namespace plait::comm
