@@ -198,7 +198,8 @@ class HostsTest(unittest.TestCase):
         start = time.monotonic()
         how(ranks[3])
         for rank in ranks[:3]:
-            self.assertRegex(self.output_of(rank), rf"^peer_lost, culprit {culprit}: .*rank {culprit} \(pid \d+ on .*\) is lost: ")
+            self.assertRegex(self.output_of(rank),
+                             rf"^peer_lost, culprit {culprit}: .*rank {culprit} \(pid \d+ on .*\) is lost: ")
         seconds = time.monotonic() - start
         print(f"{transport}, {what}: {seconds:.1f} s", file=sys.stderr)
         ranks[3].kill()
