@@ -56,7 +56,7 @@ class Rendezvous {
 
   // How it sees that a peer has left the group: all that this peer has sent is there by then. A
   // rendezvous that sees it by itself needs none.
-  virtual void see_leaving_by(std::function<bool(int peer)> /*has_left*/) {}
+  virtual void see_leaving_by(const std::function<bool(int peer)>& /*has_left*/) {}
 };
 
 }  // namespace plait::comm

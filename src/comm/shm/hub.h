@@ -64,8 +64,8 @@ class Hub final : public Rendezvous {
                                       Regrouping::Exchange exchange, const Watch& watch) override;
   bool has_ended(int peer) const override;
   std::string describe(int peer) const override;
-  void see_leaving_by(std::function<bool(int peer)> has_left) override {
-    has_left_ = std::move(has_left);
+  void see_leaving_by(const std::function<bool(int peer)>& has_left) override {
+    has_left_ = has_left;
   }
 
  private:
