@@ -10,9 +10,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/host.h"
@@ -171,10 +173,11 @@ TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
 }
 
 // What from_mpi() tells plait of a communicator, and whether its last all-gather has ended: from
-// then on the ranks connect by what they were told.
+// then on the ranks connect by what they were told. `at_end` is called at the end of each.
 class Gathering {
  public:
-  explicit Gathering(MPI_Comm comm) {
+  explicit Gathering(MPI_Comm comm, std::function<void()> at_end = {})
+      : at_end_(std::move(at_end)) {
     ranks_.rank = rank_in(comm);
     ranks_.world = size_of(comm);
     ranks_.handle = static_cast<int>(MPI_Comm_c2f(comm));
@@ -186,6 +189,7 @@ class Gathering {
         int ended = 0;
         MPI_Test(&request, &ended, MPI_STATUS_IGNORE);
         has_ended_ = ended != 0;
+        if (has_ended_ && at_end_) at_end_();
         return has_ended_;
       };
     };
@@ -198,12 +202,13 @@ class Gathering {
 
  private:
   MpiRanks ranks_;
+  std::function<void()> at_end_;
   bool has_ended_ = false;
 };
 
 struct Stopped {};
 
-// Rank 1 comes late, and stops when the ranks have learnt of each other.
+// Rank 1 comes late, and stops when all have learnt what the first all-gather tells.
 TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
   using std::chrono::milliseconds;
@@ -212,17 +217,17 @@ TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
     if (std::string(transport) == "mpi" && level() < MPI_THREAD_SERIALIZED) continue;
     // MPI can't free one whose all-gather a process doesn't end.
     const Part& all = *new Part(0, 0);  // NOLINT(cppcoreguidelines-owning-memory)
-    Gathering gathering(all.get());
+    const auto stop = [] {
+      MPI_Barrier(MPI_COMM_WORLD);  // when the others have given up
+      throw Stopped();
+    };
+    const bool stops = my_rank() == 1;
+    const Gathering gathering(all.get(), stops ? stop : std::function<void()>());
     CommunicatorOptions options = {.transport = transport, .timeout = kTimeout};
     MPI_Barrier(MPI_COMM_WORLD);
-    if (my_rank() == 1) {
-      std::this_thread::sleep_for(kTimeout - milliseconds(500));
+    if (stops) {
+      std::this_thread::sleep_for(kTimeout - milliseconds(1500));
       options.timeout = 20 * kTimeout;
-      options.interrupted = [&] {
-        if (!gathering.has_ended()) return;
-        MPI_Barrier(MPI_COMM_WORLD);
-        throw Stopped();
-      };
       EXPECT_THROW(connect_mpi(gathering.ranks(), options), Stopped);
       continue;
     }

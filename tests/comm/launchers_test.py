@@ -28,6 +28,11 @@ BARE = {name: value for name, value in os.environ.items() if not LAUNCHERS.match
 LEAKY = {"ASAN_OPTIONS": "detect_leaks=0"}
 
 
+def some_port():
+    """One below those that the system gives to sockets of other tests."""
+    return str(10000 + uuid.uuid4().int % 20000)
+
+
 class LaunchersTest(unittest.TestCase):
     def expect_ranks(self, output, launcher, transport="shm"):
         self.assertEqual(
@@ -75,7 +80,7 @@ class LaunchersTest(unittest.TestCase):
         self.expect_ranks(result.stdout, "plait run")
 
     def torchrun_places(self, **extra):
-        port = str(10000 + uuid.uuid4().int % 50000)
+        port = some_port()
         return [{"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3",
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
                  "TORCHELASTIC_RESTART_COUNT": "0", **extra} for rank in range(3)]
@@ -109,7 +114,7 @@ class LaunchersTest(unittest.TestCase):
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_ranks_of_different_transports_are_refused_under_plait_run(self):
-        port = str(10000 + uuid.uuid4().int % 50000)
+        port = some_port()
         for transports in ("tcp", "shm"), ("shm", "tcp"):
             line = (f'export PLAIT_TRANSPORT={transports[0]}; [ $PLAIT_RANK = 1 ] && '
                     f'export PLAIT_TRANSPORT={transports[1]}; exec "$0"')

@@ -34,7 +34,7 @@ TEST(Collect, NumbersThreadsByTheirPlaces) {
 
 TEST(Collect, ComparesLabelsByTheirText) {
   const std::string product = "product";
-  const std::string same = product;
+  const std::string same = "product";
   ASSERT_NE(product.c_str(), same.c_str());
   const auto all = collect(
       {{.dropped = 0, .entries = {span(product.c_str(), 1000, 1000), span("chunk", 1000, 1000)}},
