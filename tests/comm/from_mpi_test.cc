@@ -180,7 +180,7 @@ class Gathering {
       : at_end_(std::move(at_end)) {
     ranks_.rank = rank_in(comm);
     ranks_.world = size_of(comm);
-    ranks_.handle = static_cast<int>(MPI_Comm_c2f(comm));
+    ranks_.handle = MPI_Comm_c2f(comm);
     ranks_.begin_all_gather = [this, comm](const char* mine, char* all, int bytes) {
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm, &request);

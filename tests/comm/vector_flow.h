@@ -43,6 +43,7 @@ inline std::vector<float> part_of(int rank, std::size_t count) {
 
 inline std::vector<float> sum_of_parts(int world, std::size_t count) {
   std::vector<std::vector<float>> parts;
+  parts.reserve(static_cast<std::size_t>(world));
   for (int rank = 0; rank < world; ++rank) parts.push_back(part_of(rank, count));
   return tensor::added_in_pairs(std::move(parts));
 }
