@@ -26,7 +26,7 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
-    assert len(found["rows"]) == 15
+    assert len(found["rows"]) == 17
     assert all(spent > 0 for row in found["rows"] for spent in row["values"].values())
     assert found["conditions"]["torch uses"] in done.stdout
     for row in found["rows"]:
