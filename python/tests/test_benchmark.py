@@ -50,7 +50,7 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
-    assert text.count("\n| ") == 2 + 15 + 1  # two heads
+    assert text.count("\n| ") == 2 + 17 + 1  # two heads
     assert "| wheel | 1.5 min | <= 6.0 min | yes |" in text
     assert found["conditions"]["plait uses"] in text
 

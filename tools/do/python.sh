@@ -156,7 +156,6 @@ test_python() {
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
-  test_vllm briefly
 }
 
 # vLLM pins the versions of its needs, so it has an environment of its own, which takes torch, pytest and plait from
@@ -175,17 +174,13 @@ prepare_vllm() {
 
 vllm_packages() { build/venv-vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
-# Among all tests are the layers, and the example, which starts two engines: each imports for some 20 s what it needs.
+# Each engine imports for some 20 s what it needs.
 test_vllm() {
-  local pytest_limit=3600 python=$PWD/build/venv-vllm/bin/python only=()
+  local pytest_limit=3600 python=$PWD/build/venv-vllm/bin/python
   check 'vLLM' prepare_vllm || return 0
   run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \
     python/tests/ranks/with_vllm
-  if [[ ${1:-} == briefly ]]; then
-    only=(-k 'bfloat16-eager')
-    skipped+=('vLLM engine: other dtypes and compiled graphs, for their time: ./do test vllm (3)')
-  fi
-  run_pytest 'vLLM engine' "$python" -m pytest python/tests/with_vllm "${only[@]}"
+  run_pytest 'vLLM engine' "$python" -m pytest python/tests/with_vllm
 }
 
 # run_pytest NAME COMMAND...: adds its tests to the counts.
