@@ -130,6 +130,27 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                {});
 }
 
+// Of two halves that were apart for a while, one is refused, and may tell the other.
+TEST(Agreements, TakeNoRefusalThatIsForOthers) {
+  run_over_tcp(
+      2,
+      [](Communicator& comm) {
+        TcpGroup& group = group_of(comm);
+        Agreements& agreements = group.agreements();
+        const int peer = 1 - group.rank();
+        barrier(comm);
+        EXPECT_TRUE(agreements.receive(
+            peer, "refusal 1 1\nsurvivors: rank " + std::to_string(peer) +
+                      (peer == 0 ? " can't go on\n+\n-" : " can't go on\n-\n+")));
+        EXPECT_EQ(agreements.agree(std::to_string(group.rank()), kPatience), (Parts{"0", "1"}));
+        EXPECT_TRUE(agreements.receive(peer, "refusal 2 1\nsurvivors: no rank can go on\n+\n+"));
+        const Error error =
+            conformance::expect_error(Code::peer_lost, [&] { agreements.agree("", kPatience); });
+        EXPECT_STREQ(error.what(), "survivors: no rank can go on");
+      },
+      {});
+}
+
 TEST(Agreements, EndTheConnectionThatBringsNonsense) {
   run_over_tcp(
       2,
@@ -137,7 +158,8 @@ TEST(Agreements, EndTheConnectionThatBringsNonsense) {
         TcpGroup& group = group_of(comm);
         barrier(comm);
         for (const char* text : {"", "part", "part 0\nx", "part x\nx", "part 1", "answer 1 0\n+a",
-                                 "answer 1 2\n+a\n+b", "answer 1\n+a\n+b", "refusal 1 0", "hello"})
+                                 "answer 1 2\n+a\n+b", "answer 1\n+a\n+b", "refusal 1 0",
+                                 "refusal 1 0\nno\n+", "hello"})
           EXPECT_FALSE(group.agreements().receive(1 - group.rank(), text)) << text;
       },
       {});

@@ -44,13 +44,17 @@ Agreements::Agreements(TcpGroup& group)
       has_cut_off_(group.world()),
       joined_(group.world()) {}
 
-// A line for each rank: what it brought after a '+', or '-'.
+// A line for each rank: what it brought after a '+', or '-'. A refusal has its sentence before them,
+// and says only which ranks it is for.
 std::string Agreements::write(int number, const Answer& answer) {
   const bool is_refused = !answer.refusal.empty();
   std::string text =
       sentence(is_refused ? kRefusal : kAnswer, ' ', number, ' ', answer.coordinator);
-  if (is_refused) return text + '\n' + answer.refusal;
-  for (const auto& part : answer.parts) text += part ? "\n+" + *part : "\n-";
+  if (is_refused) text += '\n' + answer.refusal;
+  for (const auto& part : answer.parts) {
+    text += part ? "\n+" : "\n-";
+    if (part && !is_refused) text += *part;
+  }
   return text;
 }
 
@@ -60,13 +64,10 @@ std::optional<Agreements::Answer> Agreements::read_answer(
   const auto coordinator = words.size() == 3 ? base::parse_int(words[2]) : std::nullopt;
   if (!coordinator || *coordinator < 0 || *coordinator >= world) return std::nullopt;
   Answer answer = {.coordinator = static_cast<int>(*coordinator), .refusal = {}, .parts = {}};
-  if (words[0] == kRefusal) {
-    if (lines.size() != 2) return std::nullopt;
-    answer.refusal = lines[1];
-    return answer;
-  }
-  if (static_cast<int>(lines.size()) != world + 1) return std::nullopt;
-  for (std::size_t line = 1; line < lines.size(); ++line) {
+  const std::size_t first = words[0] == kRefusal ? 2 : 1;
+  if (lines.size() != static_cast<std::size_t>(world) + first) return std::nullopt;
+  if (words[0] == kRefusal) answer.refusal = lines[1];
+  for (std::size_t line = first; line < lines.size(); ++line) {
     const bool is_there = lines[line].starts_with('+');
     answer.parts.push_back(is_there ? std::optional(std::string(lines[line].substr(1)))
                                     : std::nullopt);
@@ -106,6 +107,8 @@ bool Agreements::receive(int peer, const std::string& text) {
                                                             : std::nullopt;
   if (!answer) return false;
   if (agreement.answer) return true;
+  // Beyond a cable that was broken for a while, others may have been refused: these may go on.
+  if (!answer->refusal.empty() && !answer->parts[group_.rank()]) return true;
   // What the coordinator that is followed has taken from a lower one is its own answer too.
   if (peer == agreement.least) answer->coordinator = std::max(answer->coordinator, peer);
   if (answer->coordinator >= agreement.least) {
