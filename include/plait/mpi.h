@@ -52,7 +52,7 @@ inline Communicator from_mpi(MPI_Comm comm, const CommunicatorOptions& options =
   MpiRanks ranks;
   MPI_Comm_rank(comm, &ranks.rank);
   MPI_Comm_size(comm, &ranks.world);
-  ranks.handle = static_cast<int>(MPI_Comm_c2f(comm));
+  ranks.handle = MPI_Comm_c2f(comm);
   ranks.begin_all_gather = [comm](const char* mine, char* all, int bytes) -> MpiRanks::Ended {
     MPI_Request request = MPI_REQUEST_NULL;
     // Returns only if the program has told MPI to return errors.
