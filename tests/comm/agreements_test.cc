@@ -130,7 +130,7 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                {});
 }
 
-// Of two halves that were apart for a while, one is refused, and may tell the other.
+// One of two halves that were apart for a while is refused, and may tell the other.
 TEST(Agreements, TakeNoRefusalThatIsForOthers) {
   run_over_tcp(
       2,
