@@ -44,8 +44,8 @@ Agreements::Agreements(TcpGroup& group)
       has_cut_off_(group.world()),
       joined_(group.world()) {}
 
-// A line for each rank: what it brought after a '+', or '-'. A refusal has its sentence before them,
-// and says only which ranks it is for.
+// A line for each rank: what it brought after a '+', or '-'. A refusal has its sentence before
+// them, and says only which ranks it is for.
 std::string Agreements::write(int number, const Answer& answer) {
   const bool is_refused = !answer.refusal.empty();
   std::string text =
