@@ -89,8 +89,14 @@ def alone(folder: Path, program: str, *arguments: str) -> str:
     """Run a program as one process; return what it prints. Nothing is to go wrong on its way."""
     script = folder / "program.py"
     script.write_text(program)
+    done = completed(sys.executable, str(script), *arguments)
+    assert "Exception ignored" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def completed(*command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, str(script), *arguments],
+        command,
         capture_output=True,
         text=True,
         timeout=300,
@@ -98,8 +104,7 @@ def alone(folder: Path, program: str, *arguments: str) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
-    assert "Exception ignored" not in done.stderr, done.stderr
-    return done.stdout
+    return done
 
 
 OLD_GRADIENT = """
@@ -217,15 +222,7 @@ def test_init_under_every_launcher(tmp_path: Path, launcher: str) -> None:
         pytest.skip("there is no mpirun here")
     script = tmp_path / "program.py"
     script.write_text(BEGINS)
-    done = subprocess.run(
-        [*command, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed(*command, str(script))
     sentence = "the default process group has the backend 'plait', not 'gloo'"
     assert done.stdout.count(f"{world} plait {8 * world} plait.torch.init: {sentence}") == world
 
