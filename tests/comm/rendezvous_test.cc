@@ -119,6 +119,23 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
   });
 }
 
+// Rank 0 stays for a second to tell rank 3, which has not come yet; the others connect again at once.
+TEST(Rendezvous, RanksThatKnowOfARefusalConnectAgain) {
+  const std::string job = fresh_job();
+  Milestones failed;
+  constexpr int kRankZero = 1;
+  fork_ranks(4, [&](int rank) {
+    if (rank == 3) {
+      failed.await(kRankZero);
+    } else {
+      const Place wrong = {.rank = rank, .world = rank == 2 ? 5 : 4, .job = job};
+      EXPECT_EQ(error_of(options_for(wrong, kLong)).code(), Code::mismatch);
+      if (rank == 0) failed.reach(kRankZero);
+    }
+    expect_group({.rank = rank, .world = 4, .job = job});
+  });
+}
+
 // A rank that greets as another build does is refused, and all are told which. One greeting is from
 // before builds had names; tests/comm/launchers_test.py has whole programs of another build.
 TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {

@@ -217,6 +217,25 @@ TEST_F(Ucx, ARankOverTcpAndOneOverUcxDisagree) {
   });
 }
 
+// Rank 0 stays for a second to tell rank 3, which has not come yet; the others connect again at once.
+TEST_F(Ucx, RanksThatKnowOfARefusalConnectAgain) {
+  Milestones failed;
+  fork_ranks(4, [&](int rank) {
+    if (rank == 3) {
+      failed.await(0);
+    } else {
+      const std::string wrong = rank == 2 ? "tcp" : "ucx";
+      expect_error(Code::mismatch,
+                   [&] { Communicator::connect(options_of(rank, 4, job_, wrong)); });
+      if (rank == 0) failed.reach(0);
+    }
+    Communicator comm = Communicator::connect(options_of(rank, 4, job_, "ucx"));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 4);
+  });
+}
+
 TEST_F(Ucx, AConnectThatFailedMayBeTriedAgain) {
   Milestones failed;
   fork_ranks(2, [&](int rank) {

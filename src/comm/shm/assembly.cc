@@ -142,7 +142,7 @@ class Doorkeeper {
              sentence("rank ", said.rank, " (pid ", said.pid, ") was started in a world of ",
                       said.world, ", rank 0 in one of ", seat_.world));
     }
-    if (said.rank < 0 || said.rank >= seat_.world) {
+    if (!is_rank(said.rank)) {
       refuse(
           guest, Code::invalid_argument,
           sentence("pid ", said.pid, " claims rank ", said.rank, " in a world of ", seat_.world));
@@ -207,14 +207,22 @@ class Doorkeeper {
     }
   }
 
+  // A rank that knows the verdict already and calls again wants the next group: where this rank
+  // hangs up without a word, it goes on calling.
   void turn_away_callers(const std::string& verdict, Nanoseconds longest) {
-    for (const Guest& guest : porch_.wait({}, longest)) turn_away(guest, verdict);
+    for (const Guest& guest : porch_.wait({}, longest)) {
+      if (!knows_verdict(guest.said.rank)) turn_away(guest, verdict);
+    }
   }
+
+  bool knows_verdict(int rank) const { return is_rank(rank) && (guests_[rank] || told_[rank]); }
+
+  bool is_rank(int rank) const { return rank >= 0 && rank < seat_.world; }
 
   // It finds the verdict though the connection is closed behind it.
   void turn_away(const Guest& guest, const std::string& verdict) {
     base::send_message(guest.socket, verdict, Fd());
-    if (guest.said.rank >= 0 && guest.said.rank < seat_.world) told_[guest.said.rank] = true;
+    if (is_rank(guest.said.rank)) told_[guest.said.rank] = true;
   }
 
   Porch porch_;

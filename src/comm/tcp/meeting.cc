@@ -241,8 +241,8 @@ void Meeting::turn_away_the_late(const Error& why) {
     wait();
     callers_.accept(listener_);
     callers_.hear(self_, doubts_, [&](base::Fd& socket, const Hello& hello) {
-      say(socket, Word::mismatch, why.what());
-      told.insert(hello.rank);
+      // A rank that calls again after it was told wants the next group, and goes on calling.
+      if (told.insert(hello.rank).second) say(socket, Word::mismatch, why.what());
     });
   }
 }
