@@ -33,8 +33,9 @@ Contenders = dict[str, Callable[[], object]]
 class Bench:
     """Measures and prints, on all ranks of the default group."""
 
-    def __init__(self, seconds: float, hidden: int, cpp_call: Path | None) -> None:
-        self.seconds, self.hidden, self.cpp_call = seconds, hidden, cpp_call
+    def __init__(self, seconds: float, rounds: int, hidden: int, cpp_call: Path | None) -> None:
+        self.seconds, self.rounds = seconds, rounds
+        self.hidden, self.cpp_call = hidden, cpp_call
         self.gloo = dist.new_group(backend="gloo")
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.rows: list[dict[str, Any]] = []
@@ -61,7 +62,7 @@ class Bench:
 
     def _goes_on(self, deadline: float, rounds: int) -> bool:
         """Let rank 0 decide for all."""
-        more = torch.tensor([float(rounds < 3 or time.perf_counter() < deadline)])
+        more = torch.tensor([float(rounds < self.rounds or time.perf_counter() < deadline)])
         dist.broadcast(more, 0)
         return bool(more.item())
 
@@ -364,6 +365,7 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each row")
+    parser.add_argument("--rounds", type=int, default=3, help="of each row, at least")
     parser.add_argument("--hidden", type=int, default=4096, help="of the block's layers")
     parser.add_argument("--only", default=",".join(PARTS), help="a list of " + ", ".join(PARTS))
     parser.add_argument("--cpp-call", type=Path, help="the program of bench/python/call.cc")
@@ -373,7 +375,7 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     pt.init("plait")
-    bench = Bench(arguments.seconds, arguments.hidden, arguments.cpp_call)
+    bench = Bench(arguments.seconds, arguments.rounds, arguments.hidden, arguments.cpp_call)
     for name in arguments.only.split(","):
         PARTS[name](bench)
     if bench.rank == 0:

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # What `./do bench python` does: the Python package beside torch and gloo, and what a call from Python costs.
 #
-#   bench/python/run.sh [--seconds S] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
+#   bench/python/run.sh [--seconds S] [--rounds N] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
 #   bench/python/run.sh users [TABLE...] [--capped] ...
 #
 # The second form measures what users of Megatron-Core, Hugging Face models and vLLM gain: see bench/python/users.py.
 #
 # LIST: collectives, layers, call, import, packing; or wheel, alone: how long `pip wheel` takes from a clean clone on
 # two cores, which is minutes. Contenders take turns in one process; medians are printed, beside the least that is
-# wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries:
+# wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries. A step of torch takes minutes
+# then, so that one round is enough:
 #
-#   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 bench/python/run.sh --only layers
+#   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 \
+#     bench/python/run.sh --only layers --seconds 0 --rounds 1
 #
 # PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the
 # release build. Results: build/bench/python.json, python-wheel.json and users.json; bench/report.py puts the
