@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
@@ -19,7 +19,7 @@ using base::Nanoseconds;
 
 // Each sends the length and then the bytes by one tag, in which order they are received; a member
 // that is an exchange ahead is told apart by the same order.
-class Exchange final : public Leftover {
+class Exchange final : public DeferredRelease {
  public:
   Exchange(const Members& members, const std::string& mine)
       : members_(members),
@@ -38,7 +38,7 @@ class Exchange final : public Leftover {
     }
   }
 
-  // Who has not done all of his part yet.
+  // The members that have not done all of their part yet.
   std::vector<int> advance() {
     const auto held = hold_mpi();
     std::vector<int> missing;
@@ -55,7 +55,7 @@ class Exchange final : public Leftover {
     return all;
   }
 
-  // Nothing more is expected of anybody.
+  // Expects nothing more of any member.
   void give_up() noexcept {
     if (!mpi_is_usable()) return;
     const auto held = hold_mpi();
@@ -64,7 +64,7 @@ class Exchange final : public Leftover {
     }
   }
 
-  bool settled() override {
+  bool is_done() override {
     const auto held = hold_mpi();
     bool all = true;
     for (Dialogue& dialogue : dialogues_) {
@@ -129,7 +129,7 @@ class Exchange final : public Leftover {
   std::vector<Dialogue> dialogues_;
 };
 
-void run(Exchange& exchange, Watch watch) {
+void run(Exchange& exchange, MissingCheck watch) {
   exchange.start();
   for (int turn = 0;; ++turn) {
     const std::vector<int> missing = exchange.advance();
@@ -149,13 +149,14 @@ void refuse_for_missing(int me, int world, const std::vector<int>& missing, Nano
       missing.front());
 }
 
-std::vector<std::string> all_gather(const Members& members, const std::string& mine, Watch watch) {
+std::vector<std::string> all_gather(const Members& members, const std::string& mine,
+                                    MissingCheck watch) {
   auto exchange = std::make_unique<Exchange>(members, mine);
   try {
     run(*exchange, watch);
   } catch (...) {
     exchange->give_up();
-    leave_behind(std::move(exchange));
+    release_later(std::move(exchange));
     throw;
   }
   return exchange->take();

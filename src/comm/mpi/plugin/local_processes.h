@@ -1,5 +1,5 @@
-// What the processes know of each other as processes: those of one host can see whether one has
-// died before its silence has lasted till the deadline.
+// Which processes run on this host, and whether one of them has died: the others learn it before
+// its silence has lasted till the deadline.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,14 @@
 
 namespace plait::comm::mpi {
 
-class Neighbours {
+class LocalProcesses {
  public:
-  // What a process tells the others about itself.
-  static std::string card();
+  // What a process tells the others about itself: the bytes of one ProcessRecord.
+  static std::string record();
 
-  // Made of the cards of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses those of
-  // other builds of plait, on all processes alike.
-  explicit Neighbours(const std::vector<std::string>& cards);
+  // Takes the records of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses records
+  // of another build of plait, on all processes alike.
+  explicit LocalProcesses(const std::vector<std::string>& records);
 
   // False, too, for a process of another host: nothing is known of it.
   bool has_ended(int process) const;
@@ -32,14 +32,14 @@ class Neighbours {
   bool crowded() const { return crowded_; }
 
  private:
-  struct Neighbour {
+  struct Process {
     pid_t pid = 0;
     std::uint64_t start = 0;
-    bool near = false;
+    bool is_local = false;
     base::Fd pidfd = {};
   };
 
-  std::vector<Neighbour> all_;
+  std::vector<Process> all_;
   bool crowded_ = false;
 };
 

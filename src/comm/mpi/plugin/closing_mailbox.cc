@@ -1,4 +1,4 @@
-#include "comm/mpi/plugin/former_mailbox.h"
+#include "comm/mpi/plugin/closing_mailbox.h"
 
 #include <utility>
 
@@ -6,12 +6,12 @@ namespace plait::comm::mpi {
 
 // The tag by which the first member receives names the mailbox: all know it, and that member gives
 // it to nothing else.
-FormerMailbox::FormerMailbox(std::shared_ptr<MpiGroup> group, std::unique_ptr<Channels> channels)
+ClosingMailbox::ClosingMailbox(std::shared_ptr<MpiGroup> group, std::unique_ptr<Channels> channels)
     : group_(std::move(group)),
       channels_(std::move(channels)),
       number_(channels_->members().first_tags.front()) {}
 
-bool FormerMailbox::settled() {
+bool ClosingMailbox::is_done() {
   group_->listen();
   if (!cancelled_) {
     if (!group_->failed() && !is_closed()) return false;
@@ -23,7 +23,7 @@ bool FormerMailbox::settled() {
   return true;
 }
 
-bool FormerMailbox::is_closed() {
+bool ClosingMailbox::is_closed() {
   channels_->swallow_arrivals();
   for (int peer = 0; !said_ && peer < group_->world(); ++peer) {
     if (!channels_->all_taken(peer)) return false;

@@ -1,8 +1,8 @@
-// All processes of one communicator of MPI's, from the first time that they connect till MPI ends:
-// where plait's communicators come from.
+// All processes of one communicator of MPI's, from the first time that they connect till MPI ends.
+// It makes plait's communicators.
 //
 // Connecting may fail at one process and be tried again, while another is late or still in its
-// first try. So each try has a number, by which what belongs to an earlier one is told apart. A
+// first try. Therefore each try has a number, which identifies messages of an earlier one. A
 // process says hello to all others at its beginning, and answers every hello while the try lasts:
 //
 //   hello       here is my try 3, I receive my group's messages by tag 14
@@ -27,14 +27,14 @@
 
 namespace plait::comm::mpi {
 
-struct Letter;
+struct ConnectMessage;
 
-class Lobby {
+class MpiWorld {
  public:
-  explicit Lobby(const Processes& processes);
-  ~Lobby();
+  explicit MpiWorld(const Processes& processes);
+  ~MpiWorld();
 
-  // Expects no more letters: MPI may complain of a receive that is left open at its end.
+  // Expects no more messages: MPI may complain of a receive that is left open at its end.
   void close() noexcept;
 
   // Collective over all processes. One that fails may be tried again. `watch`: as Site::watch.
@@ -47,7 +47,7 @@ class Lobby {
     bool has_answered = false;
     bool was_interrupted = false;  // in its last try, of which this process has not told its caller
     int first_tag = 0;
-    std::string card;
+    std::string record;
   };
 
   void begin(int first_tag);
@@ -60,10 +60,10 @@ class Lobby {
   void refuse_for_dead(const std::vector<int>& missing) const;
   void refuse_for_interrupted();
 
-  void expect_letter();
-  void read_letters();
-  void read(const Letter& letter, int peer);
-  void send(const Letter& letter, int peer);
+  void expect_message();
+  void read_messages();
+  void read(const ConnectMessage& message, int peer);
+  void send(const ConnectMessage& message, int peer);
   void answer(int peer);
 
   const Processes& processes_;
@@ -72,10 +72,10 @@ class Lobby {
   int number_ = 0;           // of this process's last try
   bool is_connecting_ = false;
   Nanoseconds began_at_ = 0;
-  bool was_interrupted_ = false;                  // by its caller, in its last try
-  std::shared_ptr<const Neighbours> neighbours_;  // null until a try has succeeded
+  bool was_interrupted_ = false;                           // by its caller, in its last try
+  std::shared_ptr<const LocalProcesses> local_processes_;  // null until a try has succeeded
 
-  std::unique_ptr<Letter> arriving_;  // under hold_mpi()
+  std::unique_ptr<ConnectMessage> arriving_;  // under hold_mpi()
   MPI_Request receiving_ = MPI_REQUEST_NULL;
 };
 

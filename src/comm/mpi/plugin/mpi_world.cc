@@ -1,4 +1,4 @@
-#include "comm/mpi/plugin/lobby.h"
+#include "comm/mpi/plugin/mpi_world.h"
 
 #include <unistd.h>
 
@@ -8,23 +8,23 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/exchange.h"
-#include "comm/mpi/plugin/leftovers.h"
 #include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
 
-struct Letter {
+struct ConnectMessage {
   enum class Kind { hello, answer, withdrawal };
   Kind kind;
   int number;                    // of its sender's try
   int answered = 0;              // answer: the number of the try that it answers
   int first_tag = 0;             // hello
   bool is_interruption = false;  // withdrawal: the caller has ended the try, and not its deadline
-  int card_bytes = 0;
-  std::array<char, 2048> card = {};
+  int record_bytes = 0;
+  std::array<char, 2048> record = {};
 
-  int bytes() const { return static_cast<int>(offsetof(Letter, card)) + card_bytes; }
+  int bytes() const { return static_cast<int>(offsetof(ConnectMessage, record)) + record_bytes; }
 };
 
 namespace {
@@ -38,15 +38,16 @@ constexpr Nanoseconds kUntilHeard = base::kSecond;
 // How long a withdrawal may take to leave.
 constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 
-class LetterUnderWay final : public Leftover {
+class ConnectSend final : public DeferredRelease {
  public:
-  LetterUnderWay(const Letter& letter, int process, MPI_Comm comm) : letter_(letter) {
+  ConnectSend(const ConnectMessage& message, int process, MPI_Comm comm) : message_(message) {
     const auto held = hold_mpi();
-    check_mpi(MPI_Isend(&letter_, letter_.bytes(), MPI_BYTE, process, kLobbyTag, comm, &request_),
-              "MPI_Isend");
+    check_mpi(
+        MPI_Isend(&message_, message_.bytes(), MPI_BYTE, process, kConnectTag, comm, &request_),
+        "MPI_Isend");
   }
 
-  bool settled() override {
+  bool is_done() override {
     const auto held = hold_mpi();
     int done = 0;
     check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -54,32 +55,32 @@ class LetterUnderWay final : public Leftover {
   }
 
  private:
-  Letter letter_;
+  ConnectMessage message_;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 }  // namespace
 
-Lobby::Lobby(const Processes& processes)
+MpiWorld::MpiWorld(const Processes& processes)
     : processes_(processes),
       me_(processes.rank),
       peers_(processes.count),
-      arriving_(std::make_unique<Letter>()) {
-  expect_letter();
+      arriving_(std::make_unique<ConnectMessage>()) {
+  expect_message();
 }
 
-Lobby::~Lobby() = default;
+MpiWorld::~MpiWorld() = default;
 
-void Lobby::close() noexcept {
+void MpiWorld::close() noexcept {
   const auto held = hold_mpi();
   if (receiving_ == MPI_REQUEST_NULL) return;
   MPI_Cancel(&receiving_);
   MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
 }
 
-std::unique_ptr<Transport> Lobby::connect(const WaitPolicy& policy, Nanoseconds deadline,
-                                          const std::function<void()>& watch) {
-  settle_leftovers();
+std::unique_ptr<Transport> MpiWorld::connect(const WaitPolicy& policy, Nanoseconds deadline,
+                                             const std::function<void()>& watch) {
+  release_finished();
   try {
     begin(reserve_tags(kGroupTags));
     wait_for_all(policy, deadline, watch);
@@ -91,32 +92,36 @@ std::unique_ptr<Transport> Lobby::connect(const WaitPolicy& policy, Nanoseconds 
   }
 }
 
-void Lobby::withdraw() {
+void MpiWorld::withdraw() {
   is_connecting_ = false;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
-    send({.kind = Letter::Kind::withdrawal, .number = number_, .is_interruption = was_interrupted_},
+    send({.kind = ConnectMessage::Kind::withdrawal,
+          .number = number_,
+          .is_interruption = was_interrupted_},
          peer);
   }
   // MPI moves what is sent only while it is called, and the caller may be done with it.
   const Nanoseconds deadline = base::now() + kSending;
-  while (was_interrupted_ && settle_leftovers() > 0 && base::now() < deadline) ::usleep(20);
+  while (was_interrupted_ && release_finished() > 0 && base::now() < deadline) ::usleep(20);
 }
 
-void Lobby::begin(int first_tag) {
+void MpiWorld::begin(int first_tag) {
   ++number_;
   is_connecting_ = true;
   began_at_ = base::now();
   was_interrupted_ = false;
-  peers_[me_] = {
-      .number = number_, .has_answered = true, .first_tag = first_tag, .card = Neighbours::card()};
-  const std::string& card = peers_[me_].card;
-  Letter hello = {.kind = Letter::Kind::hello,
-                  .number = number_,
-                  .first_tag = first_tag,
-                  .card_bytes = static_cast<int>(card.size())};
-  PLAIT_CHECK(card.size() <= hello.card.size(), "connect: this process's description of ",
-              card.size(), " bytes does not fit the ", hello.card.size(), " of a message");
-  std::memcpy(hello.card.data(), card.data(), card.size());
+  peers_[me_] = {.number = number_,
+                 .has_answered = true,
+                 .first_tag = first_tag,
+                 .record = LocalProcesses::record()};
+  const std::string& record = peers_[me_].record;
+  ConnectMessage hello = {.kind = ConnectMessage::Kind::hello,
+                          .number = number_,
+                          .first_tag = first_tag,
+                          .record_bytes = static_cast<int>(record.size())};
+  PLAIT_CHECK(record.size() <= hello.record.size(), "connect: this process's description of ",
+              record.size(), " bytes does not fit the ", hello.record.size(), " of a message");
+  std::memcpy(hello.record.data(), record.data(), record.size());
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (peer == me_) continue;
     peers_[peer].has_answered = false;
@@ -125,18 +130,18 @@ void Lobby::begin(int first_tag) {
   }
 }
 
-void Lobby::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
-                         const std::function<void()>& watch) {
+void MpiWorld::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
+                            const std::function<void()>& watch) {
   Nanoseconds look_at = 0;
   for (int turn = 0;; ++turn) {
-    read_letters();
+    read_messages();
     const std::vector<int> missing = find_missing();
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
     if (now >= look_at) {
       ask(policy);
       if (watch) watch();
-      settle_leftovers();
+      release_finished();
       refuse_for_dead(missing);
       refuse_for_interrupted();
       look_at = now + kBetweenLooks;
@@ -147,7 +152,7 @@ void Lobby::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
   }
 }
 
-void Lobby::ask(const WaitPolicy& policy) {
+void MpiWorld::ask(const WaitPolicy& policy) {
   if (!policy.interrupted) return;
   was_interrupted_ = true;  // where it throws
   policy.interrupted();
@@ -155,7 +160,7 @@ void Lobby::ask(const WaitPolicy& policy) {
 }
 
 // Each interruption ends one try of this process, its next one where it is in none.
-void Lobby::refuse_for_interrupted() {
+void MpiWorld::refuse_for_interrupted() {
   if (base::now() - began_at_ < kUntilHeard) return;
   int first = Error::kNobody;
   for (int peer = static_cast<int>(peers_.size()) - 1; peer >= 0; --peer) {
@@ -168,7 +173,7 @@ void Lobby::refuse_for_interrupted() {
               first);
 }
 
-std::vector<int> Lobby::find_missing() const {
+std::vector<int> MpiWorld::find_missing() const {
   std::vector<int> missing;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (!peers_[peer].has_answered) missing.push_back(peer);
@@ -176,43 +181,43 @@ std::vector<int> Lobby::find_missing() const {
   return missing;
 }
 
-void Lobby::refuse_for_dead(const std::vector<int>& missing) const {
+void MpiWorld::refuse_for_dead(const std::vector<int>& missing) const {
   for (const int peer : missing) {
-    if (neighbours_ == nullptr || !neighbours_->has_ended(peer)) continue;
+    if (local_processes_ == nullptr || !local_processes_->has_ended(peer)) continue;
     throw Error(Code::peer_lost,
                 base::sentence("rank ", me_, " waits to meet rank ", peer, " (",
-                               neighbours_->describe(peer), "), which has died"),
+                               local_processes_->describe(peer), "), which has died"),
                 peer);
   }
 }
 
-std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
+std::unique_ptr<Transport> MpiWorld::make_group(WaitPolicy policy) {
   Members all = {
-      .all = &processes_, .processes = {}, .first_tags = {}, .me = me_, .neighbours = nullptr};
-  std::vector<std::string> cards;
+      .all = &processes_, .processes = {}, .first_tags = {}, .me = me_, .local_processes = nullptr};
+  std::vector<std::string> records;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     all.processes.push_back(peer);
     all.first_tags.push_back(peers_[peer].first_tag);
-    cards.push_back(peers_[peer].card);
+    records.push_back(peers_[peer].record);
   }
-  if (neighbours_ == nullptr) {
-    neighbours_ = std::make_shared<Neighbours>(cards);
-    watch_at_the_end(neighbours_);
+  if (local_processes_ == nullptr) {
+    local_processes_ = std::make_shared<LocalProcesses>(records);
+    watch_at_the_end(local_processes_);
   }
-  all.neighbours = neighbours_.get();
-  policy.crowded = neighbours_->crowded();
+  all.local_processes = local_processes_.get();
+  policy.crowded = local_processes_->crowded();
   return std::make_unique<MpiTransport>(
-      std::make_shared<MpiGroup>(std::move(all), neighbours_, policy));
+      std::make_shared<MpiGroup>(std::move(all), local_processes_, policy));
 }
 
-void Lobby::expect_letter() {
+void MpiWorld::expect_message() {
   const auto held = hold_mpi();
-  check_mpi(MPI_Irecv(arriving_.get(), sizeof(Letter), MPI_BYTE, MPI_ANY_SOURCE, kLobbyTag,
-                      processes_.carriers.front(), &receiving_),
+  check_mpi(MPI_Irecv(arriving_.get(), sizeof(ConnectMessage), MPI_BYTE, MPI_ANY_SOURCE,
+                      kConnectTag, processes_.comm_dups.front(), &receiving_),
             "MPI_Irecv");
 }
 
-void Lobby::read_letters() {
+void MpiWorld::read_messages() {
   for (;;) {
     MPI_Status status;
     {
@@ -222,38 +227,39 @@ void Lobby::read_letters() {
       if (there == 0) return;
     }
     read(*arriving_, status.MPI_SOURCE);
-    expect_letter();
+    expect_message();
   }
 }
 
-void Lobby::read(const Letter& letter, int peer) {
+void MpiWorld::read(const ConnectMessage& message, int peer) {
   Peer& from = peers_[peer];
-  switch (letter.kind) {
-    case Letter::Kind::hello:
-      from = {.number = letter.number,
+  switch (message.kind) {
+    case ConnectMessage::Kind::hello:
+      from = {.number = message.number,
               .has_answered = false,
-              .first_tag = letter.first_tag,
-              .card = {letter.card.data(), static_cast<std::size_t>(letter.card_bytes)}};
+              .first_tag = message.first_tag,
+              .record = {message.record.data(), static_cast<std::size_t>(message.record_bytes)}};
       if (is_connecting_) answer(peer);
       return;
-    case Letter::Kind::answer:
-      if (letter.answered == number_ && letter.number == from.number) from.has_answered = true;
+    case ConnectMessage::Kind::answer:
+      if (message.answered == number_ && message.number == from.number) from.has_answered = true;
       return;
-    case Letter::Kind::withdrawal:
-      if (letter.number == from.number) from.was_interrupted = letter.is_interruption;
+    case ConnectMessage::Kind::withdrawal:
+      if (message.number == from.number) from.was_interrupted = message.is_interruption;
       from.number = 0;
       from.has_answered = false;
   }
 }
 
-void Lobby::answer(int peer) {
-  send({.kind = Letter::Kind::answer, .number = number_, .answered = peers_[peer].number}, peer);
+void MpiWorld::answer(int peer) {
+  send({.kind = ConnectMessage::Kind::answer, .number = number_, .answered = peers_[peer].number},
+       peer);
 }
 
-void Lobby::send(const Letter& letter, int peer) {
-  const bool has_ended = neighbours_ != nullptr && neighbours_->has_ended(peer);
+void MpiWorld::send(const ConnectMessage& message, int peer) {
+  const bool has_ended = local_processes_ != nullptr && local_processes_->has_ended(peer);
   if (peer != me_ && !has_ended)
-    leave_behind(std::make_unique<LetterUnderWay>(letter, peer, processes_.carriers.front()));
+    release_later(std::make_unique<ConnectSend>(message, peer, processes_.comm_dups.front()));
 }
 
 }  // namespace plait::comm::mpi

@@ -1,5 +1,5 @@
-// MPI's beginning and its end. Both block until all processes are there, so they have a thread of
-// their own, for which others wait with a deadline.
+// The thread that starts and ends MPI. Both calls block until all processes have made them, so
+// other threads wait for this one with a deadline.
 #pragma once
 
 #include <condition_variable>
@@ -11,10 +11,10 @@
 
 namespace plait::comm::mpi {
 
-class Lifetime {
+class MpiThread {
  public:
   // There is one, never destroyed: its thread may be in MPI_Init_thread when the process ends.
-  static Lifetime& instance();
+  static MpiThread& instance();
 
   struct Started {
     int result;    // of MPI_Init_thread
@@ -30,7 +30,7 @@ class Lifetime {
   void end(base::FunctionRef<bool()> gives_up);
 
  private:
-  void live();
+  void run();
 
   std::mutex mutex_;
   std::condition_variable changed_;

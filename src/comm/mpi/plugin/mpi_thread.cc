@@ -1,4 +1,4 @@
-#include "comm/mpi/plugin/lifetime.h"
+#include "comm/mpi/plugin/mpi_thread.h"
 
 #include <mpi.h>
 
@@ -31,29 +31,29 @@ void start_detached(Body body) {
 
 }  // namespace
 
-Lifetime& Lifetime::instance() {
-  static Lifetime& one = *std::make_unique<Lifetime>().release();
+MpiThread& MpiThread::instance() {
+  static MpiThread& one = *std::make_unique<MpiThread>().release();
   return one;
 }
 
-std::optional<Lifetime::Started> Lifetime::start(base::Nanoseconds timeout) {
+std::optional<MpiThread::Started> MpiThread::start(base::Nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!begun_) {
-    start_detached([this] { live(); });
+    start_detached([this] { run(); });
     begun_ = true;
   }
   changed_.wait_for(lock, std::chrono::nanoseconds(timeout), [&] { return started_.has_value(); });
   return started_;
 }
 
-void Lifetime::end(base::FunctionRef<bool()> gives_up) {
+void MpiThread::end(base::FunctionRef<bool()> gives_up) {
   std::unique_lock lock(mutex_);
   to_end_ = true;
   changed_.notify_all();
   while (!ended_ && !gives_up()) changed_.wait_for(lock, std::chrono::milliseconds(10));
 }
 
-void Lifetime::live() {
+void MpiThread::run() {
   Started started = {.result = MPI_SUCCESS, .provided = MPI_THREAD_SINGLE};
   started.result = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &started.provided);
   std::unique_lock lock(mutex_);

@@ -9,15 +9,15 @@
 #include <memory>
 
 #include "comm/mpi/plugin/channels.h"
-#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/mpi_group.h"
 
 namespace plait::comm::mpi {
 
-class FormerMailbox final : public Leftover {
+class ClosingMailbox final : public DeferredRelease {
  public:
-  FormerMailbox(std::shared_ptr<MpiGroup> group, std::unique_ptr<Channels> channels);
-  bool settled() override;
+  ClosingMailbox(std::shared_ptr<MpiGroup> group, std::unique_ptr<Channels> channels);
+  bool is_done() override;
 
  private:
   bool is_closed();
