@@ -149,7 +149,7 @@ class CommFirst final : public Operation {
   void take_own(const ConstTensorView& x, Range rows) {
     const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
     const auto bytes = static_cast<std::int64_t>(from.bytes());
-    if (!exchange_.is_played({.label = "take", .read = bytes, .written = bytes}))
+    if (!exchange_.is_simulated({.label = "take", .read = bytes, .written = bytes}))
       tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end));
   }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
 #include "ops/prepared.h"
@@ -89,7 +89,7 @@ class RankRun {
     if (!options.product) product.leave_out();
     const comm::StoodInFor stood_in(comm.state().group(), product);
     prepared.run(call(shares, comm));
-    clock.settle();
+    clock.drain();
   }
 
  private:
@@ -113,13 +113,13 @@ class RankRun {
 
 }  // namespace
 
-comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
+comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records) {
   return {.ranks = machine.ranks,
           .network = machine.network,
-          .hollow = true,
-          .chores = {.bytes_per_second = machine.device.memory(),
-                     .each = machine.device.chore,
-                     .beside = machine.device.beside},
+          .no_storage = true,
+          .memory_costs = {.bytes_per_second = machine.device.memory(),
+                           .each = machine.device.memory_launch,
+                           .in_background = machine.device.in_background},
           .look = kLook,
           .records = records};
 }
@@ -129,10 +129,10 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
   const ReservedMemory memory(largest_matrix(problem));
   time_of_product(machine, problem);  // throws if the product takes too long
   const RankRun rank(machine, problem, memory);
-  comm::modelled::World world(world_of(machine, options.records));
-  world.run([&](Communicator& comm) { rank.run(plan, options, comm); });
-  Outcome outcome = {.time = world.end()};
-  if (options.records) outcome.records = world.take_records();
+  comm::modelled::Simulation simulation(simulation_options(machine, options.records));
+  simulation.run([&](Communicator& comm) { rank.run(plan, options, comm); });
+  Outcome outcome = {.time = simulation.end()};
+  if (options.records) outcome.records = simulation.take_records();
   return outcome;
 }
 

@@ -28,7 +28,7 @@ inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 
 // On modelled ranks, shorter streams have real contents: ranks exchange what they need to know.
-inline constexpr std::size_t kLeastPlayedBytes = std::size_t{1} << 12;
+inline constexpr std::size_t kLeastSimulatedBytes = std::size_t{1} << 12;
 
 // How large chunks are and through how many slots each lane's go; the same on all ranks of a world.
 struct Room {
@@ -64,7 +64,8 @@ class Pieces {
   // How the elements are copied, if this is their dtype.
   Handling handling(Dtype dtype) const {
     const std::size_t bytes = count_ * size_of(dtype);
-    return {.is_large = bytes >= kLargeStreamBytes, .is_playable = bytes >= kLeastPlayedBytes};
+    return {.is_large = bytes >= kLargeStreamBytes,
+            .may_be_simulated = bytes >= kLeastSimulatedBytes};
   }
 
  private:

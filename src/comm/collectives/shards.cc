@@ -38,8 +38,8 @@ class AllGather final : public Task {
     const std::size_t bytes = mine_.count * size_of(mine_.dtype);
     if (own_ == mine_.data || bytes == 0) return;
     const auto size = static_cast<std::int64_t>(bytes);
-    if (!shares_.handling(lanes_.rank()).is_playable ||
-        !lanes_.is_played({.label = "take", .read = size, .written = size}))
+    if (!shares_.handling(lanes_.rank()).may_be_simulated ||
+        !lanes_.is_simulated({.label = "take", .read = size, .written = size}))
       std::memcpy(own_, mine_.data, bytes);
   }
 

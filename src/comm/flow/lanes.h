@@ -59,10 +59,10 @@ class Lanes {
   // The other ranks, from this one's successor on, so that not all talk to one at once.
   const std::vector<int>& peers() const { return apart_.counterparts(); }
 
-  // Whether work with bytes is done in name only.
-  bool is_played(const Chore& chore) const {
+  // Whether this work is simulated, and not to be done.
+  bool is_simulated(const MemoryWork& work) const {
     VirtualClock* clock = group_.clock();
-    return clock != nullptr && clock->plays(chore);
+    return clock != nullptr && clock->simulated(work);
   }
 
   // Where work on chunks is recorded; null: nowhere.

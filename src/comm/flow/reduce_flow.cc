@@ -143,7 +143,7 @@ void ReduceFlow::send_coded(std::uint32_t chunk, int counterpart) {
       .bytes = sent, .peer = counterpart, .chunk = static_cast<std::int32_t>(chunk)};
   const Span span(lanes_.trace(), Lane::comm, "copy", args);
   const auto read = static_cast<std::int64_t>(part.bytes());
-  if (!lanes_.is_played({.label = "copy", .read = read, .written = sent, .args = args}) &&
+  if (!lanes_.is_simulated({.label = "copy", .read = read, .written = sent, .args = args}) &&
       size > 0) {
     std::byte* const box = lanes_.box(Way::out, counterpart);
     in_shares(part, [&](Rows rows, const void** /*at*/) {
@@ -180,10 +180,11 @@ void ReduceFlow::sum_chunk() {
   const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
   const Span span(lanes_.trace(), Lane::comm, "sum", args);
   if (own.bytes() == 0) return;
-  if (partials_.handling(rank).is_playable) {
+  if (partials_.handling(rank).may_be_simulated) {
     const auto written = static_cast<std::int64_t>(partials_.sum(summed_).bytes());
     const std::int64_t read = size * (lanes_.world() - 1) + static_cast<std::int64_t>(own.bytes());
-    if (lanes_.is_played({.label = "sum", .read = read, .written = written, .args = args})) return;
+    if (lanes_.is_simulated({.label = "sum", .read = read, .written = written, .args = args}))
+      return;
   }
   in_shares(own, [&](Rows rows, const void** at) { sum_rows(own, rows, at); });
 }

@@ -1,11 +1,11 @@
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 
 #include <algorithm>
 #include <exception>
 
 #include "base/check.h"
 #include "comm/modelled/modelled_slots.h"
-#include "comm/modelled/stage.h"
+#include "comm/modelled/scheduler.h"
 #include "comm/state.h"
 #include "comm/transport.h"
 
@@ -15,9 +15,9 @@ namespace {
 // All ranks share one process: announcements are not needed, and no rank can be lost.
 class ModelledGroup final : public Group {
  public:
-  ModelledGroup(std::shared_ptr<World::Stage> stage, int rank)
-      : Group(rank, stage->world(), {.looks = 1}), stage_(std::move(stage)) {
-    set_clock(&stage_->seat(rank));
+  ModelledGroup(std::shared_ptr<Scheduler> scheduler, int rank)
+      : Group(rank, scheduler->world(), {.looks = 1}), scheduler_(std::move(scheduler)) {
+    set_clock(&scheduler_->rank(rank));
   }
 
   void announce(const Tag& /*tag*/) noexcept override {}
@@ -36,32 +36,35 @@ class ModelledGroup final : public Group {
 
  protected:
   void examine_peers(const Awaited* /*awaited*/, base::FunctionRef<bool()> /*ready*/) override {}
-  bool has_ended(End end) const noexcept override { return stage_->has_ended(end); }
-  void end(End end, const Failure& failure) noexcept override { stage_->end(end, failure); }
-  Failure record_of(End end) const override { return stage_->record_of(end); }
+  bool has_ended(End end) const noexcept override { return scheduler_->has_ended(end); }
+  void end(End end, const Failure& failure) noexcept override { scheduler_->end(end, failure); }
+  Failure record_of(End end) const override { return scheduler_->record_of(end); }
 
  private:
-  std::shared_ptr<World::Stage> stage_;
+  std::shared_ptr<Scheduler> scheduler_;
 };
 
 class ModelledTransport final : public Transport {
  public:
-  ModelledTransport(const std::shared_ptr<World::Stage>& stage, int rank)
-      : stage_(stage), group_(stage, rank), number_(stage->seat(rank).next_group()) {}
+  ModelledTransport(const std::shared_ptr<Scheduler>& scheduler, int rank)
+      : scheduler_(scheduler),
+        group_(scheduler, rank),
+        number_(scheduler->rank(rank).next_group()) {}
 
   Group& group() override { return group_; }
 
   std::vector<std::string> all_gather(const std::string& mine) override {
-    return *stage_->meet(seat(), mine, {.operation = Operation::split});
+    return *scheduler_->meet(me(), mine, {.operation = Operation::split});
   }
 
   std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) override {
     const std::string mine = describe(desc);
-    const auto purposes = stage_->meet(seat(), mine, {.operation = Operation::make_mailbox});
+    const auto purposes = scheduler_->meet(me(), mine, {.operation = Operation::make_mailbox});
     for (int peer = 0; peer < group_.world(); ++peer)
       check_same_purpose(group_.rank(), mine, peer, (*purposes)[static_cast<std::size_t>(peer)]);
     return std::make_unique<ModelledSlots>(
-        stage_, group_.rank(), stage_->slots({.group = number_, .number = mailboxes_++}, desc));
+        scheduler_, group_.rank(),
+        scheduler_->slots({.group = number_, .number = mailboxes_++}, desc));
   }
 
   // A sub-group has all ranks in the same order; nothing else can be modelled.
@@ -70,16 +73,16 @@ class ModelledTransport final : public Transport {
       const bool same = static_cast<int>(members.size()) == group_.world() && members[rank] == rank;
       PLAIT_CHECK(same, "split: modelled ranks stay together, and in their order");
     }
-    return std::make_unique<ModelledTransport>(stage_, group_.rank());
+    return std::make_unique<ModelledTransport>(scheduler_, group_.rank());
   }
 
-  std::optional<Link> link() const override { return stage_->wires().network().link; }
+  std::optional<Link> link() const override { return scheduler_->wires().network().link; }
   void leave() noexcept override {}
 
  private:
-  Seat& seat() { return stage_->seat(group_.rank()); }
+  SimRank& me() { return scheduler_->rank(group_.rank()); }
 
-  std::shared_ptr<World::Stage> stage_;
+  std::shared_ptr<Scheduler> scheduler_;
   ModelledGroup group_;
   int number_;
   int mailboxes_ = 0;
@@ -87,23 +90,23 @@ class ModelledTransport final : public Transport {
 
 }  // namespace
 
-World::World(const WorldOptions& options) {
+Simulation::Simulation(const SimulationOptions& options) {
   PLAIT_CHECK(options.ranks > 0 && options.ranks <= kMostRanks, "a world of ", options.ranks,
               " modelled ranks; there may be 1 to ", kMostRanks);
-  stage_ = std::make_shared<Stage>(options);
+  scheduler_ = std::make_shared<Scheduler>(options);
 }
 
-World::~World() = default;
+Simulation::~Simulation() = default;
 
-void World::run(const std::function<void(Communicator&)>& body) {
+void Simulation::run(const std::function<void(Communicator&)>& body) {
   std::exception_ptr first;
   const auto keep = [&] {
     if (first == nullptr) first = std::current_exception();
   };
-  stage_->play([&](int rank) {
+  scheduler_->run([&](int rank) {
     try {
       auto state = std::make_unique<Communicator::State>(
-          "modelled", std::make_unique<ModelledTransport>(stage_, rank), nullptr);
+          "modelled", std::make_unique<ModelledTransport>(scheduler_, rank), nullptr);
       state->open(std::nullopt);
       Communicator comm(std::move(state));
       try {
@@ -119,17 +122,18 @@ void World::run(const std::function<void(Communicator&)>& body) {
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-base::Nanoseconds World::end() const {
+base::Nanoseconds Simulation::end() const {
   base::Nanoseconds end = 0;
-  for (int rank = 0; rank < stage_->world(); ++rank) end = std::max(end, stage_->seat(rank).now());
+  for (int rank = 0; rank < scheduler_->world(); ++rank)
+    end = std::max(end, scheduler_->rank(rank).now());
   return end;
 }
 
-std::vector<trace::RankRecords> World::take_records() {
+std::vector<trace::RankRecords> Simulation::take_records() {
   std::vector<trace::RankRecords> all;
-  all.reserve(static_cast<std::size_t>(stage_->world()));
-  for (int rank = 0; rank < stage_->world(); ++rank)
-    all.push_back(stage_->seat(rank).take_records());
+  all.reserve(static_cast<std::size_t>(scheduler_->world()));
+  for (int rank = 0; rank < scheduler_->world(); ++rank)
+    all.push_back(scheduler_->rank(rank).take_records());
   return all;
 }
 

@@ -1,5 +1,5 @@
-// What is true of modelled ranks beyond their mailboxes (modelled_mailbox_test.cc).
-#include "comm/modelled/world.h"
+// Properties of simulated ranks beyond their mailboxes (modelled_mailbox_test.cc).
+#include "comm/modelled/simulation.h"
 
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ void take(Mailbox& mailbox, int source, std::uint32_t number) {
   mailbox.release(source, 0);
 }
 
-TEST(ModelledWorld, AChunkTakesItsBytesAndTheLatency) {
-  World world({.ranks = 2, .network = {.link = kLink}});
-  world.run([](Communicator& comm) {
+TEST(Simulation, AChunkTakesItsBytesAndTheLatency) {
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
+  simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) {
       clock_of(comm).spend(70);
@@ -44,29 +44,29 @@ TEST(ModelledWorld, AChunkTakesItsBytesAndTheLatency) {
       EXPECT_EQ(clock_of(comm).now(), 70 + kCarried + kLatency);
     }
   });
-  EXPECT_EQ(world.end(), 70 + kCarried + kLatency);
+  EXPECT_EQ(simulation.end(), 70 + kCarried + kLatency);
 }
 
 // All ranks send a chunk to all others at once.
 Nanoseconds all_to_all(int ranks, Wiring wiring) {
-  World world({.ranks = ranks, .network = {.link = kLink, .wiring = wiring}});
-  world.run([&](Communicator& comm) {
+  Simulation simulation({.ranks = ranks, .network = {.link = kLink, .wiring = wiring}});
+  simulation.run([&](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     for (int step = 1; step < ranks; ++step) post(*mailbox, (comm.rank() + step) % ranks, 1);
     for (int step = 1; step < ranks; ++step) take(*mailbox, (comm.rank() + step) % ranks, 1);
   });
-  return world.end();
+  return simulation.end();
 }
 
-TEST(ModelledWorld, WiresAreWhatRanksShare) {
+TEST(Simulation, WiresAreWhatRanksShare) {
   EXPECT_EQ(all_to_all(4, Wiring::pairs), kCarried + kLatency);
   EXPECT_EQ(all_to_all(4, Wiring::ports), 3 * kCarried + kLatency);
   EXPECT_EQ(all_to_all(4, Wiring::shared), 12 * kCarried + kLatency);
 }
 
-TEST(ModelledWorld, RoomIsThereWhenItIsGivenBack) {
-  World world({.ranks = 2, .network = {.link = kLink}});
-  world.run([](Communicator& comm) {
+TEST(Simulation, RoomIsThereWhenItIsGivenBack) {
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
+  simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) {
       for (std::uint32_t number = 1; number <= 3; ++number) post(*mailbox, 1, number);
@@ -78,9 +78,9 @@ TEST(ModelledWorld, RoomIsThereWhenItIsGivenBack) {
   });
 }
 
-TEST(ModelledWorld, WorkLooksWhereSomethingHasCome) {
-  World world({.ranks = 2, .network = {.link = kLink}});
-  world.run([](Communicator& comm) {
+TEST(Simulation, WorkLooksWhereSomethingHasCome) {
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
+  simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) return post(*mailbox, 1, 1);
     std::vector<Nanoseconds> looks;
@@ -95,9 +95,9 @@ TEST(ModelledWorld, WorkLooksWhereSomethingHasCome) {
   });
 }
 
-TEST(ModelledWorld, WorkIsSlowerWhileWiresAreInUse) {
-  World world({.ranks = 2, .network = {.link = kLink}});
-  world.run([](Communicator& comm) {
+TEST(Simulation, WorkIsSlowerWhileWiresAreInUse) {
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
+  simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) post(*mailbox, 1, 1);
     clock_of(comm).work({.time = 10'000, .poll = 10'000, .share = 0.1}, [] {});
@@ -105,20 +105,21 @@ TEST(ModelledWorld, WorkIsSlowerWhileWiresAreInUse) {
   });
 }
 
-TEST(ModelledWorld, ChoresTakeTheirTime) {
-  const Chore chore = {.label = "sum", .read = 600, .written = 400};
-  for (const bool beside : {false, true}) {
-    World world({.ranks = 2,
-                 .network = {.link = kLink},
-                 .hollow = true,
-                 .chores = {.bytes_per_second = 1e9, .each = 10, .beside = beside}});
-    world.run([&](Communicator& comm) {
+TEST(Simulation, MemoryWorkTakesItsTime) {
+  const MemoryWork work = {.label = "sum", .read = 600, .written = 400};
+  for (const bool in_background : {false, true}) {
+    Simulation simulation(
+        {.ranks = 2,
+         .network = {.link = kLink},
+         .no_storage = true,
+         .memory_costs = {.bytes_per_second = 1e9, .each = 10, .in_background = in_background}});
+    simulation.run([&](Communicator& comm) {
       const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
       if (comm.rank() == 0) {
-        EXPECT_TRUE(clock_of(comm).plays(chore));
-        EXPECT_EQ(clock_of(comm).now(), beside ? 0 : 1010);
+        EXPECT_TRUE(clock_of(comm).simulated(work));
+        EXPECT_EQ(clock_of(comm).now(), in_background ? 0 : 1010);
         post(*mailbox, 1, 1);
-        clock_of(comm).settle();
+        clock_of(comm).drain();
         EXPECT_EQ(clock_of(comm).now(), 1010);
       } else {
         take(*mailbox, 0, 1);  // it went out when the copy was made
@@ -126,13 +127,13 @@ TEST(ModelledWorld, ChoresTakeTheirTime) {
       }
     });
   }
-  World with_memory({.ranks = 1, .network = {.link = kLink}});
-  with_memory.run([&](Communicator& comm) { EXPECT_FALSE(clock_of(comm).plays(chore)); });
+  Simulation with_memory({.ranks = 1, .network = {.link = kLink}});
+  with_memory.run([&](Communicator& comm) { EXPECT_FALSE(clock_of(comm).simulated(work)); });
 }
 
-TEST(ModelledWorld, WaitsAreAsFineAsLooksAtAllPeers) {
-  World world({.ranks = 3, .network = {.link = kLink}, .look = 400});
-  world.run([](Communicator& comm) {
+TEST(Simulation, WaitsAreAsFineAsLooksAtAllPeers) {
+  Simulation simulation({.ranks = 3, .network = {.link = kLink}, .look = 400});
+  simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) return post(*mailbox, 1, 1);
     if (comm.rank() == 2) return;
@@ -141,10 +142,10 @@ TEST(ModelledWorld, WaitsAreAsFineAsLooksAtAllPeers) {
   });
 }
 
-TEST(ModelledWorld, SaysWhoWaitsWhereNobodyCanGoOn) {
-  World world({.ranks = 3, .network = {.link = kLink}});
+TEST(Simulation, NamesTheWaitingRanksWhereNoneCanGoOn) {
+  Simulation simulation({.ranks = 3, .network = {.link = kLink}});
   try {
-    world.run([](Communicator& comm) {
+    simulation.run([](Communicator& comm) {
       const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
       if (comm.rank() < 2) mailbox->wait_arrived(2, 0, {.chunk = 7});
     });
@@ -158,11 +159,11 @@ TEST(ModelledWorld, SaysWhoWaitsWhereNobodyCanGoOn) {
   }
 }
 
-TEST(ModelledWorld, ARankThatThrowsEndsTheOthersToo) {
-  World world({.ranks = 2, .network = {.link = kLink}});
+TEST(Simulation, ARankThatThrowsEndsTheOthersToo) {
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
   int ended = 0;
   try {
-    world.run([&](Communicator& comm) {
+    simulation.run([&](Communicator& comm) {
       if (comm.rank() == 1) {
         comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
         throw Error(Code::system, "no more paper");
@@ -182,9 +183,9 @@ TEST(ModelledWorld, ARankThatThrowsEndsTheOthersToo) {
   EXPECT_EQ(ended, 1);
 }
 
-TEST(ModelledWorld, CollectivesWorkInIt) {
-  World world({.ranks = 5, .network = {.link = kLink}});
-  world.run([](Communicator& comm) {
+TEST(Simulation, CollectivesWorkInIt) {
+  Simulation simulation({.ranks = 5, .network = {.link = kLink}});
+  simulation.run([](Communicator& comm) {
     EXPECT_EQ(comm.link(), kLink);
     std::vector<float> ones(100'000, 1);
     all_reduce({ones.data(), ones.size()}, comm);
@@ -193,32 +194,32 @@ TEST(ModelledWorld, CollectivesWorkInIt) {
   });
 }
 
-TEST(ModelledWorld, IsTheSameEveryTime) {
+TEST(Simulation, IsTheSameEveryTime) {
   const auto end = [] {
-    World world({.ranks = 7, .network = {.link = kLink, .wiring = Wiring::ports}});
-    world.run([](Communicator& comm) {
+    Simulation simulation({.ranks = 7, .network = {.link = kLink, .wiring = Wiring::ports}});
+    simulation.run([](Communicator& comm) {
       std::vector<float> some(10'000 + static_cast<std::size_t>(comm.world()));
       for (int i = 0; i < 3; ++i) {
         clock_of(comm).spend(comm.rank() * base::kMicrosecond);
         all_reduce({some.data(), some.size()}, comm);
       }
     });
-    return world.end();
+    return simulation.end();
   };
   const Nanoseconds first = end();
   EXPECT_EQ(end(), first);
 }
 
-TEST(ModelledWorld, RefusesWhatIsNone) {
-  EXPECT_THROW(World({.ranks = 0, .network = {.link = kLink}}), Error);
-  EXPECT_THROW(World({.ranks = 2, .network = {.link = {.bytes_per_second = 0}}}), Error);
-  World world({.ranks = 2, .network = {.link = kLink}});
-  EXPECT_THROW(world.run([](Communicator& comm) { comm.split(comm.rank(), 0); }), Error);
+TEST(Simulation, RefusesWhatIsNone) {
+  EXPECT_THROW(Simulation({.ranks = 0, .network = {.link = kLink}}), Error);
+  EXPECT_THROW(Simulation({.ranks = 2, .network = {.link = {.bytes_per_second = 0}}}), Error);
+  Simulation simulation({.ranks = 2, .network = {.link = kLink}});
+  EXPECT_THROW(simulation.run([](Communicator& comm) { comm.split(comm.rank(), 0); }), Error);
 }
 
-TEST(ModelledWorld, HasTheSameRanksOnceMore) {
-  World world({.ranks = 3, .network = {.link = kLink}, .hollow = true});
-  world.run([](Communicator& comm) {
+TEST(Simulation, HasTheSameRanksOnceMore) {
+  Simulation simulation({.ranks = 3, .network = {.link = kLink}, .no_storage = true});
+  simulation.run([](Communicator& comm) {
     auto beside = comm.split(0, comm.rank());
     ASSERT_TRUE(beside.has_value());
     // What is small is heard where memory is none, and in both groups at once.
@@ -233,20 +234,20 @@ TEST(ModelledWorld, HasTheSameRanksOnceMore) {
 }
 
 // Large collectives write nothing: they only take their time.
-TEST(ModelledWorld, LargeCollectivesArePlayed) {
+TEST(Simulation, LargeCollectivesAreSimulated) {
   constexpr std::size_t kMany = 1 << 20;
-  World world({.ranks = 2,
-               .network = {.link = kLink},
-               .hollow = true,
-               .chores = {.bytes_per_second = 1e9}});
-  world.run([](Communicator& comm) {
+  Simulation simulation({.ranks = 2,
+                         .network = {.link = kLink},
+                         .no_storage = true,
+                         .memory_costs = {.bytes_per_second = 1e9}});
+  simulation.run([](Communicator& comm) {
     std::vector<float> parts(kMany, 1);
     std::vector<float> sums(kMany / 2, 7);
     reduce_scatter({parts.data(), parts.size()}, {sums.data(), sums.size()}, comm);
     EXPECT_EQ(sums, std::vector<float>(kMany / 2, 7));
   });
   // A copy of half of it, and a sum of two halves.
-  EXPECT_GE(world.end(), static_cast<Nanoseconds>(kMany / 2 * sizeof(float) * (2 + 3)));
+  EXPECT_GE(simulation.end(), static_cast<Nanoseconds>(kMany / 2 * sizeof(float) * (2 + 3)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where modelled ranks take turns: one seat for each, and what they share.
+// Runs simulated ranks in turn, and holds what they share: wires, slots and meetings.
 #pragma once
 
 #include <array>
@@ -14,44 +14,44 @@
 
 #include "base/fiber.h"
 #include "comm/group.h"
-#include "comm/modelled/seat.h"
-#include "comm/modelled/world.h"
+#include "comm/modelled/sim_rank.h"
+#include "comm/modelled/simulation.h"
 
 namespace plait::comm::modelled {
 
 struct Slots;
 
-class World::Stage {
+class Scheduler {
  public:
-  explicit Stage(const WorldOptions& options);
-  ~Stage();
+  explicit Scheduler(const SimulationOptions& options);
+  ~Scheduler();
 
-  const WorldOptions& options() const { return options_; }
+  const SimulationOptions& options() const { return options_; }
   int world() const { return options_.ranks; }
   Wires& wires() { return wires_; }
-  Seat& seat(int rank) { return *seats_[static_cast<std::size_t>(rank)]; }
-  const Seat& seat(int rank) const { return *seats_[static_cast<std::size_t>(rank)]; }
+  SimRank& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const SimRank& rank(int rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
 
-  // Plays all ranks to their end.
-  void play(const std::function<void(int rank)>& be_rank);
+  // Runs all ranks to their end.
+  void run(const std::function<void(int rank)>& body);
 
   // The calling rank goes on at `until`, or earlier where it is woken; the others take their turns.
-  void sleep(Seat& seat, Nanoseconds until);
-  void wake(Seat& seat, Nanoseconds at);
+  void sleep(SimRank& self, Nanoseconds until);
+  void wake(SimRank& self, Nanoseconds at);
 
-  // Collective: what every rank has brought, in rank order.
-  using Gifts = std::shared_ptr<const std::vector<std::string>>;
-  Gifts meet(Seat& seat, const std::string& mine, const Tag& tag);
+  // Collective: the contributions of all ranks, in rank order.
+  using Contributions = std::shared_ptr<const std::vector<std::string>>;
+  Contributions meet(SimRank& self, const std::string& mine, const Tag& tag);
 
-  // The slots of a mailbox: of which of a rank's groups it is, and which of those that this has
-  // made. The first is what the group's collectives use, and has memory always.
+  // A mailbox: the number of its group among a rank's groups, and its own among the group's
+  // mailboxes. The group's collectives use mailbox 0, which always has storage.
   struct Which {
     int group, number;
     auto operator<=>(const Which&) const = default;
   };
   Slots& slots(const Which& which, const MailboxDesc& desc);
 
-  // How the whole group ends; the first record of each kind stands.
+  // The end of the whole group; the first record of each kind stands.
   bool has_ended(End end) const { return !records_[static_cast<std::size_t>(end)].empty(); }
   const Failure& record_of(End end) const {
     return records_[static_cast<std::size_t>(end)].front();
@@ -61,7 +61,7 @@ class World::Stage {
 
  private:
   struct Meeting {
-    std::shared_ptr<std::vector<std::string>> gifts;
+    std::shared_ptr<std::vector<std::string>> contributions;
     std::vector<bool> here;
     int count = 0;
     bool over = false;
@@ -70,10 +70,10 @@ class World::Stage {
   void wake_all(Nanoseconds at);
   void refuse_deadlock();
 
-  WorldOptions options_;
+  SimulationOptions options_;
   Wires wires_;
-  std::vector<std::unique_ptr<Seat>> seats_;
-  std::set<std::pair<Nanoseconds, int>> agenda_;  // who goes on when
+  std::vector<std::unique_ptr<SimRank>> ranks_;
+  std::set<std::pair<Nanoseconds, int>> wakeups_;  // time and rank
   std::shared_ptr<Meeting> meeting_;
   std::map<Which, std::unique_ptr<Slots>> slots_;
   std::array<std::vector<Failure>, kEnds> records_;  // one at most of each kind

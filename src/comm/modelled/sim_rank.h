@@ -1,18 +1,18 @@
-// A modelled rank's clock, and where it stands among the others.
+// A simulated rank: its clock, and what the scheduler knows of it.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "base/fiber.h"
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "comm/virtual_clock.h"
 
 namespace plait::comm::modelled {
 
-class Seat final : public VirtualClock {
+class SimRank final : public VirtualClock {
  public:
-  Seat(World::Stage& stage, int rank) : stage_(stage), rank_(rank) {}
+  SimRank(Scheduler& scheduler, int rank) : scheduler_(scheduler), rank_(rank) {}
 
   int rank() const { return rank_; }
 
@@ -22,8 +22,8 @@ class Seat final : public VirtualClock {
   Nanoseconds now() const override { return now_; }
   void spend(Nanoseconds time) override;
   void work(const Work& work, base::FunctionRef<void()> look) override;
-  bool plays(const Chore& chore) override;
-  void settle() override { spend(beside_until_ - now_); }
+  bool simulated(const MemoryWork& work) override;
+  void drain() override { spend(background_until_ - now_); }
   void wait(const Question& question) override;
   void record(Lane lane, Label label, Interval interval, const SpanArgs& args) override;
 
@@ -31,7 +31,7 @@ class Seat final : public VirtualClock {
   void record_flight(Interval interval, const SpanArgs& args);
 
   // When what is handed over now goes out.
-  Nanoseconds hands_over_at() const { return now_ > beside_until_ ? now_ : beside_until_; }
+  Nanoseconds hands_over_at() const { return now_ > background_until_ ? now_ : background_until_; }
 
   // Something comes to this rank at that time: a chunk, or room for one.
   void notify(Nanoseconds at);
@@ -42,7 +42,7 @@ class Seat final : public VirtualClock {
   trace::RankRecords take_records();
 
  private:
-  friend class World::Stage;
+  friend class Scheduler;
 
   // Until then, or until the first look at something that has come: from `first` on, every `grain`.
   struct Looks {
@@ -55,13 +55,13 @@ class Seat final : public VirtualClock {
   void push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
                    const SpanArgs& args);
 
-  World::Stage& stage_;
+  Scheduler& scheduler_;
   int rank_;
   int groups_ = 0;
   Nanoseconds now_ = 0;
-  Nanoseconds beside_until_ = 0;
+  Nanoseconds background_until_ = 0;
 
-  // Belongs to the stage, which decides when this rank runs.
+  // Belongs to the scheduler, which decides when this rank runs.
   std::unique_ptr<base::Fiber> fiber_;
   Nanoseconds wakes_at_ = 0;
 

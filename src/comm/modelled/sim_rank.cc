@@ -1,4 +1,4 @@
-#include "comm/modelled/seat.h"
+#include "comm/modelled/sim_rank.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,54 +6,54 @@
 #include <utility>
 
 #include "base/round_up.h"
-#include "comm/modelled/stage.h"
+#include "comm/modelled/scheduler.h"
 
 namespace plait::comm::modelled {
 
-void Seat::spend(Nanoseconds time) {
+void SimRank::spend(Nanoseconds time) {
   if (time <= 0) return;
-  stage_.sleep(*this, now_ + time);
+  scheduler_.sleep(*this, now_ + time);
 }
 
 // first 1000, grain 200: 700 → 1000, 1001 → 1200
-Nanoseconds Seat::on_grid(Nanoseconds at) const {
+Nanoseconds SimRank::on_grid(Nanoseconds at) const {
   const Nanoseconds behind = std::max<Nanoseconds>(at - looks_.first, 0);
   return looks_.first + base::round_up(behind, looks_.grain);
 }
 
 // What came while this rank looked, and was perhaps overlooked, ends the rest at once.
-void Seat::rest(Nanoseconds until, const Looks& looks) {
+void SimRank::rest(Nanoseconds until, const Looks& looks) {
   rests_ = true;
   looks_ = looks;
   if (!coming_.empty() && until > coming_.back()) until = std::min(until, on_grid(coming_.back()));
-  stage_.sleep(*this, until);
+  scheduler_.sleep(*this, until);
   rests_ = false;
 }
 
 // Times are rounded up to the rank's grain: thousands of chunks then need only dozens of entries.
-void Seat::notify(Nanoseconds at) {
+void SimRank::notify(Nanoseconds at) {
   at = base::round_up(at, grain());
   const auto before = std::lower_bound(coming_.begin(), coming_.end(), at, std::greater<>());
   if (before == coming_.end() || *before != at) coming_.insert(before, at);
-  if (rests_) stage_.wake(*this, on_grid(at));
+  if (rests_) scheduler_.wake(*this, on_grid(at));
 }
 
-Nanoseconds Seat::grain() const {
-  return std::max<Nanoseconds>(stage_.options().look * (stage_.world() - 1), 1);
+Nanoseconds SimRank::grain() const {
+  return std::max<Nanoseconds>(scheduler_.options().look * (scheduler_.world() - 1), 1);
 }
 
-void Seat::occupy(Interval interval) {
+void SimRank::occupy(Interval interval) {
   const Nanoseconds from = std::max(interval.begin, occupied_until_);
   if (interval.end <= from) return;
   occupied_ += interval.end - from;
   occupied_until_ = interval.end;
 }
 
-Nanoseconds Seat::occupied_until_now() const {
+Nanoseconds SimRank::occupied_until_now() const {
   return occupied_ - std::max<Nanoseconds>(occupied_until_ - now_, 0);
 }
 
-void Seat::work(const Work& work, base::FunctionRef<void()> look) {
+void SimRank::work(const Work& work, base::FunctionRef<void()> look) {
   Nanoseconds end = now_ + work.time;
   while (now_ < end) {
     const Nanoseconds busy_before = occupied_until_now();
@@ -69,37 +69,37 @@ void Seat::work(const Work& work, base::FunctionRef<void()> look) {
   }
 }
 
-bool Seat::plays(const Chore& chore) {
-  if (!stage_.options().hollow) return false;
-  const Chores& chores = stage_.options().chores;
-  if (chores.beside && chore.to_peer) return true;
-  const auto bytes = static_cast<double>(chore.read + chore.written);
+bool SimRank::simulated(const MemoryWork& work) {
+  if (!scheduler_.options().no_storage) return false;
+  const MemoryCosts& costs = scheduler_.options().memory_costs;
+  if (costs.in_background && work.to_peer) return true;
+  const auto bytes = static_cast<double>(work.read + work.written);
   const Nanoseconds time =
-      chores.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / chores.bytes_per_second));
-  const Nanoseconds begin = chores.beside ? hands_over_at() : now_;
+      costs.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / costs.bytes_per_second));
+  const Nanoseconds begin = costs.in_background ? hands_over_at() : now_;
   const Interval interval = {.begin = begin, .end = begin + time};
-  if (chores.beside) {
-    beside_until_ = interval.end;
+  if (costs.in_background) {
+    background_until_ = interval.end;
     occupy(interval);
   } else {
     spend(time);
   }
-  record(Lane::comm, chore.label, interval, chore.args);
+  record(Lane::comm, work.label, interval, work.args);
   return true;
 }
 
-void Seat::wait(const Question& question) {
+void SimRank::wait(const Question& question) {
   const Nanoseconds start = now_;
-  const Awaited first = stage_.options().records ? question.awaited() : nothing_awaited({});
+  const Awaited first = scheduler_.options().records ? question.awaited() : nothing_awaited({});
   for (;;) {
     const Nanoseconds before = now_;
     if (question.ready()) break;
     while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
-    stage_.raise_if_ended();
+    scheduler_.raise_if_ended();
     question_ = &question;
     rest(kNever, {.first = now_, .grain = grain()});
     question_ = nullptr;
-    stage_.raise_if_ended();
+    scheduler_.raise_if_ended();
   }
   if (now_ > start) {
     record(Lane::wait, "wait", {.begin = start, .end = now_},
@@ -107,17 +107,17 @@ void Seat::wait(const Question& question) {
   }
 }
 
-void Seat::record(Lane lane, Label label, Interval interval, const SpanArgs& args) {
+void SimRank::record(Lane lane, Label label, Interval interval, const SpanArgs& args) {
   push_record(trace::Kind::span, lane, label, interval, args);
 }
 
-void Seat::record_flight(Interval interval, const SpanArgs& args) {
+void SimRank::record_flight(Interval interval, const SpanArgs& args) {
   push_record(trace::Kind::flight, Lane::comm, "chunk", interval, args);
 }
 
-void Seat::push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
-                       const SpanArgs& args) {
-  if (!stage_.options().records) return;
+void SimRank::push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
+                          const SpanArgs& args) {
+  if (!scheduler_.options().records) return;
   auto known = std::find(labels_.begin(), labels_.end(), label.text());
   if (known == labels_.end()) known = labels_.insert(labels_.end(), label.text());
   records_.push_back({.kind = kind,
@@ -129,7 +129,7 @@ void Seat::push_record(trace::Kind kind, Lane lane, Label label, Interval interv
                       .args = args});
 }
 
-trace::RankRecords Seat::take_records() {
+trace::RankRecords SimRank::take_records() {
   return {.rank = rank_,
           .dropped = 0,
           .labels = std::exchange(labels_, {}),
