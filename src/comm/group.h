@@ -54,7 +54,7 @@ inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
 
-class StandIn;
+class ProductOverride;
 class VirtualClock;
 
 class Group {
@@ -86,9 +86,11 @@ class Group {
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  // Who multiplies in this rank's place; null: the rank itself.
-  StandIn* stand_in() const { return stand_in_; }
-  void set_stand_in(StandIn* stand_in) { stand_in_ = stand_in; }
+  // Takes the place of this rank's products; null: they are multiplied.
+  ProductOverride* product_override() const { return product_override_; }
+  void set_product_override(ProductOverride* product_override) {
+    product_override_ = product_override;
+  }
 
   // The clock that this rank lives by; null: the host's.
   VirtualClock* clock() const { return clock_; }
@@ -189,20 +191,22 @@ class Group {
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
-  StandIn* stand_in_ = nullptr;
+  ProductOverride* product_override_ = nullptr;
   VirtualClock* clock_ = nullptr;
   std::atomic<bool> interrupted_{false};
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
 };
 
-// While it lives, `stand_in` multiplies in the rank's place.
-class StoodInFor {
+// While it lives, `product_override` takes the place of the rank's products.
+class ScopedProductOverride {
  public:
-  StoodInFor(Group& group, StandIn& stand_in) : group_(group) { group.set_stand_in(&stand_in); }
-  StoodInFor(const StoodInFor&) = delete;
-  StoodInFor& operator=(const StoodInFor&) = delete;
-  ~StoodInFor() { group_.set_stand_in(nullptr); }
+  ScopedProductOverride(Group& group, ProductOverride& product_override) : group_(group) {
+    group.set_product_override(&product_override);
+  }
+  ScopedProductOverride(const ScopedProductOverride&) = delete;
+  ScopedProductOverride& operator=(const ScopedProductOverride&) = delete;
+  ~ScopedProductOverride() { group_.set_product_override(nullptr); }
 
  private:
   Group& group_;

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 
 namespace plait::nn {
 namespace {
@@ -45,16 +45,16 @@ void run(const WeightGradient& gradient, Workspace& workspace, const Setting& se
                                .weight = right.dtype,
                                .out = gradient.to.dtype},
                               setting.gemm);
-  if (comm::StandIn* stand_in = setting.group.stand_in()) {
-    return stand_in->product({.rows = left.cols,
-                              .columns = right.cols,
-                              .k = left.rows,
-                              .x_bytes = static_cast<double>(size_of(left.dtype)),
-                              .weight_bytes = static_cast<double>(size_of(right.dtype)),
-                              .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
-                              .poll = kBetweenLooks,
-                              .label = "weight gradient"},
-                             look);
+  if (comm::ProductOverride* other = setting.group.product_override()) {
+    return other->product({.rows = left.cols,
+                           .columns = right.cols,
+                           .k = left.rows,
+                           .x_bytes = static_cast<double>(size_of(left.dtype)),
+                           .weight_bytes = static_cast<double>(size_of(right.dtype)),
+                           .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
+                           .poll = kBetweenLooks,
+                           .label = "weight gradient"},
+                          look);
   }
   const Span span(setting.group.trace(), Lane::compute, "weight gradient",
                   {.flops = 2 * left.cols * right.cols * left.rows});

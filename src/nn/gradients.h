@@ -23,8 +23,7 @@ using Look = base::FunctionRef<void()>;
 
 struct Setting {
   GemmOptions gemm;
-  const comm::Group&
-      group;  // whose trace and stand-in they are; its peers see that this rank multiplies
+  const comm::Group& group;  // has their trace and override; peers see that this rank multiplies
 };
 
 void run(const WeightGradient& gradient, Workspace& workspace, const Setting& setting, Look look);

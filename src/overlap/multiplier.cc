@@ -13,7 +13,7 @@ void Multiplier::begin(const Operands& operands, Manner manner) {
 }
 
 void Multiplier::pack() {
-  if (stand_in() != nullptr || operands_.x.rows == 0) return;
+  if (product_override() != nullptr || operands_.x.rows == 0) return;
   const Span span(trace(), Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
@@ -43,7 +43,7 @@ void Multiplier::run(GemmCall& call, Look look) {
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
   const GemmDesc& desc = gemm_.desc();
   const Span span(trace(), Lane::compute, "product", {.flops = 2 * rows * width * desc.k});
-  if (comm::StandIn* other = stand_in()) {
+  if (comm::ProductOverride* other = product_override()) {
     const bool first = std::exchange(first_, false);
     return other->product({.rows = rows,
                            .columns = width,

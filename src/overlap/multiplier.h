@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "comm/group.h"
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 #include "overlap/cut.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"
@@ -35,7 +35,7 @@ class Multiplier {
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
   using Look = base::FunctionRef<void()>;
 
-  // Null: there is no group that has a trace, or a stand-in.
+  // Null: there is no group that has a trace, or a product override.
   Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
 
   // What it works in, as far as it has come to be.
@@ -46,8 +46,8 @@ class Multiplier {
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
 
-  // Whether a stand-in multiplies.
-  bool is_played() const { return stand_in() != nullptr; }
+  // Whether the group has a product override.
+  bool is_overridden() const { return product_override() != nullptr; }
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -67,7 +67,9 @@ class Multiplier {
   void run(GemmCall& call, Look look);
   base::Nanoseconds poll() const { return manner_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
-  comm::StandIn* stand_in() const { return group_ == nullptr ? nullptr : group_->stand_in(); }
+  comm::ProductOverride* product_override() const {
+    return group_ == nullptr ? nullptr : group_->product_override();
+  }
 
   Gemm gemm_;
   const comm::Group* group_;

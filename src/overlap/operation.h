@@ -73,7 +73,7 @@ struct Setting {
   Problem problem;  // its m is not used
   int threads;
   Gemm gemm;                           // whose output is the wire where partial sums travel from it
-  const comm::Group* group = nullptr;  // whose trace and stand-in they are
+  const comm::Group* group = nullptr;  // has their trace and product override
 };
 
 std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm);

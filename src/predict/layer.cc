@@ -49,7 +49,7 @@ class LayerRun {
   void run(Communicator& comm, Moments& moments) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     ModelledProduct product(clock, machine_.device);
-    const comm::StoodInFor stood_in(comm.state().group(), product);
+    const comm::ScopedProductOverride scoped(comm.state().group(), product);
     if (problem_.kind == LinearKind::column) {
       run<ColumnParallelLinear>(comm, moments);
     } else {

@@ -87,7 +87,7 @@ class RankRun {
                            comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
     if (!options.product) product.leave_out();
-    const comm::StoodInFor stood_in(comm.state().group(), product);
+    const comm::ScopedProductOverride scoped(comm.state().group(), product);
     prepared.run(call(shares, comm));
     clock.drain();
   }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "comm/group.h"
-#include "comm/timed_product.h"
 #include "ops/prepared.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
@@ -35,7 +34,7 @@ class OpCase {
   class Runner {
    public:
     Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
-    void run(comm::Pace pace = {});
+    void run(std::optional<double> ns_per_flop = {});
     void communicate() { run(0.0); }  // everything but the product
 
    private:

@@ -1,7 +1,6 @@
-// Who takes the place of a rank's products where they are not to be multiplied: for measuring a
-// schedule on a machine with fewer cores than ranks (comm/timed_product.h), or predicting it for
-// a machine that is not here (predict/modelled_product.h). Group::stand_in() says whether there is
-// one; waits, chunks and their order are the schedule's own all the same.
+// Replaces a rank's products where they are not to be multiplied: for measuring a schedule on a
+// machine with fewer cores than ranks (comm/timed_product.h), or predicting it for another machine
+// (predict/modelled_product.h). Waits, chunks and their order stay the schedule's own.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace plait::comm {
 
-class StandIn {
+class ProductOverride {
  public:
   using Look = base::FunctionRef<void()>;
 
@@ -32,7 +31,7 @@ class StandIn {
     std::int64_t flops() const { return 2 * rows * columns * k; }
   };
 
-  virtual ~StandIn() = default;
+  virtual ~ProductOverride() = default;
 
   // Returns when the product would be there; calls `look` about every `poll` meanwhile.
   virtual void product(const Product& product, Look look) = 0;
