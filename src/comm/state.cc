@@ -90,10 +90,10 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
               hosts_);
   link_ = std::move(link);
   host_ranks_ = std::make_unique<comm::Hosts>(group().rank(), group().world(), ranks_per_host_);
-  room_ = comm::room_for(group().world());
-  collective_mailbox_ = build_mailbox(room_.mailbox());
-  lanes_ = std::make_unique<comm::Lanes>(group(),
-                                         comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
+  lane_capacity_ = comm::lane_capacity_for(group().world());
+  collective_mailbox_ = build_mailbox(lane_capacity_.mailbox());
+  lanes_ = std::make_unique<comm::Lanes>(
+      group(), comm::Lanes::Shape{.ways = 2, .per_lane = lane_capacity_.per_lane});
   lanes_->use(*collective_mailbox_);
 }
 

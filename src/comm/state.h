@@ -153,7 +153,7 @@ class Communicator::State {
   // What the collectives send through.
   Mailbox::State& mailbox() { return *collective_mailbox_; }
   comm::Lanes& lanes() { return *lanes_; }
-  const comm::Room& room() const { return room_; }
+  const comm::LaneCapacity& lane_capacity() const { return lane_capacity_; }
   // Which ranks of which hosts act together.
   const comm::Hosts& host_ranks() const { return *host_ranks_; }
 
@@ -294,7 +294,7 @@ class Communicator::State {
   std::shared_ptr<std::atomic<std::size_t>> mailbox_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<Mailbox::State> collective_mailbox_;
-  comm::Room room_;
+  comm::LaneCapacity lane_capacity_;
   std::unique_ptr<comm::Lanes> lanes_;
   std::unique_ptr<comm::Hosts> host_ranks_;
   std::vector<std::pair<MailboxDesc, std::unique_ptr<Mailbox>>> cache_;

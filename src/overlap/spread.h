@@ -59,7 +59,7 @@ class Spread {
     shares_.set(what);
     flow_.begin();
   }
-  void made(std::uint32_t chunks) { flow_.made(chunks); }
+  void made(std::uint32_t chunks) { flow_.ready(chunks); }
   void step() { flow_.step(); }
 
   // Chunks of which this rank's block has come; all ranks' blocks.

@@ -79,21 +79,21 @@ class Sums {
   // all the part's chunks are past().
   void made(int part, const std::vector<ConstTensorView>& blocks) {
     partials_.set_blocks(part, blocks);
-    flow_.made(cut_.parts()[static_cast<std::size_t>(part)].end_chunk());
+    flow_.ready(cut_.parts()[static_cast<std::size_t>(part)].end_chunk());
   }
 
   // Writing into the slots: whether the owners have room for the next chunk, where a peer's block
   // is to be written, and that all are there. `own` is this rank's own block.
   bool has_room() const { return flow_.has_room(); }
-  TensorView box(int peer) { return flow_.box(peer); }
+  TensorView box(int peer) { return flow_.slot(peer); }
   void posted(const ConstTensorView& own) {
-    partials_.set_own(cut_.part_of(flow_.made()), own);
+    partials_.set_own(cut_.part_of(flow_.ready()), own);
     flow_.posted();
   }
 
   void step() { flow_.step(); }
   std::uint32_t summed() const { return flow_.summed(); }
-  std::uint32_t past() const { return flow_.past(); }
+  std::uint32_t past() const { return flow_.retired(); }
   bool done() const { return flow_.done(); }
   comm::Awaited awaited() const { return flow_.awaited(); }
 

@@ -39,14 +39,14 @@ void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Han
   const std::size_t bytes = block.bytes();
   const SpanArgs args = args_of(to, bytes);
   const Span span(lanes.trace(), Lane::comm, "copy", args);
-  std::byte* const box = lanes.box(to.way, to.peer);
+  std::byte* const slot = lanes.outbox(to.way, to.peer);
   const MemoryWork work = {
       .label = "copy", .read = args.bytes, .written = args.bytes, .args = args, .to_peer = true};
   if (!how.may_be_simulated || !lanes.is_simulated(work)) {
     if (how.is_large) {
-      tensor::copy_ahead(box, block.data, bytes);
+      tensor::copy_ahead(slot, block.data, bytes);
     } else {
-      copy_block(block, box);
+      copy_block(block, slot);
     }
   }
   lanes.post(to.way, to.peer, bytes);
