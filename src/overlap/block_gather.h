@@ -1,8 +1,8 @@
 // The flow of blocks of a matrix (see Cut) from their owners to all ranks.
 //
-//   spread.begin({.own = x, .first_row = shard.begin, .all = gathered});
-//   spread.made(n);   // the first n chunks' own blocks can be read
-//   spread.step();
+//   gather.begin({.own = x, .first_row = shard.begin, .all = gathered});
+//   gather.ready(n);   // the first n chunks' own blocks can be read
+//   gather.step();
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plait::overlap {
 
-struct Spreading {
+struct GatherOperands {
   ConstTensorView own;         // this rank's rows
   std::int64_t first_row = 0;  // of `own` in the whole
   TensorView all;              // the whole: the others' rows are written
@@ -25,7 +25,7 @@ class CutShares final : public comm::Shares {
  public:
   CutShares(const Cut& cut, int rank) : cut_(cut), rank_(rank) {}
 
-  void set(const Spreading& what) { what_ = what; }
+  void set(const GatherOperands& what) { what_ = what; }
 
   std::uint32_t chunks(int /*owner*/) const override { return cut_.chunks(); }
   ConstTensorView own(std::uint32_t chunk) const override {
@@ -44,22 +44,22 @@ class CutShares final : public comm::Shares {
 
   const Cut& cut_;
   int rank_;
-  Spreading what_;
+  GatherOperands what_;
 };
 
-class Spread {
+class BlockGather {
  public:
   // Where each host has `per_host` ranks, a block crosses to each other host once.
-  Spread(Exchange& exchange, const Cut& cut, Way way, int per_host = 1)
+  BlockGather(Exchange& exchange, const Cut& cut, Way way, int per_host = 1)
       : hosts_(exchange.rank(), exchange.world(), per_host),
         shares_(cut, exchange.rank()),
         flow_(exchange, hosts_, shares_, way) {}
 
-  void begin(const Spreading& what) {
+  void begin(const GatherOperands& what) {
     shares_.set(what);
     flow_.begin();
   }
-  void made(std::uint32_t chunks) { flow_.ready(chunks); }
+  void ready(std::uint32_t chunks) { flow_.ready(chunks); }
   void step() { flow_.step(); }
 
   // Chunks of which this rank's block has come; all ranks' blocks.

@@ -1,4 +1,4 @@
-#include "overlap/sums.h"
+#include "overlap/block_reduce.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Partial sums on their way to their owners (overlap/sums.h).
-#include "overlap/sums.h"
+// Partial sums on their way to their owners (overlap/block_reduce.h).
+#include "overlap/block_reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -42,11 +42,11 @@ struct Rank {
                 .of_rank[static_cast<std::size_t>(comm.rank())]),
         partial(Dtype::f32, rows, kColumns),
         out(Dtype::f32, length(own), kColumns),
-        sums(lanes.exchange, lanes.cut, Dtype::f32, 1) {
+        reduce(lanes.exchange, lanes.cut, Dtype::f32, 1) {
     fill(partial.view, [&](auto row, auto column) { return part_of(comm.rank(), row, column); });
   }
 
-  void begin() { sums.begin({.out = out.view, .first_row = own.begin}); }
+  void begin() { reduce.begin({.out = out.view, .first_row = own.begin}); }
 
   void expect_whole(float times = 1) const {
     for (std::int64_t row = 0; row < length(own); ++row) {
@@ -62,11 +62,11 @@ struct Rank {
   Range own;
   Matrix partial;
   Matrix out;
-  Sums sums;
+  BlockReduce reduce;
 };
 
 // Three rows are fewer than five ranks: two ranks own nothing.
-TEST(Sums, PutEachChunkInItsPlace) {
+TEST(BlockReduce, PutsEachChunkInItsPlace) {
   for (const int world : {1, 2, 3, 5}) {
     for (const std::int64_t rows : {3, 11}) {
       run_as_threads(world,
@@ -75,11 +75,11 @@ TEST(Sums, PutEachChunkInItsPlace) {
                        rank.begin();
                        for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part) {
                          fall_behind(comm.rank(), part);
-                         rank.sums.made(static_cast<int>(part),
-                                        rank.lanes.blocks(part, rank.partial.view));
-                         rank.sums.step();
+                         rank.reduce.ready(static_cast<int>(part),
+                                           rank.lanes.blocks(part, rank.partial.view));
+                         rank.reduce.step();
                        }
-                       rank.lanes.finish(rank.sums);
+                       rank.lanes.finish(rank.reduce);
                        rank.expect_whole();
                      },
                      {});
@@ -88,7 +88,7 @@ TEST(Sums, PutEachChunkInItsPlace) {
 }
 
 // Slots and counters of one call are not those of the next, which other ranks may be in already.
-TEST(Sums, OfOneCallAreNotThoseOfTheNext) {
+TEST(BlockReduce, OfOneCallIsNotThatOfTheNext) {
   run_as_threads(3,
                  [](Communicator& comm) {
                    Rank rank(comm, 11);
@@ -98,11 +98,11 @@ TEST(Sums, OfOneCallAreNotThoseOfTheNext) {
                        return static_cast<float>(call) * part_of(comm.rank(), row, column);
                      });
                      rank.begin();
-                     EXPECT_EQ(rank.sums.past(), 0U);
+                     EXPECT_EQ(rank.reduce.retired(), 0U);
                      for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part)
-                       rank.sums.made(static_cast<int>(part),
-                                      rank.lanes.blocks(part, rank.partial.view));
-                     rank.lanes.finish(rank.sums);
+                       rank.reduce.ready(static_cast<int>(part),
+                                         rank.lanes.blocks(part, rank.partial.view));
+                     rank.lanes.finish(rank.reduce);
                      rank.expect_whole(static_cast<float>(call));
                    }
                  },
@@ -110,7 +110,7 @@ TEST(Sums, OfOneCallAreNotThoseOfTheNext) {
 }
 
 // All parts are made in one place, each where the one before is past.
-TEST(Sums, ReadBlocksUntilTheyArePast) {
+TEST(BlockReduce, ReadsBlocksUntilTheyAreRetired) {
   run_as_threads(
       3,
       [](Communicator& comm) {
@@ -120,7 +120,8 @@ TEST(Sums, ReadBlocksUntilTheyArePast) {
         for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part) {
           const Cut::Part& made = rank.lanes.cut.parts()[part];
           fall_behind(comm.rank(), part);
-          rank.lanes.step_until(rank.sums, [&] { return rank.sums.past() == made.first_chunk; });
+          rank.lanes.step_until(rank.reduce,
+                                [&] { return rank.reduce.retired() == made.first_chunk; });
           fill(place.view, [&](auto row, auto column) {
             return part_of(comm.rank(), row, made.columns.begin + column);
           });
@@ -129,39 +130,39 @@ TEST(Sums, ReadBlocksUntilTheyArePast) {
             blocks.push_back(
                 place.view.row_range(rows.begin, rows.end).column_range(0, length(made.columns)));
           }
-          rank.sums.made(static_cast<int>(part), blocks);
+          rank.reduce.ready(static_cast<int>(part), blocks);
         }
-        rank.lanes.finish(rank.sums);
+        rank.lanes.finish(rank.reduce);
         rank.expect_whole();
       },
       {});
 }
 
-TEST(Sums, MayBeWrittenStraightIntoSlots) {
+TEST(BlockReduce, MayGetBlocksStraightInSlots) {
   run_as_threads(3,
                  [](Communicator& comm) {
                    Rank rank(comm, 11);
                    rank.begin();
                    for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part) {
                      fall_behind(comm.rank(), part);
-                     rank.lanes.step_until(rank.sums, [&] { return rank.sums.has_room(); });
+                     rank.lanes.step_until(rank.reduce, [&] { return rank.reduce.has_room(); });
                      const auto blocks = rank.lanes.blocks(part, rank.partial.view);
                      for (const int peer : rank.lanes.exchange.peers()) {
-                       const TensorView box = rank.sums.box(peer);
+                       const TensorView slot = rank.reduce.slot(peer);
                        const ConstTensorView& from = blocks[static_cast<std::size_t>(peer)];
-                       for (std::int64_t row = 0; row < box.rows; ++row)
-                         std::memcpy(box.row(row), from.row(row), box.row_bytes());
+                       for (std::int64_t row = 0; row < slot.rows; ++row)
+                         std::memcpy(slot.row(row), from.row(row), slot.row_bytes());
                      }
-                     rank.sums.posted(blocks[static_cast<std::size_t>(comm.rank())]);
+                     rank.reduce.posted(blocks[static_cast<std::size_t>(comm.rank())]);
                    }
-                   rank.lanes.finish(rank.sums);
+                   rank.lanes.finish(rank.reduce);
                    rank.expect_whole();
                  },
                  {});
 }
 
 // (1e8 + 1) + (-1e8 + 1) is 0 in f32; in the order of the ranks, the sum would be 1.
-TEST(Sums, AreTreesWhicheverRankComesFirst) {
+TEST(BlockReduce, IsATreeWhicheverRankComesFirst) {
   for (const int late : {0, 1, 2, 3}) {
     run_as_threads(4,
                    [&](Communicator& comm) {
@@ -172,8 +173,9 @@ TEST(Sums, AreTreesWhicheverRankComesFirst) {
                      if (comm.rank() == late)
                        std::this_thread::sleep_for(std::chrono::milliseconds(2));
                      for (std::size_t i = 0; i < rank.lanes.cut.parts().size(); ++i)
-                       rank.sums.made(static_cast<int>(i), rank.lanes.blocks(i, rank.partial.view));
-                     rank.lanes.finish(rank.sums);
+                       rank.reduce.ready(static_cast<int>(i),
+                                         rank.lanes.blocks(i, rank.partial.view));
+                     rank.lanes.finish(rank.reduce);
                      for (std::int64_t column = 0; column < kColumns; ++column)
                        ASSERT_EQ(at(rank.out.view, 0, column), 0);
                    },
@@ -182,7 +184,7 @@ TEST(Sums, AreTreesWhicheverRankComesFirst) {
 }
 
 // A sum with a bias is made in pieces of columns.
-TEST(Sums, AddABiasOnce) {
+TEST(BlockReduce, AddsABiasOnce) {
   constexpr std::int64_t kWide = 2500;
   run_as_threads(3,
                  [](Communicator& comm) {
@@ -193,13 +195,13 @@ TEST(Sums, AddABiasOnce) {
                    const Matrix bias(Dtype::f32, 1, kWide);
                    fill(bias.view, [](auto, auto column) { return static_cast<float>(column); });
                    const Matrix out(Dtype::f32, 1, kWide);
-                   Sums sums(lanes.exchange, lanes.cut, Dtype::f32, 2);
-                   sums.begin({.out = out.view,
-                               .first_row = comm.rank(),
-                               .bias = static_cast<const float*>(bias.view.row(0))});
-                   sums.made(0, lanes.blocks(0, partial.view));
-                   sums.made(1, lanes.blocks(1, partial.view));
-                   lanes.finish(sums);
+                   BlockReduce reduce(lanes.exchange, lanes.cut, Dtype::f32, 2);
+                   reduce.begin({.out = out.view,
+                                 .first_row = comm.rank(),
+                                 .bias = static_cast<const float*>(bias.view.row(0))});
+                   reduce.ready(0, lanes.blocks(0, partial.view));
+                   reduce.ready(1, lanes.blocks(1, partial.view));
+                   lanes.finish(reduce);
                    for (std::int64_t column = 0; column < kWide; ++column)
                      ASSERT_EQ(at(out.view, 0, column), static_cast<double>(3 + column));
                  },
@@ -207,7 +209,7 @@ TEST(Sums, AddABiasOnce) {
 }
 
 // Rank 2 has its own part and rank 0's: it waits for rank 1.
-TEST(Sums, WaitForTheRankWhoseChunkIsMissing) {
+TEST(BlockReduce, WaitsForTheRankWhoseChunkIsMissing) {
   std::atomic<bool> seen = false;
   run_as_threads(3,
                  [&](Communicator& comm) {
@@ -215,20 +217,20 @@ TEST(Sums, WaitForTheRankWhoseChunkIsMissing) {
                    rank.begin();
                    while (comm.rank() == 1 && !seen) std::this_thread::yield();
                    for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part)
-                     rank.sums.made(static_cast<int>(part),
-                                    rank.lanes.blocks(part, rank.partial.view));
-                   rank.sums.step();
+                     rank.reduce.ready(static_cast<int>(part),
+                                       rank.lanes.blocks(part, rank.partial.view));
+                   rank.reduce.step();
                    if (comm.rank() == 2) {
                      while (!rank.lanes.exchange.arrived(Way::out, 0)) std::this_thread::yield();
-                     const comm::Awaited awaited = rank.sums.awaited();
+                     const comm::Awaited awaited = rank.reduce.awaited();
                      EXPECT_EQ(awaited.peer, 1);
                      EXPECT_EQ(awaited.tag.chunk, 0U);
                      EXPECT_FALSE(awaited.room);
-                     EXPECT_EQ(rank.sums.summed(), 0U);
+                     EXPECT_EQ(rank.reduce.summed(), 0U);
                      seen = true;
                    }
-                   rank.lanes.finish(rank.sums);
-                   EXPECT_EQ(rank.sums.awaited().peer, Error::kNobody);
+                   rank.lanes.finish(rank.reduce);
+                   EXPECT_EQ(rank.reduce.awaited().peer, Error::kNobody);
                    rank.expect_whole();
                  },
                  {});

@@ -1,11 +1,11 @@
-// The flow of an operator's partial sums to their owners: the blocks of a matrix that is made part
-// by part (see Cut).
+// The flow of an operator's partial sums to their owners: the blocks of a matrix that is computed
+// part by part (see Cut).
 //
-//   sums.begin(result);
-//   for each part:  sums.made(part, where its blocks are);  sums.step();
-//   exchange.wait([&] { sums.step(); return sums.done(); }, ...)
+//   reduce.begin(result);
+//   for each part:  reduce.ready(part, where its blocks are);  reduce.step();
+//   exchange.wait([&] { reduce.step(); return reduce.done(); }, ...)
 //
-// A rank may also write its blocks straight into the owners' slots: has_room(), box(), posted(). On
+// A rank may also write its blocks straight into the owners' slots: has_room(), slot(), posted(). On
 // an s8 wire it can't: blocks are f32 until they are sent.
 #pragma once
 
@@ -60,10 +60,10 @@ class CutPartials final : public comm::Partials {
   std::vector<ConstTensorView> sources_;  // [part][rank], where blocks are made to be sent
 };
 
-class Sums {
+class BlockReduce {
  public:
-  // `per_host`: 1 unless blocks are made() to be sent, in f32.
-  Sums(Exchange& exchange, const Cut& cut, Dtype wire, int threads, int per_host = 1)
+  // `per_host`: 1 unless blocks are passed to ready(), in f32.
+  BlockReduce(Exchange& exchange, const Cut& cut, Dtype wire, int threads, int per_host = 1)
       : cut_(cut),
         hosts_(exchange.rank(), exchange.world(), per_host),
         partials_(cut, exchange.rank(), exchange.world()),
@@ -76,8 +76,8 @@ class Sums {
   }
 
   // Hands over a part's blocks, given by where each rank's begins. They must stay readable until
-  // all the part's chunks are past().
-  void made(int part, const std::vector<ConstTensorView>& blocks) {
+  // all the part's chunks are retired.
+  void ready(int part, const std::vector<ConstTensorView>& blocks) {
     partials_.set_blocks(part, blocks);
     flow_.ready(cut_.parts()[static_cast<std::size_t>(part)].end_chunk());
   }
@@ -85,7 +85,7 @@ class Sums {
   // Writing into the slots: whether the owners have room for the next chunk, where a peer's block
   // is to be written, and that all are there. `own` is this rank's own block.
   bool has_room() const { return flow_.has_room(); }
-  TensorView box(int peer) { return flow_.slot(peer); }
+  TensorView slot(int peer) { return flow_.slot(peer); }
   void posted(const ConstTensorView& own) {
     partials_.set_own(cut_.part_of(flow_.ready()), own);
     flow_.posted();
@@ -93,7 +93,7 @@ class Sums {
 
   void step() { flow_.step(); }
   std::uint32_t summed() const { return flow_.summed(); }
-  std::uint32_t past() const { return flow_.retired(); }
+  std::uint32_t retired() const { return flow_.retired(); }
   bool done() const { return flow_.done(); }
   comm::Awaited awaited() const { return flow_.awaited(); }
 
