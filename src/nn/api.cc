@@ -2,7 +2,7 @@
 #include "base/check.h"
 #include "comm/state.h"
 #include "nn/linear.h"
-#include "ops/kept.h"
+#include "ops/op_cache.h"
 
 namespace plait {
 namespace {
@@ -57,7 +57,7 @@ void RowParallelLinear::backward(const LinearBackward& call, const LinearState* 
 LinearMemory linear_memory(Communicator& comm) {
   const nn::Workspace& workspace = nn::Workspace::of(comm);
   return {.mailboxes = comm.mailbox_bytes() + workspace.mailbox_bytes(),
-          .operators = ops::Kept::of(comm).bytes(),
+          .operators = ops::OpCache::of(comm).bytes(),
           .workspace = workspace.bytes()};
 }
 

@@ -13,8 +13,8 @@
 #include "comm/state.h"
 #include "nn/rows.h"
 #include "ops/checks.h"
-#include "ops/kept.h"
-#include "ops/prepared.h"
+#include "ops/op_cache.h"
+#include "ops/planned_op.h"
 #include "plait/gemm.h"
 #include "quant/scheme.h"
 
@@ -151,7 +151,7 @@ ConstTensorView Linear::gathered_of(const LinearBackward& call, const LinearStat
   return state != nullptr && state->keeps_ ? state->all_ : call.x;
 }
 
-OpDesc Linear::desc_of(Operator op, std::int64_t rows, const Operands& operands) {
+OpDesc Linear::desc_of(Operator op, std::int64_t rows, const OpTensors& operands) {
   return {.op = op,
           .m = rows,
           .n = operands.weight.n(),
@@ -286,7 +286,7 @@ void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall
   const PlanSource* const plans = options_.operators.plans;
   if (options_.operators.plan) options.plan = followed_by(desc.op, *options_.operators.plan);
   if (options.plan || plans == nullptr) return call(options);
-  ops::Kept::of(comm_).ask(*plans, key_of(desc, direction), [&](const Plan& plan) {
+  ops::OpCache::of(comm_).ask(*plans, key_of(desc, direction), [&](const Plan& plan) {
     options.plan = plan;
     call(options);
   });

@@ -67,12 +67,12 @@ class Linear {
 
   // What an operator of a call is, in the direction in which it multiplies.
   enum class Direction { forward, backward };
-  struct Operands {
+  struct OpTensors {
     ConstTensorView x;
     Weight weight;
     TensorView out;
   };
-  static OpDesc desc_of(Operator op, std::int64_t rows, const Operands& operands);
+  static OpDesc desc_of(Operator op, std::int64_t rows, const OpTensors& operands);
 
   // Calls an operator in the plan that these sizes get; a source that measures hears how long it
   // has taken.

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"

@@ -6,7 +6,7 @@
 
 #include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
 #include "overlap/operator_flows.h"
 #include "plait/buffer.h"
 #include "tensor/copy_rows.h"
@@ -36,14 +36,14 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, int world) 
   return std::min(chunk_elements(problem, plan), own_rows * problem.k);
 }
 
-class CommFirst final : public Operation {
+class CommFirst final : public OpImpl {
  public:
-  CommFirst(Setting setting, Communicator& comm)
-      : problem_(setting.problem),
+  CommFirst(OpSpec spec, Communicator& comm)
+      : problem_(spec.problem),
         state_(comm.state()),
         linked_(is_over_a_link(comm)),
-        threads_(setting.threads),
-        multiplier_(std::move(setting.gemm), setting.group),
+        threads_(spec.threads),
+        multiplier_(std::move(spec.gemm), spec.group),
         exchange_(comm.state().group(), ways()),
         flows_(exchange_),
         multiplied_(static_cast<std::size_t>(comm.world())),
@@ -257,8 +257,8 @@ class CommFirst final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm) {
-  return std::make_unique<CommFirst>(std::move(setting), comm);
+std::unique_ptr<OpImpl> make_comm_first(OpSpec spec, Communicator& comm) {
+  return std::make_unique<CommFirst>(std::move(spec), comm);
 }
 
 }  // namespace plait::overlap

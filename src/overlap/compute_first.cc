@@ -6,7 +6,7 @@
 
 #include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
 #include "overlap/operator_flows.h"
 #include "plait/buffer.h"
 #include "tensor/room.h"
@@ -100,16 +100,16 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers
   return std::max(own, one_step);
 }
 
-class ComputeFirst final : public Operation {
+class ComputeFirst final : public OpImpl {
  public:
-  ComputeFirst(Setting setting, Communicator& comm)
-      : problem_(setting.problem),
+  ComputeFirst(OpSpec spec, Communicator& comm)
+      : problem_(spec.problem),
         state_(comm.state()),
         peers_{.world = comm.world(),
                .linked = is_over_a_link(comm),
                .per_host = comm.state().ranks_per_host()},
-        threads_(setting.threads),
-        multiplier_(std::move(setting.gemm), setting.group),
+        threads_(spec.threads),
+        multiplier_(std::move(spec.gemm), spec.group),
         exchange_(comm.state().group(), kMostWays),
         flows_(exchange_),
         blocks_(static_cast<std::size_t>(comm.world())),
@@ -350,8 +350,8 @@ class ComputeFirst final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm) {
-  return std::make_unique<ComputeFirst>(std::move(setting), comm);
+std::unique_ptr<OpImpl> make_compute_first(OpSpec spec, Communicator& comm) {
+  return std::make_unique<ComputeFirst>(std::move(spec), comm);
 }
 
 }  // namespace plait::overlap

@@ -16,15 +16,15 @@
 
 namespace plait::overlap {
 
-// What a product is made of, for one call.
+// The operands of the products of one call.
 struct Operands {
   ConstTensorView x;
   Weight weight;
   ConstTensorView bias = {};
 };
 
-// How the products of a call come.
-struct Manner {
+// How the products of a call follow one another.
+struct BatchHint {
   std::int64_t poll = 0;        // between two looks of a product, in microseconds
   std::int64_t fused_rows = 0;  // of all products that follow together, as the tiles of one; or 0
   bool rows_in_turns = false;   // several of them, by the same columns
@@ -41,7 +41,7 @@ class Multiplier {
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  void begin(const Operands& operands, Manner manner);
+  void begin(const Operands& operands, BatchHint hint);
 
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
@@ -53,19 +53,19 @@ class Multiplier {
   void pack();
 
   // Some rows of x by some columns of the weight.
-  struct Piece {
+  struct Window {
     Range rows;
     Range columns;
     std::span<const TensorView> outs;  // the first rows go to the first
   };
-  void multiply(const Piece& piece, Look look);
+  void multiply(const Window& window, Look look);
 
   // All columns by rows of x that are elsewhere than in the operands' x.
   void multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look);
 
  private:
   void run(GemmCall& call, Look look);
-  base::Nanoseconds poll() const { return manner_.poll * base::kMicrosecond; }
+  base::Nanoseconds poll() const { return hint_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
   comm::ProductOverride* product_override() const {
     return group_ == nullptr ? nullptr : group_->product_override();
@@ -77,7 +77,7 @@ class Multiplier {
   PackedInput packed_;
   KeptPanels panels_;
   bool is_packed_ = false;
-  Manner manner_ = {};
+  BatchHint hint_ = {};
   bool first_ = true;
 };
 

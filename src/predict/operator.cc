@@ -7,7 +7,7 @@
 #include "comm/modelled/simulation.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 #include "predict/modelled_product.h"
@@ -76,15 +76,15 @@ class RankRun {
   void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const Shares shares(problem_, comm.rank(), comm.world());
-    ops::Prepared prepared({.op = problem_.op,
-                            .m = problem_.m,
-                            .n = shares.n,
-                            .k = shares.k,
-                            .x = problem_.x,
-                            .weight = {.dtype = problem_.x},
-                            .out = problem_.out,
-                            .gathered = problem_.gathered},
-                           comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
+    ops::PlannedOp prepared({.op = problem_.op,
+                             .m = problem_.m,
+                             .n = shares.n,
+                             .k = shares.k,
+                             .x = problem_.x,
+                             .weight = {.dtype = problem_.x},
+                             .out = problem_.out,
+                             .gathered = problem_.gathered},
+                            comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
     if (!options.product) product.leave_out();
     const comm::ScopedProductOverride scoped(comm.state().group(), product);

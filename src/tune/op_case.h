@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "comm/group.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/packed_weight.h"
@@ -40,7 +40,7 @@ class OpCase {
    private:
     comm::Group& group_;
     OpCall call_;
-    ops::Prepared prepared_;
+    ops::PlannedOp prepared_;
   };
 
   // The product of a rank in this operator, by itself and in one piece.

@@ -1,5 +1,4 @@
-// What is left to do once for many calls of an operator with the same n and k, whatever the weight
-// and however many rows.
+// An operator with a fixed n and k, prepared once for calls with any weight and number of rows.
 #pragma once
 
 #include <memory>
@@ -7,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
 #include "plait/buffer.h"
 #include "plait/ops.h"
 
@@ -39,13 +38,13 @@ Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
 // An operator of any number of rows, in any plan: its product, and the memory and the mailbox of
 // its calls so far.
-class Ready {
+class OpRunner {
  public:
   // Makes nothing that ranks share.
-  Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options);
+  OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
   const OpDesc& desc() const { return desc_; }
-  std::size_t held_bytes() const { return operation_->held_bytes() + bias_.bytes(); }
+  std::size_t held_bytes() const { return impl_->held_bytes() + bias_.bytes(); }
 
   // Collective: no call of at most m rows in this plan will make a mailbox.
   void make_room(std::int64_t m, const Plan& plan);
@@ -68,20 +67,20 @@ class Ready {
   Communicator& comm_;
   Communicator::State& state_;
   OpOptions options_;  // without those of a call
-  std::unique_ptr<overlap::Operation> operation_;
+  std::unique_ptr<overlap::OpImpl> impl_;
   Buffer bias_;
   std::string problem_;  // of a call of so many rows, with this rank's share of n or k
   std::int64_t problem_rows_ = -1;
 };
 
-// A Ready with its plans and its mailbox, for calls of at most desc.m rows. Collective.
-class Prepared {
+// An OpRunner with its plans and its mailbox, for calls of at most desc.m rows. Collective.
+class PlannedOp {
  public:
-  Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options);
+  PlannedOp(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
-  const OpDesc& desc() const { return ready_.desc(); }
+  const OpDesc& desc() const { return runner_.desc(); }
   const Plan& plan() const { return plans_.front(); }  // of desc().m rows
-  std::size_t held_bytes() const { return ready_.held_bytes(); }
+  std::size_t held_bytes() const { return runner_.held_bytes(); }
 
   // The call has been checked.
   void run(const OpCall& call);
@@ -89,7 +88,7 @@ class Prepared {
  private:
   const Plan& plan_of(std::int64_t m) const;
 
-  Ready ready_;
+  OpRunner runner_;
   // Plans for at most desc.m rows, for at most half of them, and so on. One: for any number.
   std::vector<Plan> plans_;
 };

@@ -1,9 +1,9 @@
-// An operator ready to run: its plan turned into parts and chunks, its memory and its mailbox. Each
+// An operator ready to run: its plan as parts and chunks, its memory and its mailbox. Each
 // call may have another number of rows than the one before, and another plan.
 //
-//   operation->make_room(4096, plan);   // or leave that to fit()
-//   operation->fit(17, plan);
-//   operation->run(call);               // of 17 rows
+//   op->make_room(4096, plan);   // or leave that to fit()
+//   op->fit(17, plan);
+//   op->run(call);               // of 17 rows
 #pragma once
 
 #include <functional>
@@ -37,9 +37,9 @@ struct Call {
   const std::function<void()>* poll = nullptr;  // to be called now and then
 };
 
-class Operation {
+class OpImpl {
  public:
-  virtual ~Operation() = default;
+  virtual ~OpImpl() = default;
 
   // Collective: sees to a mailbox that no call of at most m rows in this plan is too large for.
   virtual void make_room(std::int64_t m, const Plan& plan) = 0;
@@ -69,18 +69,18 @@ class Operation {
   std::optional<Plan> plan_;
 };
 
-struct Setting {
+struct OpSpec {
   Problem problem;  // its m is not used
   int threads;
   Gemm gemm;                           // whose output is the wire where partial sums travel from it
   const comm::Group* group = nullptr;  // has their trace and product override
 };
 
-std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm);
-std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm);
+std::unique_ptr<OpImpl> make_compute_first(OpSpec spec, Communicator& comm);
+std::unique_ptr<OpImpl> make_comm_first(OpSpec spec, Communicator& comm);
 
 // For problems that need no peer: a product without communication, or a world of one whose partial
 // sums are not rounded on the way.
-std::unique_ptr<Operation> make_plain(Setting setting);
+std::unique_ptr<OpImpl> make_plain(OpSpec spec);
 
 }  // namespace plait::overlap

@@ -1,5 +1,5 @@
-// What the blocking calls leave behind for the next ones, and how much of it (src/ops/kept.h).
-#include "ops/kept.h"
+// What the blocking calls leave behind for the next ones, and how much of it (src/ops/op_cache.h).
+#include "ops/op_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ struct Call {
   explicit Call(Communicator& on, std::int64_t columns = 200, std::int64_t rows = kRows)
       : comm(on), problem(Operator::matmul_all_reduce, rows, comm, columns, kDepth) {}
 
-  void run(Kept& kept, const char* plan = "serial") const {
-    kept.run(problem.desc(), comm, {.plan = parse_plan(plan), .threads = 1}, problem.call());
+  void run(OpCache& cache, const char* plan = "serial") const {
+    cache.run(problem.desc(), comm, {.plan = parse_plan(plan), .threads = 1}, problem.call());
   }
 
   Communicator& comm;
@@ -30,36 +30,36 @@ struct Call {
 };
 
 // Also in another plan, and of another number of rows.
-TEST(Kept, IsUsedAgain) {
+TEST(OpCache, IsUsedAgain) {
   run_as_threads(2, [](Communicator& comm) {
-    Kept kept;
+    OpCache cache;
     for (const std::int64_t rows : {300, 7}) {
       for (const char* plan : {"fused", "serial", "pipelined parts=3"}) {
-        for (const std::int64_t columns : {200, 201}) Call(comm, columns, rows).run(kept, plan);
+        for (const std::int64_t columns : {200, 201}) Call(comm, columns, rows).run(cache, plan);
       }
     }
-    EXPECT_EQ(kept.kinds(), 2U);
+    EXPECT_EQ(cache.size(), 2U);
   });
 }
 
 // They take the same memory, but a timeline tells them apart, and plans that are tuned from it.
-TEST(Kept, TellsAPlainWeightFromAPackedOne) {
+TEST(OpCache, TellsAPlainWeightFromAPackedOne) {
   run_as_threads(2, [](Communicator& comm) {
     const Call call(comm);
-    Kept kept;
-    call.run(kept, "fused");
-    kept.run(call.problem.plain_desc(), comm, {.plan = parse_plan("fused"), .threads = 1},
-             call.problem.plain_call());
-    EXPECT_EQ(kept.kinds(), 2U);
+    OpCache cache;
+    call.run(cache, "fused");
+    cache.run(call.problem.plain_desc(), comm, {.plan = parse_plan("fused"), .threads = 1},
+              call.problem.plain_call());
+    EXPECT_EQ(cache.size(), 2U);
   });
 }
 
-TEST(Kept, IsNotMoreThanItsLimits) {
+TEST(OpCache, IsNotMoreThanItsLimits) {
   run_as_threads(2, [](Communicator& comm) {
     const Call first(comm, 200);
     const Call second(comm, 201);
     const Call third(comm, 202);
-    Kept all;
+    OpCache all;
     first.run(all);
     const std::size_t one = all.bytes();
     second.run(all);
@@ -67,50 +67,50 @@ TEST(Kept, IsNotMoreThanItsLimits) {
     EXPECT_GE(one, kPackedBytes);
     EXPECT_GE(both, one + kPackedBytes);
 
-    Kept few({.kinds = 2});
+    OpCache few({.entries = 2});
     for (const Call* call : {&first, &second, &third}) call->run(few);
-    EXPECT_EQ(few.kinds(), 2U);
+    EXPECT_EQ(few.size(), 2U);
 
-    Kept exact({.bytes = both});
-    Kept small({.bytes = both - 1});
-    for (Kept* kept : {&exact, &small}) {
-      first.run(*kept);
-      second.run(*kept);
+    OpCache exact({.bytes = both});
+    OpCache small({.bytes = both - 1});
+    for (OpCache* cache : {&exact, &small}) {
+      first.run(*cache);
+      second.run(*cache);
     }
     EXPECT_EQ(exact.bytes(), both);
-    EXPECT_EQ(small.kinds(), 1U);
+    EXPECT_EQ(small.size(), 1U);
     EXPECT_EQ(small.bytes(), both - one);
   });
 }
 
 // More rows take more memory in the middle of a program's life.
-TEST(Kept, CountsWhatMoreRowsTake) {
+TEST(OpCache, CountsWhatMoreRowsTake) {
   run_as_threads(2, [](Communicator& comm) {
-    Kept kept;
-    Call(comm, 200, 3).run(kept);
-    Call(comm, 201, 3).run(kept);
-    const std::size_t few = kept.bytes();
-    Call(comm, 200).run(kept);
-    EXPECT_GE(kept.bytes(), few + kPackedBytes / 2);
-    EXPECT_EQ(kept.kinds(), 2U);
+    OpCache cache;
+    Call(comm, 200, 3).run(cache);
+    Call(comm, 201, 3).run(cache);
+    const std::size_t few = cache.bytes();
+    Call(comm, 200).run(cache);
+    EXPECT_GE(cache.bytes(), few + kPackedBytes / 2);
+    EXPECT_EQ(cache.size(), 2U);
 
-    Kept small({.bytes = few});
+    OpCache small({.bytes = few});
     Call(comm, 200, 3).run(small);
     Call(comm, 201, 3).run(small);
-    EXPECT_EQ(small.kinds(), 2U);
+    EXPECT_EQ(small.size(), 2U);
     Call(comm, 200).run(small);
-    EXPECT_EQ(small.kinds(), 1U);
+    EXPECT_EQ(small.size(), 1U);
   });
 }
 
 // The last one is kept however large it is: a caller that repeats it must not pay for it again.
-TEST(Kept, HasTheLastOneAtLeast) {
+TEST(OpCache, HasTheLastOneAtLeast) {
   run_as_threads(2, [](Communicator& comm) {
-    Kept kept({.kinds = 1, .bytes = 1});
+    OpCache cache({.entries = 1, .bytes = 1});
     for (const std::int64_t columns : {200, 201}) {
-      Call(comm, columns).run(kept);
-      EXPECT_EQ(kept.kinds(), 1U);
-      EXPECT_GT(kept.bytes(), 1U);
+      Call(comm, columns).run(cache);
+      EXPECT_EQ(cache.size(), 1U);
+      EXPECT_GT(cache.bytes(), 1U);
     }
   });
 }

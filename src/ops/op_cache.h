@@ -1,4 +1,4 @@
-// What the blocking calls have prepared, for the next call of the same kind.
+// The operators that blocking calls have prepared, for the next calls with the same arguments.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 
 namespace plait::ops {
 
-class Kept {
+class OpCache {
  public:
-  // The cache keeps so many kinds, and so many bytes of all together; the least recently used goes
-  // first. The last one stays, however large it is.
+  // The cache keeps so many entries, and so many bytes of all together; it drops the least recently
+  // used first. The last one stays, however large it is.
   struct Limits {
-    std::size_t kinds = 64;
+    std::size_t entries = 64;
     std::size_t bytes = std::size_t{1} << 30;
   };
 
   // What the communicator keeps.
-  static Kept& of(Communicator& comm);
+  static OpCache& of(Communicator& comm);
 
-  Kept() = default;
-  explicit Kept(const Limits& limits) : limits_(limits) {}
+  OpCache() = default;
+  explicit OpCache(const Limits& limits) : limits_(limits) {}
 
   // Collective. The call has been checked.
   void run(const OpDesc& desc, Communicator& comm, const OpOptions& options, const OpCall& call);
@@ -36,34 +36,34 @@ class Kept {
   void ask(const PlanSource& plans, const PlanKey& key,
            base::FunctionRef<void(const Plan& plan)> call);
 
-  std::size_t kinds() const { return kept_.size(); }
+  std::size_t size() const { return entries_.size(); }
   std::size_t bytes() const;
 
  private:
-  // All that Ready depends on. Rows and plan are the call's.
-  struct Kind {
+  // All that an OpRunner depends on. Rows and plan are the call's.
+  struct Args {
     OpDesc desc;
     Dtype wire;
     std::int64_t shares;
     int threads;
     std::string backend;
 
-    bool operator==(const Kind&) const = default;
+    bool operator==(const Args&) const = default;
   };
-  struct One {
-    Kind kind;
-    std::unique_ptr<Ready> ready;
+  struct Entry {
+    Args args;
+    std::unique_ptr<OpRunner> runner;
     std::size_t bytes = 0;
   };
 
-  void run(One& one, const OpCall& call, const Plan& plan);
+  void run(Entry& entry, const OpCall& call, const Plan& plan);
 
-  static Kind kind_of(OpDesc desc, const OpOptions& options);
-  One& find(const OpDesc& desc, Communicator& comm, const OpOptions& options);
+  static Args args_of(OpDesc desc, const OpOptions& options);
+  Entry& find(const OpDesc& desc, Communicator& comm, const OpOptions& options);
   void make_room();
 
   Limits limits_;
-  std::vector<One> kept_;  // the last used at the end
+  std::vector<Entry> entries_;  // the last used at the end
   base::Nanoseconds last_ = 0;
 };
 
