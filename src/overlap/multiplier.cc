@@ -37,7 +37,7 @@ void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& ou
 }
 
 void Multiplier::run(GemmCall& call, Look look) {
-  if (hint_.rows_in_turns) call.kept_panels = &panels_;
+  if (hint_.rows_in_turns) call.panel_cache = &panels_;
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);

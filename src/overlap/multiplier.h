@@ -75,7 +75,7 @@ class Multiplier {
   const comm::Group* group_;
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
-  KeptPanels panels_;
+  PanelCache panels_;
   bool is_packed_ = false;
   BatchHint hint_ = {};
   bool first_ = true;

@@ -1,5 +1,5 @@
-// Compiled where the thread sanitizer watches.
-#include "gemm/shown_tile.h"
+// In builds with the thread sanitizer.
+#include "gemm/tsan_annotate.h"
 
 #include "gemm/rows.h"
 
@@ -12,7 +12,7 @@ void __tsan_write_range(void* begin, std::size_t bytes);
 
 namespace plait::gemm {
 
-void show_tile(const TileKernel& kernel, const TileCall& call) {
+void tsan_annotate(const TileKernel& kernel, const TileCall& call) {
   const std::size_t k_bytes = static_cast<std::size_t>(call.k) * size_of(kernel.operand());
   const int at_once = kernel.row_form() == RowForm::plain ? 1 : static_cast<int>(kRowGroup);
   const std::byte* rows = call.rows;

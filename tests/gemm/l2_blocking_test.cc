@@ -1,4 +1,4 @@
-#include "gemm/second_cache.h"
+#include "gemm/l2_blocking.h"
 
 #include <gtest/gtest.h>
 
@@ -12,28 +12,27 @@ long bytes_of(const Blocking& shape) {
   return shape.rows * (4L * shape.k + 4L * kPanelColumns * shape.panels);
 }
 
-TEST(SecondCache, TakesAsManyWholeMultiplesOfRowsAsFit) {
-  const Blocking filled = fill_second_cache(kShape, Dtype::f32);
+TEST(L2Blocking, TakesAsManyWholeMultiplesOfRowsAsFit) {
+  const Blocking filled = fill_l2(kShape, Dtype::f32);
   EXPECT_EQ(filled.rows % kShape.rows, 0);
   EXPECT_LE(bytes_of(filled), 2L << 20);   // half of the largest cache that it counts on
   EXPECT_GT(bytes_of(filled), 64L << 10);  // no processor has a second cache of 128 KiB
 }
 
-TEST(SecondCache, ChangesNothingButTheRows) {
-  Blocking filled = fill_second_cache(kShape, Dtype::f32);
+TEST(L2Blocking, ChangesNothingButTheRows) {
+  Blocking filled = fill_l2(kShape, Dtype::f32);
   EXPECT_EQ(filled.panels, kShape.panels);
   EXPECT_EQ(filled.k, kShape.k);
   EXPECT_EQ(filled.few, kShape.few);
 }
 
-TEST(SecondCache, TakesMoreRowsOfANarrowerOperand) {
-  EXPECT_GT(fill_second_cache(kShape, Dtype::bf16).rows,
-            fill_second_cache(kShape, Dtype::f32).rows);
+TEST(L2Blocking, TakesMoreRowsOfANarrowerOperand) {
+  EXPECT_GT(fill_l2(kShape, Dtype::bf16).rows, fill_l2(kShape, Dtype::f32).rows);
 }
 
-TEST(SecondCache, TakesTheShapeAsItIsWhereNothingMoreFits) {
+TEST(L2Blocking, TakesTheShapeAsItIsWhereNothingMoreFits) {
   const Blocking large = {.rows = 1000, .panels = 2, .k = 1 << 20, .few = 4};
-  EXPECT_EQ(fill_second_cache(large, Dtype::f32).rows, 1000);
+  EXPECT_EQ(fill_l2(large, Dtype::f32).rows, 1000);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "plait/kept_panels.h"
+#include "plait/panel_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST_P(Kept, PanelsChangeNoBits) {
     const WeightView weight = {w.view, by_outputs ? WeightLayout::out_in : WeightLayout::in_out};
     Matrix whole(desc.out, desc.m, desc.n, 3);
     select(desc).run({.x = {x.view}, .weight = weight, .out = whole.view});
-    KeptPanels panels;
+    PanelCache panels;
     for (int cut = 0; cut < 12; ++cut) {
       const std::int64_t row = below(desc.m);
       const std::int64_t column = below(desc.n);
@@ -48,7 +48,7 @@ TEST_P(Kept, PanelsChangeNoBits) {
                 .weight = weight,
                 .out = part.view,
                 .window = window,
-                .kept_panels = &panels});
+                .panel_cache = &panels});
       EXPECT_TRUE(tensor::same_bits(
           part.view,
           whole.view.row_range(row, window.rows.end).column_range(column, window.columns.end)))
@@ -63,11 +63,11 @@ struct Problem {
   explicit Problem(const GemmDesc& desc)
       : x(desc.x, desc.m, desc.k, 1), w(desc.weight, desc.n, desc.k, 2) {}
 
-  GemmCall call(const Matrix& out, KeptPanels* panels) const {
+  GemmCall call(const Matrix& out, PanelCache* panels) const {
     return {.x = {x.view},
             .weight = WeightView{w.view, WeightLayout::out_in},
             .out = out.view,
-            .kept_panels = panels};
+            .panel_cache = panels};
   }
 
   Matrix x;
@@ -84,7 +84,7 @@ TEST_P(Kept, PanelsAreThereForManyRows) {
   Matrix want(desc.out, desc.m, desc.n, 3);
   gemm.run(problem.call(want, nullptr));
   for (const std::int64_t columns_before : {std::int64_t{0}, std::int64_t{70}, desc.n}) {
-    KeptPanels panels;
+    PanelCache panels;
     Matrix some(desc.out, 2, columns_before, 4);
     GemmCall first = problem.call(some, &panels);
     first.window = {.rows = {0, 2}, .columns = {0, columns_before}};
@@ -103,7 +103,7 @@ TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
   Gemm gemm = select(desc);
   Matrix before(desc.out, desc.m, desc.n, 3);
   Matrix after(desc.out, desc.m, desc.n, 4);
-  KeptPanels panels;
+  PanelCache panels;
   gemm.run(problem.call(before, &panels));
   tensor::fill_random(problem.w.view, 5);
   gemm.run(problem.call(after, &panels));
@@ -121,22 +121,22 @@ TEST_P(Kept, PanelsAreOfOneWeightOnly) {
   const Matrix twin(desc.weight, desc.n, desc.k, 2);
   Matrix y(desc.out, desc.m, desc.n, 3);
   Gemm gemm = select(desc);
-  KeptPanels panels;
+  PanelCache panels;
   GemmCall call = problem.call(y, &panels);
   gemm.run(call);
   call.weight = WeightView{twin.view, WeightLayout::out_in};
   const std::string dtype_name(name(dtype()));
   EXPECT_EQ(sentence_of([&] { gemm.run(call); }),
-            base::sentence("matmul: kept_panels are of the ", dtype_name, " weight at ",
+            base::sentence("matmul: panel_cache holds panels of the ", dtype_name, " weight at ",
                            problem.w.view.data, ", but the weight is the ", dtype_name, " one at ",
                            twin.view.data, "; forget() is for the next"));
   panels.forget();
   EXPECT_EQ(panels.held_bytes(), 0U);
   EXPECT_EQ(sentence_of([&] { gemm.run(call); }), "nothing was refused");
-  const KeptPanels moved = std::move(panels);
+  const PanelCache moved = std::move(panels);
   // NOLINTNEXTLINE(bugprone-use-after-move): that is what is refused
   EXPECT_EQ(sentence_of([&] { gemm.run(call); }),
-            "matmul: kept_panels has been moved to another KeptPanels");
+            "matmul: panel_cache has been moved to another PanelCache");
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Kept, all_kernels());

@@ -1,4 +1,4 @@
-// Where the rows of a product go.
+// The memory that the rows of a product are written to.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ inline std::span<const TensorView> outs_of(const GemmCall& call) {
 }
 
 // Where a tile of a window goes: in whole, or from one matrix of `outs` to the next.
-class Places {
+class OutputRows {
  public:
   // Rows and columns count from the window's first.
-  Places(const GemmCall& call, const Tile& tile) : outs_(outs_of(call)), tile_(tile) {}
+  OutputRows(const GemmCall& call, const Tile& tile) : outs_(outs_of(call)), tile_(tile) {}
 
-  // The next rows' place, as many of them as one matrix has; none after the last.
+  // The next rows, as many as one matrix has; none after the last.
   TensorView next() {
     while (tile_.rows.begin >= outs_.front().rows && outs_.size() > 1) {
       tile_.rows.begin -= outs_.front().rows;
@@ -29,11 +29,11 @@ class Places {
       outs_ = outs_.subspan(1);
     }
     const std::int64_t end = std::min(tile_.rows.end, outs_.front().rows);
-    const TensorView place = outs_.front()
-                                 .row_range(tile_.rows.begin, end)
-                                 .column_range(tile_.columns.begin, tile_.columns.end);
+    const TensorView rows = outs_.front()
+                                .row_range(tile_.rows.begin, end)
+                                .column_range(tile_.columns.begin, tile_.columns.end);
     tile_.rows.begin = end;
-    return place;
+    return rows;
   }
 
  private:

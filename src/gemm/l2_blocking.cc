@@ -1,4 +1,4 @@
-#include "gemm/second_cache.h"
+#include "gemm/l2_blocking.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ constexpr long kLargest = 4L << 20;  // beyond it, more rows at once only delay 
 
 }  // namespace
 
-Blocking fill_second_cache(const Blocking& shape, Dtype operand) {
+Blocking fill_l2(const Blocking& shape, Dtype operand) {
   const long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
   const long cache = known > 0 ? std::min(known, kLargest) : kUsual;
   const long row_bytes =

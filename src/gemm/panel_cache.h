@@ -6,11 +6,11 @@
 
 #include "gemm/panel_memory.h"
 #include "gemm/panels.h"
-#include "plait/kept_panels.h"
+#include "plait/panel_cache.h"
 
 namespace plait {
 
-class KeptPanels::State {
+class PanelCache::State {
  public:
   // Error{invalid_argument} where it keeps panels of another weight. `k`: with the padding.
   void check(const WeightView& weight, std::int64_t k) const;
