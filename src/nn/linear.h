@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/function_ref.h"
-#include "nn/checks.h"
 #include "nn/gradients.h"
+#include "nn/linear_checks.h"
 #include "nn/workspace.h"
 #include "plait/linear.h"
 

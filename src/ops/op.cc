@@ -10,7 +10,7 @@
 #include "comm/gather.h"
 #include "comm/state.h"
 #include "ops/busy.h"
-#include "ops/checks.h"
+#include "ops/op_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plait/buffer.h"

@@ -6,7 +6,7 @@
 #include "base/default_floats.h"
 #include "comm/state.h"
 #include "ops/busy.h"
-#include "ops/checks.h"
+#include "ops/op_checks.h"
 
 namespace plait::ops {
 

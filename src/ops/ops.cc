@@ -2,8 +2,8 @@
 #include <array>
 
 #include "ops/blocking.h"
-#include "ops/checks.h"
 #include "ops/op_cache.h"
+#include "ops/op_checks.h"
 
 namespace plait {
 namespace {

@@ -1,6 +1,6 @@
 // In which tree the sums of an operator are added.
 #include "base/check.h"
-#include "ops/checks.h"
+#include "ops/op_checks.h"
 #include "ops/planned_op.h"
 #include "plait/gemm.h"
 

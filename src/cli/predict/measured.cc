@@ -15,7 +15,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
-#include "cli/predict/options.h"
+#include "cli/predict/predict_options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/table.h"

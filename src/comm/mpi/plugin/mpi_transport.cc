@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/mailbox.h"
+#include "comm/mpi/plugin/all_gather.h"
 #include "comm/mpi/plugin/deferred_release.h"
-#include "comm/mpi/plugin/exchange.h"
 #include "comm/mpi/plugin/mpi_slots.h"
 #include "comm/patience.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/mpi/plugin/all_gather.h"
 #include "comm/mpi/plugin/deferred_release.h"
-#include "comm/mpi/plugin/exchange.h"
 #include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {

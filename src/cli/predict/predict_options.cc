@@ -1,4 +1,4 @@
-#include "cli/predict/options.h"
+#include "cli/predict/predict_options.h"
 
 #include "base/check.h"
 #include "base/text.h"

@@ -1,4 +1,4 @@
-#include "ops/checks.h"
+#include "ops/op_checks.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "cli/tune/options.h"
+#include "cli/tune/tune_options.h"
 
 #include <algorithm>
 

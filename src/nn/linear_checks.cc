@@ -1,4 +1,4 @@
-#include "nn/checks.h"
+#include "nn/linear_checks.h"
 
 #include <optional>
 #include <string>

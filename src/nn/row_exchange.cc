@@ -1,4 +1,4 @@
-#include "nn/rows.h"
+#include "nn/row_exchange.h"
 
 #include <cstddef>
 #include <vector>

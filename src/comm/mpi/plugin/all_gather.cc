@@ -1,4 +1,4 @@
-#include "comm/mpi/plugin/exchange.h"
+#include "comm/mpi/plugin/all_gather.h"
 
 #include <mpi.h>
 #include <unistd.h>
@@ -18,10 +18,10 @@ namespace {
 using base::Nanoseconds;
 
 // Each sends the length and then the bytes by one tag, in which order they are received; a member
-// that is an exchange ahead is told apart by the same order.
-class Exchange final : public DeferredRelease {
+// that is one call ahead is told apart by the same order.
+class AllGather final : public DeferredRelease {
  public:
-  Exchange(const Members& members, const std::string& mine)
+  AllGather(const Members& members, const std::string& mine)
       : members_(members),
         mine_(mine),
         my_length_(static_cast<std::int64_t>(mine.size())),
@@ -129,10 +129,10 @@ class Exchange final : public DeferredRelease {
   std::vector<Dialogue> dialogues_;
 };
 
-void run(Exchange& exchange, MissingCheck watch) {
-  exchange.start();
+void run(AllGather& gathering, MissingCheck watch) {
+  gathering.start();
   for (int turn = 0;; ++turn) {
-    const std::vector<int> missing = exchange.advance();
+    const std::vector<int> missing = gathering.advance();
     if (missing.empty()) return;
     watch(missing);
     if (turn > 100) ::usleep(100);
@@ -151,15 +151,15 @@ void refuse_for_missing(int me, int world, const std::vector<int>& missing, Nano
 
 std::vector<std::string> all_gather(const Members& members, const std::string& mine,
                                     MissingCheck watch) {
-  auto exchange = std::make_unique<Exchange>(members, mine);
+  auto gathering = std::make_unique<AllGather>(members, mine);
   try {
-    run(*exchange, watch);
+    run(*gathering, watch);
   } catch (...) {
-    exchange->give_up();
-    release_later(std::move(exchange));
+    gathering->give_up();
+    release_later(std::move(gathering));
     throw;
   }
-  return exchange->take();
+  return gathering->take();
 }
 
 }  // namespace plait::comm::mpi
