@@ -108,31 +108,31 @@ PanelBlocks::PanelBlocks(const PanelSource& source, std::int64_t longest, std::b
       operand_bytes_(static_cast<std::size_t>(longest * kPanelColumns) * size_of(source.operand)),
       memory_(memory) {}
 
-const std::byte* PanelBlocks::ready(const Position& position) {
-  if (source_.is_operand()) return source_.stored(position.panel, position.block.padded_begin());
-  if (length_ == 0) start(position);
+const std::byte* PanelBlocks::ready(const Index& index) {
+  if (source_.is_operand()) return source_.stored(index.panel, index.block.padded_begin());
+  if (length_ == 0) start(index);
   expand_until(length_);
   length_ = 0;
   turn_ = 1 - turn_;
   return operand(1 - turn_);
 }
 
-std::span<const std::byte> PanelBlocks::stored_operand(const Position& position) const {
+std::span<const std::byte> PanelBlocks::stored_operand(const Index& index) const {
   if (!source_.is_operand()) return {};
-  return {source_.stored(position.panel, position.block.padded_begin()),
-          panel_bytes(source_.storage, position.block.padded_length())};
+  return {source_.stored(index.panel, index.block.padded_begin()),
+          panel_bytes(source_.storage, index.block.padded_length())};
 }
 
-void PanelBlocks::begin(const Position& position, std::int64_t parts) {
+void PanelBlocks::begin(const Index& index, std::int64_t parts) {
   if (source_.is_operand()) return;
-  start(position);
+  start(index);
   part_ = round_up(ceil_div(length_, parts), kExpandedAtOnce);
 }
 
-void PanelBlocks::start(const Position& position) {
-  next_ = position;
-  stored_ = source_.stored(position.panel, position.block.padded_begin());
-  length_ = position.block.padded_length();
+void PanelBlocks::start(const Index& index) {
+  next_ = index;
+  stored_ = source_.stored(index.panel, index.block.padded_begin());
+  length_ = index.block.padded_length();
   done_ = 0;
 }
 

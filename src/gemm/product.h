@@ -52,7 +52,7 @@ class Product {
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
-    PanelBlocks::Position place;            // without pieces where k is 0
+    PanelBlocks::Index place;               // without pieces where k is 0
     const std::byte* operand;               // as stored, where few rows take it so
     bool last;                              // of the panel's blocks
     std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
@@ -88,7 +88,7 @@ class Product {
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   bool asks_rows() const;
-  RowsAhead rows_after(const Job& job, const PanelBlocks::Position& next) const;
+  RowsAhead rows_after(const Job& job, const PanelBlocks::Index& next) const;
   const std::byte* rows_ahead(const Turn& turn, const Piece& piece, Range rows) const;
   std::int64_t step_of(const Job& job) const;
   std::int64_t rows_at_once(const Job& job) const;

@@ -20,13 +20,13 @@ void Multiplier::pack() {
   is_packed_ = true;
 }
 
-void Multiplier::multiply(const Window& window, Look look) {
+void Multiplier::multiply(const Part& part, Look look) {
   GemmCall call = {.x = {.view = operands_.x},
                    .weight = operands_.weight,
-                   .window = {.rows = window.rows, .columns = window.columns},
+                   .window = {.rows = part.rows, .columns = part.columns},
                    .bias = operands_.bias,
                    .packed_x = is_packed_ ? &packed_ : nullptr,
-                   .outs = window.outs};
+                   .outs = part.outs};
   run(call, look);
 }
 

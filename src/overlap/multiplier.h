@@ -53,12 +53,12 @@ class Multiplier {
   void pack();
 
   // Some rows of x by some columns of the weight.
-  struct Window {
+  struct Part {
     Range rows;
     Range columns;
     std::span<const TensorView> outs;  // the first rows go to the first
   };
-  void multiply(const Window& window, Look look);
+  void multiply(const Part& part, Look look);
 
   // All columns by rows of x that are elsewhere than in the operands' x.
   void multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look);

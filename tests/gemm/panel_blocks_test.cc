@@ -127,7 +127,7 @@ TEST(PanelBlocks, AreWholeHoweverOftenTheyAreAdvanced) {
       const Buffer memory(PanelBlocks::bytes(source, cut.longest()));
       std::memset(memory.data(), 0xff, memory.bytes());
       PanelBlocks blocks(source, cut.longest(), memory.data());
-      const auto is_there = [&](const PanelBlocks::Position& place, const std::byte* operand) {
+      const auto is_there = [&](const PanelBlocks::Index& place, const std::byte* operand) {
         const auto* values = reinterpret_cast<const float*>(operand);
         for (std::int64_t k = 0; k < place.block.padded_length(); ++k) {
           const std::int64_t row = place.block.padded_begin() + k;
@@ -138,10 +138,10 @@ TEST(PanelBlocks, AreWholeHoweverOftenTheyAreAdvanced) {
         }
         return true;
       };
-      PanelBlocks::Position before = {};
+      PanelBlocks::Index before = {};
       const std::byte* used = nullptr;
       for (std::int64_t i = 0; i < 2 * cut.size(); ++i) {
-        const PanelBlocks::Position place = {.panel = i % 2, .block = cut.block(i / 2)};
+        const PanelBlocks::Index place = {.panel = i % 2, .block = cut.block(i / 2)};
         if (i > 0) {
           blocks.begin(place, parts);
           for (std::int64_t call = 0; call < calls; ++call) blocks.advance();
