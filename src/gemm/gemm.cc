@@ -16,7 +16,7 @@
 
 namespace plait {
 
-// Who multiplies, and where. Without a kernel it is the reference.
+// The kernel, and the memory that it works in. Without a kernel the reference multiplies.
 class Gemm::State {
  public:
   State(const GemmDesc& desc, std::string_view backend, std::unique_ptr<gemm::TileKernel> kernel,
@@ -75,7 +75,7 @@ class Gemm::State {
     return input == nullptr ? nullptr : input->state().rows();
   }
 
-  // Those who read a weight in place pack nothing, and a packed one is packed.
+  // Kernels that read a weight in place pack nothing, and a packed weight is packed.
   PanelCache::State* kept_for(const GemmCall& call) const {
     const bool packs = kernel_ != nullptr && !call.weight.is_packed();
     return packs && call.panel_cache != nullptr ? &call.panel_cache->state() : nullptr;

@@ -1,4 +1,4 @@
-// One product, run by a tile kernel: who works on what, in which order, and where it is kept.
+// One product, run by a tile kernel: how threads share it, in which order, and in which memory.
 //
 // Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
 // the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job

@@ -7,8 +7,8 @@
 namespace plait {
 namespace {
 
-Linear& usable(const std::unique_ptr<Linear>& linear, const char* who) {
-  PLAIT_CHECK(linear, who, ": this layer was moved to another");
+Linear& usable(const std::unique_ptr<Linear>& linear, const char* call) {
+  PLAIT_CHECK(linear, call, ": this layer was moved to another");
   return *linear;
 }
 

@@ -89,7 +89,7 @@ class Linear {
   void add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const;
 
  private:
-  std::string_view who() const;
+  std::string_view layer_name() const;
   PlanKey key_of(const OpDesc& desc, Direction direction) const;
   std::int64_t rows_of(const LinearBackward& call, const LinearState* state) const;
   void check_weight(const Weight& weight, const nn::WantedWeight& wanted) const;

@@ -26,7 +26,7 @@ struct WantedWeight {
   std::int64_t k;
   WeightKind kind;
 };
-void check_weight(std::string_view who, const Weight& weight, const WantedWeight& wanted);
+void check_weight(std::string_view layer, const Weight& weight, const WantedWeight& wanted);
 
 // What backward is to find.
 struct Wanted {
@@ -36,6 +36,6 @@ struct Wanted {
   Sizes sizes;
   WeightLayout layout;
 };
-void check_backward(std::string_view who, const LinearBackward& call, const Wanted& wanted);
+void check_backward(std::string_view layer, const LinearBackward& call, const Wanted& wanted);
 
 }  // namespace plait::nn

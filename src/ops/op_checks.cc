@@ -98,7 +98,7 @@ bool is_operation(std::string_view word) {
 
 }  // namespace
 
-Error in_words_of(std::string_view who, const Error& error) {
+Error in_words_of(std::string_view caller, const Error& error) {
   std::string_view text = error.what();
   const auto word = text.substr(0, text.find(": "));
   if (word.size() < text.size() && is_operation(word)) {
@@ -106,16 +106,16 @@ Error in_words_of(std::string_view who, const Error& error) {
   } else if (!text.starts_with("rank ")) {  // of threads: "rank 0 waits to meet rank 1"
     return error;
   }
-  return {error.code(), base::sentence(who, ": ", text), error.culprit()};
+  return {error.code(), base::sentence(caller, ": ", text), error.culprit()};
 }
 
-void check_prepares(std::string_view who, const OpOptions& options) {
+void check_prepares(std::string_view caller, const OpOptions& options) {
   const char* what = nullptr;
   if (is_given(options.bias)) what = "a bias";
   if (is_given(options.gathered)) what = "a place for the gathered x";
   if (options.stream) what = "a stream";
   if (options.poll) what = "a poll hook";
-  PLAIT_CHECK(what == nullptr, who, ": ", what,
+  PLAIT_CHECK(what == nullptr, caller, ": ", what,
               " belongs to a single call, and is not among the options of what is prepared");
 }
 

@@ -10,7 +10,7 @@ namespace plait::ops {
 void check(const OpDesc& desc, const OpOptions& options);
 
 // Refuses options of a single call, which what is prepared could not keep.
-void check_prepares(std::string_view who, const OpOptions& options);
+void check_prepares(std::string_view caller, const OpOptions& options);
 
 // Refuses a weight that nothing could be multiplied by.
 void check_usable(Operator op, const Weight& weight);
@@ -27,7 +27,7 @@ void check(const OpDesc& desc, const OpCall& call, Standing standing);
 
 // Rewords an error for the caller, which knows nothing of the product, the mailbox or the gather
 // inside its call, and may be in another call than the rank that met the error first.
-Error in_words_of(std::string_view who, const Error& error);
+Error in_words_of(std::string_view caller, const Error& error);
 
 // Refuses a plan that the operator can't follow.
 void check_plan(Operator op, const Plan& plan);

@@ -21,7 +21,7 @@ struct Shape {
   int per_host = 1;  // ranks that add up their sums before these cross to other hosts
 };
 
-// Who adds up, or gets, what a cut is of.
+// The ranks among which a matrix is cut.
 struct Peers {
   int world;
   bool linked;
