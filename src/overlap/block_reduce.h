@@ -5,8 +5,8 @@
 //   for each part:  reduce.ready(part, where its blocks are);  reduce.step();
 //   exchange.wait([&] { reduce.step(); return reduce.done(); }, ...)
 //
-// A rank may also write its blocks straight into the owners' slots: has_room(), slot(), posted(). On
-// an s8 wire it can't: blocks are f32 until they are sent.
+// A rank may also write its blocks straight into the owners' slots: has_room(), slot(), posted().
+// On an s8 wire it can't: blocks are f32 until they are sent.
 #pragma once
 
 #include <cstdint>
