@@ -65,10 +65,10 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   PLAIT_CHECK(!link || hosts() == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts());
   host_ranks_ = std::make_unique<comm::Hosts>(group().rank(), group().world(), ranks_per_host());
-  room_ = comm::room_for(group().world());
-  mailboxes_.open(std::move(link), room_.mailbox());
-  lanes_ = std::make_unique<comm::Lanes>(group(),
-                                         comm::Lanes::Shape{.ways = 2, .per_lane = room_.per_lane});
+  lane_capacity_ = comm::lane_capacity_for(group().world());
+  mailboxes_.open(std::move(link), lane_capacity_.mailbox());
+  lanes_ = std::make_unique<comm::Lanes>(
+      group(), comm::Lanes::Shape{.ways = 2, .per_lane = lane_capacity_.per_lane});
   tasks_.use(*lanes_, mailbox());
 }
 

@@ -86,7 +86,7 @@ class Communicator::State {
   // What the collectives send through.
   Mailbox::State& mailbox() { return mailboxes_.of_collectives(); }
   comm::Lanes& lanes() { return *lanes_; }
-  const comm::Room& room() const { return room_; }
+  const comm::LaneCapacity& lane_capacity() const { return lane_capacity_; }
   // Which ranks of which hosts act together.
   const comm::Hosts& host_ranks() const { return *host_ranks_; }
 
@@ -195,7 +195,7 @@ class Communicator::State {
   Trace* trace_;
   std::string host_ = base::host_id();
   comm::Placement placement_;
-  comm::Room room_;
+  comm::LaneCapacity lane_capacity_;
   std::unique_ptr<comm::Lanes> lanes_;
   std::unique_ptr<comm::Hosts> host_ranks_;
   comm::Membership membership_;

@@ -61,7 +61,7 @@ class TaskQueue {
   // Polling for the front of the queue.
   Patience patience_;
   std::uint64_t polled_moves_ = 0;
-  KnownWait polling_;
+  PublishedWait polling_;
 };
 
 }  // namespace plait::comm
