@@ -164,8 +164,8 @@ class PLAIT_EXPORT ThreadGroup {
   Communicator join(int rank, const CommunicatorOptions& options = {}) const;
 
  private:
-  class Room;
-  std::shared_ptr<Room> room_;
+  class Rendezvous;
+  std::shared_ptr<Rendezvous> rendezvous_;
 };
 
 // Runs `body` as `world` ranks, each in its own thread. If a rank throws, the others get an error,

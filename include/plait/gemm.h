@@ -38,9 +38,9 @@
 #include <vector>
 
 #include "plait/export.h"
-#include "plait/kept_panels.h"
 #include "plait/packed_input.h"
 #include "plait/packed_weight.h"
+#include "plait/panel_cache.h"
 #include "plait/quant_scheme.h"
 #include "plait/sum_tree.h"
 #include "plait/tensor_view.h"
@@ -111,7 +111,7 @@ struct GemmCall {
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
   bool accumulate = false;                // adds to the values in `out`
   const PackedInput* packed_x = nullptr;  // the result of pack() for x
-  KeptPanels* kept_panels = nullptr;      // of a plain weight, for several runs
+  PanelCache* panel_cache = nullptr;      // of a plain weight, for several runs
   // Instead of `out`, if the window's rows go to several places: the first rows go to the first
   // view.
   std::span<const TensorView> outs = {};

@@ -63,8 +63,8 @@ PLAIT_EXPORT std::string name(const Plan& plan);
 // does not belong to the plan's schedule.
 PLAIT_EXPORT Plan parse_plan(std::string_view text);
 
-// Refuses a plan that no operator could follow, in one sentence that begins with `who`.
-PLAIT_EXPORT void check(const Plan& plan, std::string_view who);
+// Refuses a plan that no operator could follow, in one sentence that begins with `caller`.
+PLAIT_EXPORT void check(const Plan& plan, std::string_view caller);
 
 // A hash of the plan: equal plans have equal hashes, on every machine.
 PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);

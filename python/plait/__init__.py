@@ -20,7 +20,7 @@ These headers have no names here:
 
 - mailbox.h, tag.h: a schedule of one's own posts a chunk every few microseconds, between the tiles
   of a product, and a call of Python takes as long as that.
-- kept_panels.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
+- panel_cache.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
 - buffer.h: arrays and tensors own their memory.
 - stream.h: operators work on the CPU, which has no streams.
 - mpi.h: it takes an MPI communicator of C. `Communicator.from_mpi()` takes one of mpi4py.

@@ -47,7 +47,7 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 
 }  // namespace
 
-struct Options::Given {
+struct Options::ReadOption {
   CLI::Option* option;
   Reader read;
 };
@@ -76,7 +76,7 @@ std::string Options::accepted(const std::string& names) {
 void Options::add_reader(const std::string& names, const std::string& value,
                          const std::string& purpose, Reader read) {
   CLI::Option* option = app_->add_option(accepted(names))->description(purpose)->option_text(value);
-  given_.push_back({.option = option, .read = std::move(read)});
+  read_options_.push_back({.option = option, .read = std::move(read)});
 }
 
 void Options::add_flag(const std::string& names, bool& into, const std::string& purpose) {
@@ -152,7 +152,7 @@ bool Options::parse(Words words) {
     }
     base::fail(Code::invalid_argument, error.what());
   }
-  for (const auto& [option, read] : given_) {
+  for (const auto& [option, read] : read_options_) {
     if (option->count() > 0) read("--" + option->get_lnames().at(0), option->results().front());
   }
   return true;

@@ -79,7 +79,7 @@ class Options {
 
  private:
   using Reader = std::function<void(std::string_view option, const std::string& text)>;
-  struct Given;
+  struct ReadOption;
 
   // All names, without the bar, for CLI11; notes which are hidden.
   std::string accepted(const std::string& names);
@@ -90,7 +90,7 @@ class Options {
 
   std::string verb_;
   std::unique_ptr<CLI::App> app_;
-  std::vector<Given> given_;
+  std::vector<ReadOption> read_options_;
   std::shared_ptr<std::vector<std::string>> hidden_;  // names that the help doesn't show
 };
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/values.h"
-#include "ops/checks.h"
+#include "ops/op_checks.h"
 
 namespace plait::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "comm/same_transport.h"
 #include "comm/shm/transport_check.h"
 #include "comm/state.h"
-#include "comm/threads/room.h"
+#include "comm/threads/thread_rendezvous.h"
 #include "comm/transports.h"
 
 namespace plait {
@@ -162,15 +162,15 @@ std::uint64_t Communicator::completed_calls() const { return state().completed_c
 void Communicator::check_ranks() { state().check_ranks(); }
 void Communicator::abort(std::string_view reason) { state().abort(reason); }
 
-class ThreadGroup::Room : public comm::threads::Room {
-  using comm::threads::Room::Room;
+class ThreadGroup::Rendezvous : public comm::threads::ThreadRendezvous {
+  using comm::threads::ThreadRendezvous::ThreadRendezvous;
 };
 
 ThreadGroup::ThreadGroup(int world) {
   PLAIT_CHECK(world > 0, "a group of ", world, " threads; at least one is needed");
   PLAIT_CHECK(world <= comm::kMostRanks, "a group of ", world, " threads; no more than ",
               comm::kMostRanks, " can meet");
-  room_ = std::make_shared<Room>(world);
+  rendezvous_ = std::make_shared<Rendezvous>(world);
 }
 ThreadGroup::~ThreadGroup() = default;
 
@@ -182,11 +182,11 @@ Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) con
   return Communicator(Communicator::State::connect(
       {.transport_name = "threads",
        .policy = comm::wait_policy_of(options),
-       .link = whole_view(link, room_->world()),
+       .link = whole_view(link, rendezvous_->world()),
        .trace = options.trace},
       [&](const comm::WaitPolicy& connecting) {
-        return comm::make_mapped_transport(comm::threads::sit_down(room_, rank, connecting.timeout),
-                                           connecting);
+        return comm::make_mapped_transport(
+            comm::threads::join(rendezvous_, rank, connecting.timeout), connecting);
       }));
 }
 

@@ -54,7 +54,7 @@ inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
 
-class StandIn;
+class ProductOverride;
 class VirtualClock;
 
 class Group {
@@ -86,9 +86,11 @@ class Group {
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  // Who multiplies in this rank's place; null: the rank itself.
-  StandIn* stand_in() const { return stand_in_; }
-  void set_stand_in(StandIn* stand_in) { stand_in_ = stand_in; }
+  // Takes the place of this rank's products; null: they are multiplied.
+  ProductOverride* product_override() const { return product_override_; }
+  void set_product_override(ProductOverride* product_override) {
+    product_override_ = product_override;
+  }
 
   // The clock that this rank lives by; null: the host's.
   VirtualClock* clock() const { return clock_; }
@@ -156,7 +158,7 @@ class Group {
 
   // Publishes, while this rank waits, which rank it waits for, and thereby leads the blame to
   // the rank that is really late. Threads of a rank may wait at once: each keeps its ticket, and
-  // republishes with it now and then that it still waits. See KnownWait.
+  // republishes with it now and then that it still waits. See PublishedWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
@@ -166,7 +168,7 @@ class Group {
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.
-  virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
+  virtual void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
   virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
@@ -189,32 +191,34 @@ class Group {
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
-  StandIn* stand_in_ = nullptr;
+  ProductOverride* product_override_ = nullptr;
   VirtualClock* clock_ = nullptr;
   std::atomic<bool> interrupted_{false};
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
 };
 
-// While it lives, `stand_in` multiplies in the rank's place.
-class StoodInFor {
+// While it lives, `product_override` takes the place of the rank's products.
+class ScopedProductOverride {
  public:
-  StoodInFor(Group& group, StandIn& stand_in) : group_(group) { group.set_stand_in(&stand_in); }
-  StoodInFor(const StoodInFor&) = delete;
-  StoodInFor& operator=(const StoodInFor&) = delete;
-  ~StoodInFor() { group_.set_stand_in(nullptr); }
+  ScopedProductOverride(Group& group, ProductOverride& product_override) : group_(group) {
+    group.set_product_override(&product_override);
+  }
+  ScopedProductOverride(const ScopedProductOverride&) = delete;
+  ScopedProductOverride& operator=(const ScopedProductOverride&) = delete;
+  ~ScopedProductOverride() { group_.set_product_override(nullptr); }
 
  private:
   Group& group_;
 };
 
-// A wait of one thread, known to the peers from the first say() on.
-class KnownWait {
+// A wait of one thread, published to the peers from the first say() on.
+class PublishedWait {
  public:
-  explicit KnownWait(Group& group) : group_(group) {}
-  KnownWait(const KnownWait&) = delete;
-  KnownWait& operator=(const KnownWait&) = delete;
-  ~KnownWait() { end(); }
+  explicit PublishedWait(Group& group) : group_(group) {}
+  PublishedWait(const PublishedWait&) = delete;
+  PublishedWait& operator=(const PublishedWait&) = delete;
+  ~PublishedWait() { end(); }
 
   void say(const Awaited& awaited) {
     if (awaited.peer == Error::kNobody) return end();

@@ -6,9 +6,16 @@
 
 namespace plait::comm {
 
-// How many ranks each host has, where all have as many, a power of two of them, in rank order; then
-// the sum of a host's parts is a node of every sum over ranks. Otherwise, and where there is one
-// host, 1. `hosts`: of all ranks; an empty one is unknown.
-int ranks_per_host(const std::vector<std::string>& hosts);
+struct Placement {
+  int hosts = 1;
+
+  // Where all hosts have as many ranks, a power of two of them, in rank order; then the sum of a
+  // host's parts is a node of every sum over ranks. Otherwise, and where there is one host, 1.
+  int ranks_per_host = 1;
+};
+
+// `hosts`: of all ranks; an empty one is unknown. A rank that doesn't know its host is on one of
+// its own, but where all have one clock.
+Placement placement_of(const std::vector<std::string>& hosts, bool shares_clock);
 
 }  // namespace plait::comm

@@ -128,9 +128,7 @@ std::string failure_text(const std::exception& error) {
 
 // Refuses a group that has not failed, after a look at its ranks.
 comm::Regrouping& Communicator::State::usable_regrouping() {
-  check_not_forked();
-  PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",
-              group().rank(), " has left its groups");
+  membership_.check_not_left();
   comm::Regrouping* regrouping = transport_->regrouping();
   PLAIT_CHECK(regrouping != nullptr, "survivors: ranks over ", transport_name_,
               " can't go on without a lost one, as its launcher ends them too; connect them by shm "
@@ -160,15 +158,11 @@ void Communicator::State::give_up(comm::Regrouping& regrouping) noexcept {
 
 std::unique_ptr<Communicator::State> Communicator::State::make_part(
     const std::vector<int>& members, comm::Regrouping::Exchange exchange) {
-  std::optional<comm::LinkView> view;
-  if (link_) {
-    view = comm::LinkView{.clock = link_->clock, .ranks = {}};
-    for (const int member : members) view->ranks.push_back(link_->ranks[member]);
-  }
   auto state = std::make_unique<State>(
       transport_name_, transport_->regrouping()->regroup(members, exchange), trace_);
   state->set_host(host_);
-  state->open(std::move(view));
+  const auto& link = mailboxes_.link();
+  state->open(link ? std::optional(link->of(members)) : std::nullopt);
   return state;
 }
 
@@ -207,7 +201,7 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
   std::vector<int> failed_members;
   std::string reason;
   for (;;) {
-    const Parts here = regrouping.agree(std::to_string(completed_calls_), policy.timeout);
+    const Parts here = regrouping.agree(std::to_string(completed_calls()), policy.timeout);
     const std::vector<int> members = members_in(here);
     if (members == failed_members)
       base::fail(Code::system, "survivors: the new group can't be made: ", reason);

@@ -67,7 +67,7 @@ std::string difference(const Tag& a, const Tag& b) {
   if (a.wire != b.wire) return both("the wire", name(a.wire), name(b.wire));
   for (std::size_t i = 0; i < a.sizes.size(); ++i) {
     if (a.sizes[i] == b.sizes[i]) continue;
-    // A fingerprint of the counts, which says nothing to anybody.
+    // It is a fingerprint of the counts, which tells a reader nothing.
     if (names(a.operation).sizes[i] == kShards) return "the counts of the shards";
     const std::string_view field = names(a.operation).sizes[i];
     if (i == 2 && comm::is_operator(a.operation)) return last_difference(field, a, b);

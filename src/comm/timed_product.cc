@@ -6,8 +6,9 @@ namespace plait::comm {
 
 // Looks take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
 void TimedProduct::product(const Product& product, Look look) {
-  if (pace_ == 0) return;
-  const auto time = static_cast<base::Nanoseconds>(static_cast<double>(product.flops()) * pace_);
+  if (ns_per_flop_ == 0) return;
+  const auto time =
+      static_cast<base::Nanoseconds>(static_cast<double>(product.flops()) * ns_per_flop_);
   base::Nanoseconds end = base::now() + std::max<base::Nanoseconds>(time - late_, 0);
   base::Nanoseconds now = base::now();
   while (now < end) {

@@ -3,24 +3,20 @@
 // would take on a core of its own.
 #pragma once
 
-#include <optional>
-
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 
 namespace plait::comm {
 
-// Nanoseconds for each multiplication and addition; 0 leaves the collective alone; nothing: they
-// are multiplied.
-using Pace = std::optional<double>;
-
-class TimedProduct final : public StandIn {
+class TimedProduct final : public ProductOverride {
  public:
-  explicit TimedProduct(double pace) : pace_(pace) {}
+  // Nanoseconds for each multiplication and each addition. With 0 a product takes no time, so that
+  // the collective alone is left.
+  explicit TimedProduct(double ns_per_flop) : ns_per_flop_(ns_per_flop) {}
 
   void product(const Product& product, Look look) override;
 
  private:
-  double pace_;
+  double ns_per_flop_;
   base::Nanoseconds late_ = 0;  // that the last wait was too long
 };
 

@@ -44,12 +44,13 @@ bool crosses_hosts(std::string_view name) {
   });
 }
 
-std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk) {
+std::vector<Candidate> walk_transports(const std::string& name, const Site& site,
+                                       Candidates which) {
   std::vector<Candidate> steps;
   bool found = false;
   for (const TransportEntry& entry : kTransports) {
     const bool wanted = name.empty() || name == entry.name;
-    if (walk == Walk::to_the_chosen && (found || !wanted)) continue;
+    if (which == Candidates::until_chosen && (found || !wanted)) continue;
     Availability answer = can_use(entry, site);
     const bool chosen = wanted && answer && !found;
     found = found || chosen;
@@ -61,7 +62,7 @@ std::vector<Candidate> walk_transports(const std::string& name, const Site& site
 
 const TransportEntry& select_transport(const std::string& name, const Site& site) {
   std::string refusals;
-  for (const Candidate& step : walk_transports(name, site, Walk::to_the_chosen)) {
+  for (const Candidate& step : walk_transports(name, site, Candidates::until_chosen)) {
     if (step.chosen) return *step.entry;
     refusals +=
         base::sentence(refusals.empty() ? "" : "; ", step.entry->name, ": ", step.answer.refusal);

@@ -33,10 +33,10 @@ struct Candidate {
   bool chosen;          // the first of those that are wanted and can
 };
 
-// The rule by which a transport is chosen, step by step, best first. `to_the_chosen` does not ask a
+// The rule by which a transport is chosen, step by step, best first. `until_chosen` does not ask a
 // transport that is not wanted or that comes after the chosen one: asking may load a plugin.
-enum class Walk { to_the_chosen, to_the_end };
-std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Walk walk);
+enum class Candidates { until_chosen, all };
+std::vector<Candidate> walk_transports(const std::string& name, const Site& site, Candidates which);
 
 // The one called `name`, or, when that is empty, the best that supports the site. Refuses with the
 // names that exist, or with every transport's own refusal.

@@ -8,8 +8,8 @@
 
 namespace plait::comm {
 
-// What a rank does with bytes: it reads and writes so many of them.
-struct Chore {
+// A copy or a sum: how many bytes a rank reads and writes.
+struct MemoryWork {
   Label label;
   std::int64_t read, written;
   SpanArgs args = {};
@@ -34,14 +34,14 @@ class VirtualClock {
   };
   virtual void work(const Work& work, base::FunctionRef<void()> look) = 0;
 
-  // Where the ranks' memory is none, chores are done in name only: true, and they take the time
-  // that the world says. False: the chore is to be done, and takes none. Where chores are done
-  // beside the rank, one after another, what it posts and releases from now on goes out when all of
-  // them are done.
-  virtual bool plays(const Chore& chore) = 0;
+  // True where slots have no storage: the work is not to be done, and takes the time that the
+  // simulation's costs say. False: it is to be done, and takes no time. Where work is done in the
+  // background, one piece after another, what the rank posts and releases from now on goes out when
+  // all of it is done.
+  virtual bool simulated(const MemoryWork& work) = 0;
 
-  // Returns when all chores are done.
-  virtual void settle() = 0;
+  // Returns when all work in the background is done.
+  virtual void drain() = 0;
 
   // Returns when ready() says yes; an Error where nothing could ever make it.
   virtual void wait(const Question& question) = 0;

@@ -1,4 +1,4 @@
-// The backends: who can multiply, best first.
+// The backends that can multiply, best first.
 #pragma once
 
 #include <memory>

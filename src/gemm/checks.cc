@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "gemm/places.h"
+#include "gemm/output_rows.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"

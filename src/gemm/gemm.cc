@@ -8,15 +8,15 @@
 #include "base/parallel.h"
 #include "gemm/backends.h"
 #include "gemm/checks.h"
-#include "gemm/kept_panels.h"
 #include "gemm/packed_input.h"
+#include "gemm/panel_cache.h"
 #include "gemm/product.h"
 #include "gemm/quant_panels.h"
 #include "gemm/reference.h"
 
 namespace plait {
 
-// Who multiplies, and where. Without a kernel it is the reference.
+// The kernel, and the memory that it works in. Without a kernel the reference multiplies.
 class Gemm::State {
  public:
   State(const GemmDesc& desc, std::string_view backend, std::unique_ptr<gemm::TileKernel> kernel,
@@ -33,7 +33,7 @@ class Gemm::State {
     const base::DefaultFloats floats;
     const gemm::Depth depth = gemm::depth_of(desc_);
     if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
-    KeptPanels::State* const kept = kept_for(call);
+    PanelCache::State* const kept = kept_for(call);
     if (kept != nullptr) kept->check(call.weight.view(), depth.padded());
     const gemm::Task task = {.call = call,
                              .rows = gemm::resolved(call.window.rows, call.x.rows()),
@@ -75,10 +75,10 @@ class Gemm::State {
     return input == nullptr ? nullptr : input->state().rows();
   }
 
-  // Those who read a weight in place pack nothing, and a packed one is packed.
-  KeptPanels::State* kept_for(const GemmCall& call) const {
+  // Kernels that read a weight in place pack nothing, and a packed weight is packed.
+  PanelCache::State* kept_for(const GemmCall& call) const {
     const bool packs = kernel_ != nullptr && !call.weight.is_packed();
-    return packs && call.kept_panels != nullptr ? &call.kept_panels->state() : nullptr;
+    return packs && call.panel_cache != nullptr ? &call.panel_cache->state() : nullptr;
   }
 
   const float* bias_of(const GemmCall& call) {

@@ -10,7 +10,7 @@ constexpr std::int64_t kExpandedAtOnce = 4;
 
 }  // namespace
 
-void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
+void DepthBlocks::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   const Made made = {.depth = depth, .leaves = leaves, .step = step};
   if (made_ == made) return;
   made_.reset();
@@ -18,7 +18,7 @@ void Cut::make(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   made_ = made;
 }
 
-void Cut::cut_all(const Depth& depth, const Leaves& leaves, std::int64_t step) {
+void DepthBlocks::cut_all(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   pieces_.clear();
   leaves_.clear();
   const std::int64_t group = round_up(depth.group_size(), kKStep);
@@ -46,7 +46,7 @@ void Cut::cut_all(const Depth& depth, const Leaves& leaves, std::int64_t step) {
   }
 }
 
-void Cut::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {
+void DepthBlocks::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {
   for (std::int64_t begin = k.begin; begin < k.end;) {
     std::int64_t end = (begin / step + 1) * step;
     if (begin == k.begin && end - begin < step / 2) end += step;
@@ -64,7 +64,7 @@ void Cut::cut_leaf(std::int64_t leaf, Range k, std::int64_t step) {
 }
 
 // The leaf is not known here.
-void Cut::cut_group(const Depth& depth, std::int64_t group, std::int64_t step) {
+void DepthBlocks::cut_group(const Depth& depth, std::int64_t group, std::int64_t step) {
   const std::int64_t length = depth.length(group);
   const std::int64_t part = whole_groups_ ? length : step;
   for (std::int64_t k = 0; k < length; k += part) {
@@ -79,13 +79,13 @@ void Cut::cut_group(const Depth& depth, std::int64_t group, std::int64_t step) {
   }
 }
 
-Cut::Block Cut::block(std::int64_t i) const {
+DepthBlocks::Block DepthBlocks::block(std::int64_t i) const {
   const auto first = static_cast<std::size_t>(i * each_);
   const auto count = std::min(static_cast<std::size_t>(each_), pieces_.size() - first);
   return {.pieces = std::span(pieces_).subspan(first, count)};
 }
 
-std::int64_t Cut::longest() const {
+std::int64_t DepthBlocks::longest() const {
   std::int64_t longest = 0;
   for (std::int64_t i = 0; i < size(); ++i) longest = std::max(longest, block(i).padded_length());
   return longest;
@@ -108,31 +108,31 @@ PanelBlocks::PanelBlocks(const PanelSource& source, std::int64_t longest, std::b
       operand_bytes_(static_cast<std::size_t>(longest * kPanelColumns) * size_of(source.operand)),
       memory_(memory) {}
 
-const std::byte* PanelBlocks::ready(const Place& place) {
-  if (source_.is_operand()) return source_.stored(place.panel, place.block.padded_begin());
-  if (length_ == 0) start(place);
+const std::byte* PanelBlocks::ready(const Index& index) {
+  if (source_.is_operand()) return source_.stored(index.panel, index.block.padded_begin());
+  if (length_ == 0) start(index);
   expand_until(length_);
   length_ = 0;
   turn_ = 1 - turn_;
   return operand(1 - turn_);
 }
 
-std::span<const std::byte> PanelBlocks::stored_operand(const Place& place) const {
+std::span<const std::byte> PanelBlocks::stored_operand(const Index& index) const {
   if (!source_.is_operand()) return {};
-  return {source_.stored(place.panel, place.block.padded_begin()),
-          panel_bytes(source_.storage, place.block.padded_length())};
+  return {source_.stored(index.panel, index.block.padded_begin()),
+          panel_bytes(source_.storage, index.block.padded_length())};
 }
 
-void PanelBlocks::begin(const Place& place, std::int64_t parts) {
+void PanelBlocks::begin(const Index& index, std::int64_t parts) {
   if (source_.is_operand()) return;
-  start(place);
+  start(index);
   part_ = round_up(ceil_div(length_, parts), kExpandedAtOnce);
 }
 
-void PanelBlocks::start(const Place& place) {
-  next_ = place;
-  stored_ = source_.stored(place.panel, place.block.padded_begin());
-  length_ = place.block.padded_length();
+void PanelBlocks::start(const Index& index) {
+  next_ = index;
+  stored_ = source_.stored(index.panel, index.block.padded_begin());
+  length_ = index.block.padded_length();
   done_ = 0;
 }
 

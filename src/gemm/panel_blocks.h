@@ -21,7 +21,7 @@ namespace plait::gemm {
 // Leaves: blocks end with them and at multiples of the step, wherever leaves begin: rows are read
 // in runs that begin at a page's start. What is left at a leaf's ends and is less than half a step
 // joins its neighbour. leaves of 736, step 256 → 256, 256, 224, 288, 256, 192
-class Cut {
+class DepthBlocks {
  public:
   // What has been made is not made again.
   void make(const Depth& depth, const Leaves& leaves, std::int64_t step);
@@ -82,26 +82,26 @@ class PanelBlocks {
   static std::size_t bytes(const PanelSource& source, std::int64_t longest);
   PanelBlocks(const PanelSource& source, std::int64_t longest, std::byte* memory);
 
-  struct Place {
+  struct Index {
     std::int64_t panel;
-    Cut::Block block;
+    DepthBlocks::Block block;
   };
 
   // The block's operand, which stays until the call after the next. What was expanded of it since
   // begin() is not expanded again.
-  const std::byte* ready(const Place& place);
+  const std::byte* ready(const Index& index);
 
   // The block's operand where nothing has to be made of it; otherwise empty.
-  std::span<const std::byte> stored_operand(const Place& place) const;
+  std::span<const std::byte> stored_operand(const Index& index) const;
 
   // Says which block comes next; each of `parts` calls of advance() expands a part of it.
-  void begin(const Place& place, std::int64_t parts);
+  void begin(const Index& index, std::int64_t parts);
   void advance() {
     if (length_ > 0) expand_until(done_ + part_);
   }
 
  private:
-  void start(const Place& place);
+  void start(const Index& index);
   void expand_until(std::int64_t k);
   std::byte* operand(int which) {
     return memory_ + static_cast<std::size_t>(which) * operand_bytes_;
@@ -110,7 +110,7 @@ class PanelBlocks {
   const PanelSource& source_;
   std::size_t operand_bytes_;
   std::byte* memory_;  // two operands
-  Place next_ = {};
+  Index next_ = {};
   const std::byte* stored_ = nullptr;  // of the next block
   std::int64_t length_ = 0;            // of the next block; 0: none has begun
   std::int64_t done_ = 0;              // k of it

@@ -27,21 +27,21 @@ std::uint16_t half_word(const std::byte* at) {
 }
 
 // Which loops pack a weight, and how they write.
-struct Way {
+struct PackMethod {
   const Loops& loops;
   Stores stores;
 };
 
 // A row per output: the panel is its rows' words, turned over.
-void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns, Way way,
-                 std::uint32_t* to) {
+void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+                 PackMethod method, std::uint32_t* to) {
   const ConstTensorView& view = weight.view;
   const std::int64_t first = part.panel * kPanelColumns;
   const auto element_bytes = static_cast<std::int64_t>(size_of(view.dtype));
   const std::int64_t words_of_row = part.length * element_bytes / 4;
-  way.loops.transpose(
+  method.loops.transpose(
       {element(view, first, part.begin), tensor::stride_bytes(view), columns, words_of_row}, to,
-      kPanelColumns, way.stores);
+      kPanelColumns, method.stores);
   if (words_of_row * 4 == part.length * element_bytes) return;
   for (std::int64_t j = 0; j < columns; ++j)  // the last of an odd number of halves
     to[words_of_row * kPanelColumns + j] =
@@ -67,8 +67,8 @@ void copy_row(const std::byte* from, std::int64_t bytes, Stores stores, std::uin
 }
 
 // A row per input: f32 rows are copied, 16-bit rows go together in pairs.
-void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t columns, Way way,
-                 std::uint32_t* to) {
+void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t columns,
+                 PackMethod method, std::uint32_t* to) {
   constexpr std::int64_t kRowsAhead = 32;
   const ConstTensorView& view = weight.view;
   const std::int64_t first = part.panel * kPanelColumns;
@@ -80,14 +80,14 @@ void pack_in_out(const WeightView& weight, const PanelPart& part, std::int64_t c
     const std::byte* row = element(view, part.begin + k, first);
     ask_for(row + kRowsAhead * stride, bytes);
     if (wide) {
-      copy_row(row, bytes, way.stores, to);
+      copy_row(row, bytes, method.stores, to);
       continue;
     }
     ask_for(row + (kRowsAhead + 1) * stride, bytes);
     const std::byte* next =
         k + 1 < part.length ? row + stride : reinterpret_cast<const std::byte*>(kZeros.data());
-    way.loops.interleave(words<std::uint16_t>(row), words<std::uint16_t>(next), columns, to,
-                         way.stores);
+    method.loops.interleave(words<std::uint16_t>(row), words<std::uint16_t>(next), columns, to,
+                            method.stores);
   }
 }
 
@@ -108,8 +108,8 @@ void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to, 
   const std::size_t padded = panel_bytes(storage, round_up(part.length, kKStep));
   if (written < padded) std::memset(to + written, 0, padded - written);
   auto* target = reinterpret_cast<std::uint32_t*>(to);
-  const Way way = {.loops = with, .stores = stores};
-  (weight.layout == WeightLayout::out_in ? pack_out_in : pack_in_out)(weight, part, columns, way,
+  const PackMethod method = {.loops = with, .stores = stores};
+  (weight.layout == WeightLayout::out_in ? pack_out_in : pack_in_out)(weight, part, columns, method,
                                                                       target);
 }
 

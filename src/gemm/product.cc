@@ -192,7 +192,7 @@ PanelSource Product::source_for(const Job& job, Range blocks, Workspace::Thread&
     if (packs()) pack_missing(job.panels);
     return from;
   }
-  const Cut::Block last = memory.cut.block(blocks.end - 1);
+  const DepthBlocks::Block last = memory.cut.block(blocks.end - 1);
   from.k = {memory.cut.block(blocks.begin).padded_begin(),
             last.padded_begin() + last.padded_length()};
   from.first_panel = job.panels.begin;
@@ -236,7 +236,7 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
 }
 
 // Panels that are read once, by few rows, need not be there as a whole.
-std::int64_t Product::blocks_at_once(const Job& job, const Cut& cut) const {
+std::int64_t Product::blocks_at_once(const Job& job, const DepthBlocks& cut) const {
   const bool once =
       packs() && panels_of_view_.data == nullptr && size(job.rows) <= rows_at_once(job);
   if (!once || cut.size() == 0) return cut.size();
@@ -270,7 +270,7 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
                      Workspace::at_least(memory.blocks, PanelBlocks::bytes(from, longest)));
   const std::int64_t strips = ceil_div(size(job.rows), kernel_.max_rows());
   const std::int64_t turns = std::max<std::int64_t>(size(k_blocks), 1) * size(job.panels);
-  const auto place = [&](std::int64_t turn) -> PanelBlocks::Place {
+  const auto place = [&](std::int64_t turn) -> PanelBlocks::Index {
     const std::int64_t panel = job.panels.begin + turn % size(job.panels);
     if (size(k_blocks) == 0) return {.panel = panel, .block = {}};
     return {.panel = panel, .block = memory.cut.block(k_blocks.begin + turn / size(job.panels))};
@@ -290,7 +290,7 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
         blocks.begin(place(i + 1), strips);
         next = blocks.stored_operand(place(i + 1));
       }
-      const PanelBlocks::Place none = {.panel = job.panels.begin, .block = {}};
+      const PanelBlocks::Index none = {.panel = job.panels.begin, .block = {}};
       turn.rows_ahead = rows_after(job, i + 1 < turns ? place(i + 1) : none);
     }
     const std::size_t share = next.size() / static_cast<std::size_t>(strips);
@@ -306,7 +306,7 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
 // The last panel of a block of k is followed by the next block, by the same rows; behind the last
 // block come the job's rows again, by the next panels, and where there are none the next rows, or
 // the window's next, of which the first are the same.
-Product::RowsAhead Product::rows_after(const Job& job, const PanelBlocks::Place& next) const {
+Product::RowsAhead Product::rows_after(const Job& job, const PanelBlocks::Index& next) const {
   if (!asks_rows_ || next.panel != job.panels.begin) return {};
   if (!next.block.pieces.empty()) return {.rows = job.rows, .k = next.block.padded_begin()};
   if (job.panels.end < panels_.end) return {.rows = job.rows, .k = 0};

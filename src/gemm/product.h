@@ -1,4 +1,4 @@
-// One product, run by a tile kernel: who works on what, in which order, and where it is kept.
+// One product, run by a tile kernel: how threads share it, in which order, and in which memory.
 //
 // Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
 // the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job
@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "gemm/depth.h"
-#include "gemm/kept_panels.h"
 #include "gemm/kernel.h"
 #include "gemm/loops.h"
 #include "gemm/panel_blocks.h"
+#include "gemm/panel_cache.h"
 #include "gemm/panel_memory.h"
 #include "gemm/panels.h"
 #include "gemm/results.h"
@@ -52,7 +52,7 @@ class Product {
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
-    PanelBlocks::Place place;               // without pieces where k is 0
+    PanelBlocks::Index place;               // without pieces where k is 0
     const std::byte* operand;               // as stored, where few rows take it so
     bool last;                              // of the panel's blocks
     std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
@@ -88,12 +88,12 @@ class Product {
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   bool asks_rows() const;
-  RowsAhead rows_after(const Job& job, const PanelBlocks::Place& next) const;
+  RowsAhead rows_after(const Job& job, const PanelBlocks::Index& next) const;
   const std::byte* rows_ahead(const Turn& turn, const Piece& piece, Range rows) const;
   std::int64_t step_of(const Job& job) const;
   std::int64_t rows_at_once(const Job& job) const;
   std::int64_t panels_at_once(std::int64_t rows) const;
-  std::int64_t blocks_at_once(const Job& job, const Cut& cut) const;
+  std::int64_t blocks_at_once(const Job& job, const DepthBlocks& cut) const;
   PanelSource source_for(const Job& job, Range blocks, Workspace::Thread& memory);
   void pack_view(Range panels, Range k, std::byte* to) const;
   void pack_missing(Range panels) const;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/default_floats.h"
-#include "gemm/places.h"
+#include "gemm/output_rows.h"
 
 namespace plait::gemm {
 namespace {
@@ -101,8 +101,8 @@ void run_reference(const Task& task) {
                           .accumulate = call.accumulate};
       const std::int64_t row = i - task.rows.begin;
       const std::int64_t column = j - task.columns.begin;
-      Places places(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});
-      portable_loops().finish(how, &total, places.next());
+      OutputRows rows(call, {.rows = {row, row + 1}, .columns = {column, column + 1}});
+      portable_loops().finish(how, &total, rows.next());
     }
     if (!call.on_tile) continue;
     call.on_tile({.rows = {i, i + 1}, .columns = task.columns});

@@ -24,7 +24,7 @@ TileOut Results::straight(const Tile& tile) const {
   const bool sums_are_all = task_.bias == nullptr && !task_.call.accumulate &&
                             task_.depth.group == 0 && !has_scales() && task_.depth.k > 0;
   if (!kernel_.rounds() || !sums_are_all || size(tile.columns) != kPanelColumns) return {};
-  const TensorView out = places_of(tile).next();
+  const TensorView out = output_rows_of(tile).next();
   if (out.rows != size(tile.rows)) return {};
   return {.data = static_cast<std::byte*>(out.data),
           .row_stride = tensor::stride_bytes(out),
@@ -36,9 +36,9 @@ void Results::finish(const Tile& tile, const float* sums) const {
                       .bias = task_.bias == nullptr ? nullptr : task_.bias + tile.columns.begin,
                       .accumulate = task_.call.accumulate};
   sums += tile.columns.begin % kPanelColumns;
-  Places places = places_of(tile);
+  OutputRows rows = output_rows_of(tile);
   for (std::int64_t done = 0; done < size(tile.rows);) {
-    const TensorView out = places.next();
+    const TensorView out = rows.next();
     loops().finish(how, sums + done * kPanelColumns, out);
     done += out.rows;
   }
@@ -54,7 +54,7 @@ void Results::tell_of(const Tile& tile) const {
 }
 
 // Rows and columns count from the window's first.
-Places Results::places_of(const Tile& tile) const {
+OutputRows Results::output_rows_of(const Tile& tile) const {
   return {task_.call,
           {.rows = moved(tile.rows, -task_.rows.begin),
            .columns = moved(tile.columns, -task_.columns.begin)}};

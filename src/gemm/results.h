@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gemm/kernel.h"
-#include "gemm/places.h"
+#include "gemm/output_rows.h"
 #include "gemm/task.h"
 
 namespace plait::gemm {
@@ -30,7 +30,7 @@ class Results {
   void tell_of(const Tile& tile) const;
 
  private:
-  Places places_of(const Tile& tile) const;
+  OutputRows output_rows_of(const Tile& tile) const;
   // The scales of a whole sum; nullptr: 1, or its leaves have been scaled. A single leaf is scaled
   // at the end, where it costs nothing.
   const float* scales_of(const Tile& tile) const;

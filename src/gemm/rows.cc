@@ -19,20 +19,20 @@ const std::byte* element(const ConstTensorView& view, std::int64_t i, std::int64
          j * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-// What of X goes where: `rows` rows from `begin` on, `length` k from `k` on.
-struct Piece {
+// A block of X to copy: `rows` rows from `begin` on, `length` k from `k` on.
+struct RowBlock {
   std::int64_t begin;
   std::int64_t rows;
   std::int64_t k;
   std::int64_t length;  // at most kKStep where the source is transposed
 };
 
-// to[i] = the piece's row i in `operand`, `to_stride` bytes apart.
-void copy_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
+// to[i] = the block's row i in `operand`, `to_stride` bytes apart.
+void copy_rows(const Input& x, const RowBlock& block, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
-  for (std::int64_t i = 0; i < piece.rows; ++i) {
-    const std::byte* from = element(x.view, piece.begin + i, piece.k);
-    const auto n = static_cast<std::size_t>(piece.length);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    const std::byte* from = element(x.view, block.begin + i, block.k);
+    const auto n = static_cast<std::size_t>(block.length);
     if (x.view.dtype == operand) {
       std::memcpy(to + i * to_stride, from, n * size_of(operand));
     } else {
@@ -43,15 +43,15 @@ void copy_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
 
 // Copies rows into tiles, for any length: a row's steps of k lie a tile apart. Rows are read one
 // after another, which is the fastest way through memory.
-void copy_rows_to_tiles(const Input& x, const Piece& piece, Dtype operand, std::byte* to) {
+void copy_rows_to_tiles(const Input& x, const RowBlock& block, Dtype operand, std::byte* to) {
   const std::size_t bytes = size_of(operand);
   const std::size_t row_bytes = kKStep * bytes;
   const bool as_is = x.view.dtype == operand;
-  for (std::int64_t i = 0; i < piece.rows; ++i) {
+  for (std::int64_t i = 0; i < block.rows; ++i) {
     std::byte* row = to + static_cast<std::size_t>(i) * row_bytes;
-    for (std::int64_t k = 0; k < piece.length; k += kKStep, row += kRowGroup * row_bytes) {
-      const std::byte* from = element(x.view, piece.begin + i, piece.k + k);
-      const auto n = static_cast<std::size_t>(std::min<std::int64_t>(kKStep, piece.length - k));
+    for (std::int64_t k = 0; k < block.length; k += kKStep, row += kRowGroup * row_bytes) {
+      const std::byte* from = element(x.view, block.begin + i, block.k + k);
+      const auto n = static_cast<std::size_t>(std::min<std::int64_t>(kKStep, block.length - k));
       if (as_is && row_bytes == 64 && n == kKStep) {
         std::memcpy(row, from, 64);  // a length that the compiler knows
       } else {
@@ -63,29 +63,29 @@ void copy_rows_to_tiles(const Input& x, const Piece& piece, Dtype operand, std::
 }
 
 // Copies rows from [k, m]: turned over in words, which are pairs of k for bf16.
-void turn_rows(const Input& x, const Piece& piece, Dtype operand, std::byte* to,
+void turn_rows(const Input& x, const RowBlock& block, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
   alignas(64) std::array<std::uint32_t, kKStep * kRowGroup> words = {};
-  const auto rows = static_cast<std::size_t>(piece.rows);
+  const auto rows = static_cast<std::size_t>(block.rows);
   if (operand == Dtype::bf16) {
     static constexpr std::array<std::uint16_t, kRowGroup> kZeros = {};
-    for (std::int64_t k = 0; k < piece.length; k += 2) {
-      const std::byte* odd = k + 1 < piece.length
-                                 ? element(x.view, piece.k + k + 1, piece.begin)
+    for (std::int64_t k = 0; k < block.length; k += 2) {
+      const std::byte* odd = k + 1 < block.length
+                                 ? element(x.view, block.k + k + 1, block.begin)
                                  : reinterpret_cast<const std::byte*>(kZeros.data());
       loops().interleave(
-          reinterpret_cast<const std::uint16_t*>(element(x.view, piece.k + k, piece.begin)),
-          reinterpret_cast<const std::uint16_t*>(odd), piece.rows, &words[k / 2 * kRowGroup],
+          reinterpret_cast<const std::uint16_t*>(element(x.view, block.k + k, block.begin)),
+          reinterpret_cast<const std::uint16_t*>(odd), block.rows, &words[k / 2 * kRowGroup],
           Stores::cached);
     }
   } else {
-    for (std::int64_t k = 0; k < piece.length; ++k)
-      convert(element(x.view, piece.k + k, piece.begin), x.view.dtype, &words[k * kRowGroup],
+    for (std::int64_t k = 0; k < block.length; ++k)
+      convert(element(x.view, block.k + k, block.begin), x.view.dtype, &words[k * kRowGroup],
               Dtype::f32, rows);
   }
-  const std::int64_t depth = operand == Dtype::bf16 ? (piece.length + 1) / 2 : piece.length;
+  const std::int64_t depth = operand == Dtype::bf16 ? (block.length + 1) / 2 : block.length;
   loops().transpose(
-      {reinterpret_cast<const std::byte*>(words.data()), kRowGroup * 4, depth, piece.rows},
+      {reinterpret_cast<const std::byte*>(words.data()), kRowGroup * 4, depth, block.rows},
       reinterpret_cast<std::uint32_t*>(to), to_stride / 4, Stores::cached);
 }
 
@@ -132,20 +132,20 @@ void pack_group(const Input& x, Range group, const Depth& depth, const TileKerne
     const std::int64_t length = depth.length(g);
     // Turned rows are built step by step.
     for (std::int64_t k = 0; k < length; k += x.transposed ? kKStep : length) {
-      const Piece piece = {
+      const RowBlock block = {
           .begin = group.begin,
           .rows = rows,
           .k = depth.begin(g) + k,
           .length = x.transposed ? std::min<std::int64_t>(kKStep, length - k) : length};
       std::byte* at = to + (depth.padded_begin(g) + k) * bytes * (tiles ? kRowGroup : 1);
       if (tiles && !x.transposed) {
-        copy_rows_to_tiles(x, piece, operand, at);
+        copy_rows_to_tiles(x, block, operand, at);
         continue;
       }
-      const std::int64_t padded = round_up(piece.length, kKStep);
-      for (std::int64_t i = 0; padded != piece.length && i < rows; ++i)
+      const std::int64_t padded = round_up(block.length, kKStep);
+      for (std::int64_t i = 0; padded != block.length && i < rows; ++i)
         std::memset(at + i * to_stride, 0, static_cast<std::size_t>(padded * bytes));
-      (x.transposed ? turn_rows : copy_rows)(x, piece, operand, at, to_stride);
+      (x.transposed ? turn_rows : copy_rows)(x, block, operand, at, to_stride);
     }
   }
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "gemm/product.h"
-#include "gemm/shown_tile.h"
+#include "gemm/tsan_annotate.h"
 
 namespace plait::gemm {
 namespace {
@@ -144,7 +144,7 @@ void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,
       .slot_stride = chain.slot_stride,
       .nodes = chain.nodes,
       .out = strip.out};
-  show_tile(kernel_, call);
+  tsan_annotate(kernel_, call);
   kernel_.multiply(call);
 }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "gemm/depth.h"
-#include "gemm/kept_panels.h"
 #include "gemm/leaves.h"
+#include "gemm/panel_cache.h"
 #include "gemm/rows.h"
 #include "plait/gemm.h"
 
@@ -21,7 +21,7 @@ struct Task {
   Leaves leaves;
   const Rows* packed_rows = nullptr;  // all of X; nullptr: they are packed as they are needed
   const float* bias = nullptr;        // of all columns; nullptr: none
-  KeptPanels::State* kept =
+  PanelCache::State* kept =
       nullptr;  // of a plain weight; nullptr: its panels are packed for this run
   int threads = 1;
 };

@@ -27,7 +27,7 @@ class Workspace {
     Buffer parts;   // of groups
     Buffer blocks;  // of panels
     Buffer panels;  // of a view, for one job
-    Cut cut;
+    DepthBlocks cut;
   };
 
   Buffer rows;

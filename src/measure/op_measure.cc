@@ -27,11 +27,11 @@ constexpr double kMostHidden = 1.5;
 
 // Finds a link over which the collective takes about `ratio` times the product. The tables report a
 // later measurement.
-std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one, comm::Pace pace,
-                             Communicator& comm) {
+std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one,
+                             std::optional<double> ns_per_flop, Communicator& comm) {
   if (setup.link.ratio == 0) return setup.link.link;
   const auto product = one.product(comm);
-  const auto run_product = [&] { product->run(pace); };
+  const auto run_product = [&] { product->run(ns_per_flop); };
   CollectiveRace alone(comm, kFew);
   alone.add(run_product);
   const double wanted = setup.link.ratio * alone.run().front().median;
@@ -50,7 +50,7 @@ std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one, comm
 }
 
 // Measures how fast rank 0 multiplies while the other ranks are idle.
-comm::Pace pace_of(const tune::OpCase& one, Communicator& comm) {
+std::optional<double> ns_per_flop_of(const tune::OpCase& one, Communicator& comm) {
   const auto product = one.product(comm);
   float taken = 0;
   if (comm.rank() == 0) {
@@ -98,8 +98,8 @@ std::optional<double> OpMeasurement::efficiency(double time, double beside) cons
 
 OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& comm) {
   const tune::OpCase one(problem_of(setup, size), comm);
-  const comm::Pace pace = setup.waits ? pace_of(one, comm) : std::nullopt;
-  const std::optional<Link> link = link_for(setup, one, pace, comm);
+  const std::optional<double> ns_per_flop = setup.waits ? ns_per_flop_of(one, comm) : std::nullopt;
+  const std::optional<Link> link = link_for(setup, one, ns_per_flop, comm);
   std::optional<Communicator> linked;
   if (link) linked = comm.with_link(link);
   Communicator& over = linked ? *linked : comm;
@@ -123,7 +123,7 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
   }
 
   CollectiveRace race(comm, setup.effort);
-  race.add([&] { product->run(pace); });
+  race.add([&] { product->run(ns_per_flop); });
   race.add([&] { runners.front()->communicate(); });
   // In shared memory all of the collective is work. Between hosts the rest of it is waiting.
   const auto work = [&] { unlinked->communicate(); };
@@ -132,14 +132,14 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
   } else {
     race.add(work);
   }
-  for (const auto& runner : runners) race.add([&runner, pace] { runner->run(pace); });
+  for (const auto& runner : runners) race.add([&runner, ns_per_flop] { runner->run(ns_per_flop); });
   const std::vector<Times> times = race.run();
 
   OpMeasurement result = {.size = size,
                           .ranks = comm.world(),
                           .transport = std::string(comm.transport()),
                           .link = link,
-                          .pace = pace,
+                          .ns_per_flop = ns_per_flop,
                           .product = times[0],
                           .collective = times[1],
                           .collective_cpu = times[2]};
@@ -155,8 +155,8 @@ Recorded record(const OpSetup& setup, const OpMeasurement& result, Communicator&
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : setup.plans) {
       const auto runner = one.runner(plan, traced);
-      runner->run(result.pace);  // so that it is as warm as the measured runs
-      recording.run(name(plan), [&] { runner->run(result.pace); });
+      runner->run(result.ns_per_flop);  // so that it is as warm as the measured runs
+      recording.run(name(plan), [&] { runner->run(result.ns_per_flop); });
     }
   }
   return recording.collect();

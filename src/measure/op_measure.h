@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/timed_product.h"
 #include "measure/op_setup.h"
 #include "measure/race.h"
 #include "measure/recording.h"
@@ -24,7 +23,7 @@ struct OpMeasurement {
   int ranks = 0;
   std::string transport;
   std::optional<Link> link;
-  comm::Pace pace;                    // of products that are replaced by waiting
+  std::optional<double> ns_per_flop;  // of products that are replaced by waiting
   Times product;                      // alone
   Times collective;                   // alone, over the link
   Times collective_cpu;               // alone, without the link: the work of the processors

@@ -2,13 +2,13 @@
 #include "base/check.h"
 #include "comm/state.h"
 #include "nn/linear.h"
-#include "ops/kept.h"
+#include "ops/op_cache.h"
 
 namespace plait {
 namespace {
 
-Linear& usable(const std::unique_ptr<Linear>& linear, const char* who) {
-  PLAIT_CHECK(linear, who, ": this layer was moved to another");
+Linear& usable(const std::unique_ptr<Linear>& linear, const char* call) {
+  PLAIT_CHECK(linear, call, ": this layer was moved to another");
   return *linear;
 }
 
@@ -57,7 +57,7 @@ void RowParallelLinear::backward(const LinearBackward& call, const LinearState* 
 LinearMemory linear_memory(Communicator& comm) {
   const nn::Workspace& workspace = nn::Workspace::of(comm);
   return {.mailboxes = comm.mailbox_bytes() + workspace.mailbox_bytes(),
-          .operators = ops::Kept::of(comm).bytes(),
+          .operators = ops::OpCache::of(comm).bytes(),
           .workspace = workspace.bytes()};
 }
 

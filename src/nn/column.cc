@@ -2,8 +2,8 @@
 #include <optional>
 
 #include "nn/linear.h"
-#include "nn/rows.h"
-#include "ops/checks.h"
+#include "nn/row_exchange.h"
+#include "ops/op_checks.h"
 #include "tensor/copy_rows.h"
 
 namespace plait {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 
 namespace plait::nn {
 namespace {
@@ -34,7 +34,8 @@ void sum_block(const ConstTensorView& grad_out, const TensorView& to, bool accum
 
 }  // namespace
 
-void run(const WeightGradient& gradient, Workspace& workspace, const Setting& setting, Look look) {
+void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpec& spec,
+         Look look) {
   const bool out_in = gradient.layout == WeightLayout::out_in;
   const ConstTensorView& left = out_in ? gradient.grad_out : gradient.x;
   const ConstTensorView& right = out_in ? gradient.x : gradient.grad_out;
@@ -44,36 +45,36 @@ void run(const WeightGradient& gradient, Workspace& workspace, const Setting& se
                                .x = left.dtype,
                                .weight = right.dtype,
                                .out = gradient.to.dtype},
-                              setting.gemm);
-  if (comm::StandIn* stand_in = setting.group.stand_in()) {
-    return stand_in->product({.rows = left.cols,
-                              .columns = right.cols,
-                              .k = left.rows,
-                              .x_bytes = static_cast<double>(size_of(left.dtype)),
-                              .weight_bytes = static_cast<double>(size_of(right.dtype)),
-                              .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
-                              .poll = kBetweenLooks,
-                              .label = "weight gradient"},
-                             look);
+                              spec.gemm);
+  if (comm::ProductOverride* other = spec.group.product_override()) {
+    return other->product({.rows = left.cols,
+                           .columns = right.cols,
+                           .k = left.rows,
+                           .x_bytes = static_cast<double>(size_of(left.dtype)),
+                           .weight_bytes = static_cast<double>(size_of(right.dtype)),
+                           .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
+                           .poll = kBetweenLooks,
+                           .label = "weight gradient"},
+                          look);
   }
-  const Span span(setting.group.trace(), Lane::compute, "weight gradient",
+  const Span span(spec.group.trace(), Lane::compute, "weight gradient",
                   {.flops = 2 * left.cols * right.cols * left.rows});
   GemmCall call = {.x = {.view = left, .transposed = true},
                    .weight = WeightView{.view = right, .layout = WeightLayout::in_out},
                    .out = gradient.to,
                    .accumulate = gradient.accumulate};
-  struct Watch {
+  struct TileHook {
     Look look;
     const comm::Group& group;
     base::Nanoseconds next = base::now() + kBetweenLooks;
     std::thread::id caller = std::this_thread::get_id();
-  } watch = {.look = look, .group = setting.group};
+  } hook = {.look = look, .group = spec.group};
   // A hook that holds one pointer needs no memory.
-  call.on_tile = [&watch](const Tile& /*tile*/) {
-    if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
-    watch.look();
-    watch.group.show_product();
-    watch.next = base::now() + kBetweenLooks;
+  call.on_tile = [&hook](const Tile& /*tile*/) {
+    if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
+    hook.look();
+    hook.group.show_product();
+    hook.next = base::now() + kBetweenLooks;
   };
   gemm.run(call);
 }

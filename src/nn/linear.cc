@@ -11,10 +11,10 @@
 #include "comm/gather.h"
 #include "comm/interruption.h"
 #include "comm/state.h"
-#include "nn/rows.h"
-#include "ops/checks.h"
-#include "ops/kept.h"
-#include "ops/prepared.h"
+#include "nn/row_exchange.h"
+#include "ops/op_cache.h"
+#include "ops/op_checks.h"
+#include "ops/planned_op.h"
 #include "plait/gemm.h"
 #include "quant/scheme.h"
 
@@ -48,24 +48,24 @@ Linear::Linear(Shared shared, const LinearDesc& desc, Communicator& comm, Linear
 void Linear::check_sizes() const {
   for (const auto& [size, what] :
        {std::pair{desc_.inputs, "inputs"}, std::pair{desc_.outputs, "outputs"}}) {
-    PLAIT_CHECK(size >= 0 && size <= std::int64_t{1} << 42, who(), ": ", what, "=", size,
+    PLAIT_CHECK(size >= 0 && size <= std::int64_t{1} << 42, layer_name(), ": ", what, "=", size,
                 " is not between 0 and 2^42");
   }
-  quant::check_layout(desc_.layout, base::sentence(who(), ": grad_weight"));
+  quant::check_layout(desc_.layout, base::sentence(layer_name(), ": grad_weight"));
 }
 
 // What its operators would refuse, in its own name, and before ranks wait for one another.
 void Linear::check_operators() const try {
   const OpOptions& options = options_.operators;
-  base::check_threads(options.threads, who());
+  base::check_threads(options.threads, layer_name());
   const std::vector<GemmChoice> backends = explain_gemm({.m = 1, .n = 1, .k = 1});
   const bool is_known = std::any_of(backends.begin(), backends.end(), [&](const GemmChoice& one) {
     return one.backend == options.backend;
   });
-  PLAIT_CHECK(is_known || options.backend.empty(), who(), ": there is no backend ",
+  PLAIT_CHECK(is_known || options.backend.empty(), layer_name(), ": there is no backend ",
               options.backend);
-  ops::check_prepares(who(), options);
-  PLAIT_CHECK(options.shares == 1, who(), ": shares=", options.shares,
+  ops::check_prepares(layer_name(), options);
+  PLAIT_CHECK(options.shares == 1, layer_name(), ": shares=", options.shares,
               "; only matmul is told of shares, and a layer counts those of its ranks itself");
   OpDesc any = {.op = Operator::matmul,
                 .m = 0,
@@ -77,12 +77,12 @@ void Linear::check_operators() const try {
   ops::check(any, usable);
   any.weight = desc_.turned.value_or(desc_.weight);
   ops::check(any, usable);
-  if (options.plan) plait::check(*options.plan, who());
+  if (options.plan) plait::check(*options.plan, layer_name());
 } catch (const Error& error) {
-  throw ops::in_words_of(who(), error);
+  throw ops::in_words_of(layer_name(), error);
 }
 
-std::string_view Linear::who() const { return shared_ == Shared::outputs ? kColumn : kRow; }
+std::string_view Linear::layer_name() const { return shared_ == Shared::outputs ? kColumn : kRow; }
 
 // Ranks that make different layers notice here, and not in the middle of a step.
 void Linear::agree() {
@@ -102,7 +102,7 @@ void Linear::agree() {
     const Share& one = shares[rank];
     const auto agree_on = [&](const char* what, std::int64_t Share::* field) {
       if (one.*field == first.*field) return;
-      base::fail(Code::mismatch, who(), ": rank ", rank, " has ", what, "=", one.*field,
+      base::fail(Code::mismatch, layer_name(), ": rank ", rank, " has ", what, "=", one.*field,
                  " and rank 0 has ", first.*field);
     };
     agree_on("row_parallel", &Share::row);
@@ -110,15 +110,15 @@ void Linear::agree() {
     agree_on("column_backward", &Share::column_backward);
     agree_on("recompute_all_gather", &Share::recompute);
     if (one.weight != first.weight) {
-      base::fail(Code::mismatch, who(), ": rank ", rank, " has a weight of ", one.weight.data(),
-                 " and rank 0 of ", first.weight.data());
+      base::fail(Code::mismatch, layer_name(), ": rank ", rank, " has a weight of ",
+                 one.weight.data(), " and rank 0 of ", first.weight.data());
     }
     if (one.turned != first.turned) {
       const auto said = [](const Share& share) {
         return share.turned[0] == 0 ? "none" : share.turned.data();
       };
-      base::fail(Code::mismatch, who(), ": rank ", rank, " has as turned weight: ", said(one),
-                 "; and rank 0: ", said(first));
+      base::fail(Code::mismatch, layer_name(), ": rank ", rank,
+                 " has as turned weight: ", said(one), "; and rank 0: ", said(first));
     }
     if (shared_ == Shared::outputs) agree_on("inputs", &Share::inputs);
     if (shared_ == Shared::inputs) agree_on("outputs", &Share::outputs);
@@ -131,12 +131,12 @@ void Linear::agree() {
 
 Weight Linear::backward_weight(const LinearBackward& call) const {
   if (desc_.turned) {
-    PLAIT_CHECK(call.turned, who(), ": grad_x takes a turned weight of ", name(*desc_.turned),
-                ", and the call has none");
+    PLAIT_CHECK(call.turned, layer_name(), ": grad_x takes a turned weight of ",
+                name(*desc_.turned), ", and the call has none");
     return *call.turned;
   }
-  PLAIT_CHECK(call.weight, who(), ": grad_x takes the weight, and the call has none");
-  PLAIT_CHECK(!call.weight->is_packed(), who(),
+  PLAIT_CHECK(call.weight, layer_name(), ": grad_x takes the weight, and the call has none");
+  PLAIT_CHECK(!call.weight->is_packed(), layer_name(),
               ": grad_x takes the weight the other way round, and a packed one can't be turned: "
               "make the layer for a `turned` weight, and give it too");
   return call.weight->view().turned();
@@ -151,7 +151,7 @@ ConstTensorView Linear::gathered_of(const LinearBackward& call, const LinearStat
   return state != nullptr && state->keeps_ ? state->all_ : call.x;
 }
 
-OpDesc Linear::desc_of(Operator op, std::int64_t rows, const Operands& operands) {
+OpDesc Linear::desc_of(Operator op, std::int64_t rows, const OpTensors& operands) {
   return {.op = op,
           .m = rows,
           .n = operands.weight.n(),
@@ -177,9 +177,9 @@ TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64
 
 void Linear::check_weight(const Weight& weight, const nn::WantedWeight& wanted) const try {
   ops::check_usable(Operator::matmul, weight);
-  nn::check_weight(who(), weight, wanted);
+  nn::check_weight(layer_name(), weight, wanted);
 } catch (const Error& error) {
-  throw ops::in_words_of(who(), error);
+  throw ops::in_words_of(layer_name(), error);
 }
 
 void Linear::check(const LinearForward& call) const {
@@ -189,19 +189,19 @@ void Linear::check(const LinearForward& call) const {
 
 // Rows of all ranks together, from the state, the call, or operands that have all of them.
 std::int64_t Linear::rows_of(const LinearBackward& call, const LinearState* state) const {
-  PLAIT_CHECK(call.rows >= -1, who(), ": backward has rows=", call.rows);
+  PLAIT_CHECK(call.rows >= -1, layer_name(), ": backward has rows=", call.rows);
   if (state != nullptr) {
-    PLAIT_CHECK(state->rows_ >= 0, who(), ": backward was given a state of no forward");
-    PLAIT_CHECK(!state->keeps_ || state->gathered_.data() == state->all_.data, who(),
+    PLAIT_CHECK(state->rows_ >= 0, layer_name(), ": backward was given a state of no forward");
+    PLAIT_CHECK(!state->keeps_ || state->gathered_.data() == state->all_.data, layer_name(),
                 ": backward was given a state that was moved to another");
-    PLAIT_CHECK(call.rows == -1 || call.rows == state->rows_, who(),
+    PLAIT_CHECK(call.rows == -1 || call.rows == state->rows_, layer_name(),
                 ": backward has rows=", call.rows, " but its forward had ", state->rows_);
     return state->rows_;
   }
   if (call.rows >= 0) return call.rows;
   if (shared_ == Shared::outputs || !options_.sequence_parallel) return call.grad_out.rows;
   if (nn::is_given(call.x)) return call.x.rows;
-  PLAIT_CHECK(nn::is_given(call.grad_x), who(),
+  PLAIT_CHECK(nn::is_given(call.grad_x), layer_name(),
               ": backward can't tell how many rows all ranks have together: its grad_out is a "
               "shard, and there is neither x, nor grad_x, nor rows, nor a state");
   return call.grad_x.rows;
@@ -209,24 +209,24 @@ std::int64_t Linear::rows_of(const LinearBackward& call, const LinearState* stat
 
 std::int64_t Linear::check(const LinearBackward& call, const LinearState* state) const {
   const std::int64_t rows = rows_of(call, state);
-  PLAIT_CHECK(rows >= 0, who(), ": backward has ", rows, " rows");
+  PLAIT_CHECK(rows >= 0, layer_name(), ": backward has ", rows, " rows");
   const Range shard = nn::shard_of(rows, comm_);
   const std::int64_t own = is_sharded() ? shard.end - shard.begin : rows;
   const bool column = shared_ == Shared::outputs;
   const auto [inputs, outputs] = std::pair{desc_.inputs, desc_.outputs};
   const bool has_kept = state != nullptr && state->keeps_;
-  PLAIT_CHECK(!has_kept || state->all_.cols == inputs, who(),
+  PLAIT_CHECK(!has_kept || state->all_.cols == inputs, layer_name(),
               ": backward was given the state of another layer, whose x has ", state->all_.cols,
               " columns, not ", inputs);
   if (call.weight) {
     check_weight(*call.weight, {.what = "weight", .n = outputs, .k = inputs, .kind = desc_.weight});
   }
   if (call.turned) {
-    PLAIT_CHECK(desc_.turned, who(), ": a turned weight was given to a layer made for none");
+    PLAIT_CHECK(desc_.turned, layer_name(), ": a turned weight was given to a layer made for none");
     check_weight(*call.turned,
                  {.what = "turned", .n = inputs, .k = outputs, .kind = *desc_.turned});
   }
-  nn::check_backward(who(), call,
+  nn::check_backward(layer_name(), call,
                      {.grad_out_rows = column ? rows : own,
                       .x_rows = column ? own : rows,
                       .needs_x = makes_weight(call) && !has_kept,
@@ -286,7 +286,7 @@ void Linear::call_operator(const OpDesc& desc, Direction direction, OperatorCall
   const PlanSource* const plans = options_.operators.plans;
   if (options_.operators.plan) options.plan = followed_by(desc.op, *options_.operators.plan);
   if (options.plan || plans == nullptr) return call(options);
-  ops::Kept::of(comm_).ask(*plans, key_of(desc, direction), [&](const Plan& plan) {
+  ops::OpCache::of(comm_).ask(*plans, key_of(desc, direction), [&](const Plan& plan) {
     options.plan = plan;
     call(options);
   });

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/function_ref.h"
-#include "nn/checks.h"
 #include "nn/gradients.h"
+#include "nn/linear_checks.h"
 #include "nn/workspace.h"
 #include "plait/linear.h"
 
@@ -67,12 +67,12 @@ class Linear {
 
   // What an operator of a call is, in the direction in which it multiplies.
   enum class Direction { forward, backward };
-  struct Operands {
+  struct OpTensors {
     ConstTensorView x;
     Weight weight;
     TensorView out;
   };
-  static OpDesc desc_of(Operator op, std::int64_t rows, const Operands& operands);
+  static OpDesc desc_of(Operator op, std::int64_t rows, const OpTensors& operands);
 
   // Calls an operator in the plan that these sizes get; a source that measures hears how long it
   // has taken.
@@ -89,7 +89,7 @@ class Linear {
   void add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const;
 
  private:
-  std::string_view who() const;
+  std::string_view layer_name() const;
   PlanKey key_of(const OpDesc& desc, Direction direction) const;
   std::int64_t rows_of(const LinearBackward& call, const LinearState* state) const;
   void check_weight(const Weight& weight, const nn::WantedWeight& wanted) const;

@@ -1,6 +1,6 @@
 // The row layer: ranks share its inputs.
 #include "nn/linear.h"
-#include "nn/rows.h"
+#include "nn/row_exchange.h"
 
 namespace plait {
 namespace {

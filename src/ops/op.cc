@@ -10,8 +10,8 @@
 #include "comm/gather.h"
 #include "comm/state.h"
 #include "ops/busy.h"
-#include "ops/checks.h"
-#include "ops/prepared.h"
+#include "ops/op_checks.h"
+#include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plait/buffer.h"
 
@@ -89,10 +89,9 @@ Plan checked(Operator op, const std::optional<Plan>& found) {
 
 namespace {
 
-std::unique_ptr<overlap::Operation> make_operation(overlap::Setting setting, Communicator& comm) {
-  return is_compute_first(setting.problem.op)
-             ? overlap::make_compute_first(std::move(setting), comm)
-             : overlap::make_comm_first(std::move(setting), comm);
+std::unique_ptr<overlap::OpImpl> make_impl(overlap::OpSpec spec, Communicator& comm) {
+  return is_compute_first(spec.problem.op) ? overlap::make_compute_first(std::move(spec), comm)
+                                           : overlap::make_comm_first(std::move(spec), comm);
 }
 
 // One rank alone may lack memory, when the others have all they need and wait for its chunks.
@@ -114,7 +113,7 @@ View counted(View view) {
 
 }  // namespace
 
-Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
+OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& options)
     : desc_(desc),
       comm_(comm),
       state_(comm.state()),
@@ -134,27 +133,26 @@ Ready::Ready(const OpDesc& desc, Communicator& comm, const OpOptions& options)
                           .quant = desc.weight.scheme,
                           .shares = shares_of(desc.op, wire, comm.world(), options.shares)},
                          {.backend = options.backend, .threads = options.threads});
-  overlap::Setting setting = {.problem = {.op = desc.op,
-                                          .m = desc.m,
-                                          .n = desc.n,
-                                          .k = desc.k,
-                                          .x = desc.x,
-                                          .wire = wire,
-                                          .out = desc.out,
-                                          .gathered = desc.gathered},
-                              .threads = base::thread_count(options.threads),
-                              .gemm = std::move(gemm),
-                              .group = &comm.state().group()};
+  overlap::OpSpec spec = {.problem = {.op = desc.op,
+                                      .m = desc.m,
+                                      .n = desc.n,
+                                      .k = desc.k,
+                                      .x = desc.x,
+                                      .wire = wire,
+                                      .out = desc.out,
+                                      .gathered = desc.gathered},
+                          .threads = base::thread_count(options.threads),
+                          .gemm = std::move(gemm),
+                          .group = &comm.state().group()};
   make([&] {
-    operation_ =
-        alone ? overlap::make_plain(std::move(setting)) : make_operation(std::move(setting), comm);
+    impl_ = alone ? overlap::make_plain(std::move(spec)) : make_impl(std::move(spec), comm);
     bias_ = Buffer(static_cast<std::size_t>(desc.n) * sizeof(float));
   });
 }
 
 // What one rank alone may fail to make, when all the others have.
 template <class Make>
-void Ready::make(Make&& make) {
+void OpRunner::make(Make&& make) {
   try {
     make();
   } catch (const Error& error) {
@@ -167,21 +165,21 @@ void Ready::make(Make&& make) {
 }
 
 // Alone there is nothing that a product could hide.
-Plan Ready::followed(const Plan& plan) const {
+Plan OpRunner::followed(const Plan& plan) const {
   return comm_.world() == 1 ? Plan{.schedule = Schedule::serial} : plan;
 }
 
-void Ready::make_room(std::int64_t m, const Plan& plan) {
-  make([&] { operation_->make_room(m, followed(plan)); });
+void OpRunner::make_room(std::int64_t m, const Plan& plan) {
+  make([&] { impl_->make_room(m, followed(plan)); });
 }
 
-void Ready::fit(std::int64_t m, const Plan& plan) {
-  make([&] { operation_->fit(m, followed(plan)); });
+void OpRunner::fit(std::int64_t m, const Plan& plan) {
+  make([&] { impl_->fit(m, followed(plan)); });
 }
 
 // A timeline tells by these which operators a program has (plait tune --from), and how long each
 // call took.
-void Ready::mark_call(std::int64_t m) {
+void OpRunner::mark_call(std::int64_t m) {
   Trace* trace = state_.group().trace();
   if (trace == nullptr) return;
   if (m != problem_rows_) {
@@ -195,7 +193,7 @@ void Ready::mark_call(std::int64_t m) {
   trace->mark(Lane::compute, trace->intern(problem_));
 }
 
-void Ready::mark_return() {
+void OpRunner::mark_return() {
   if (Trace* trace = state_.group().trace(); trace != nullptr) trace->mark(Lane::compute, "return");
 }
 
@@ -214,7 +212,7 @@ void look_after(Operator op, const PollHook& poll) try {
 
 }  // namespace
 
-void Ready::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
+void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
   const Busy busy(state_, desc_.op);
   fit(m, plan);
   mark_call(m);
@@ -225,11 +223,11 @@ void Ready::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
     bias = reinterpret_cast<const float*>(bias_.data());
   }
   const PollHook poll = [&] { look_after(desc_.op, call.poll); };
-  operation_->run({.operands = {.x = counted(call.x), .weight = call.weight, .bias = call.bias},
-                   .out = counted(call.out),
-                   .bias = bias,
-                   .gathered = counted(call.gathered),
-                   .poll = call.poll ? &poll : nullptr});
+  impl_->run({.operands = {.x = counted(call.x), .weight = call.weight, .bias = call.bias},
+              .out = counted(call.out),
+              .bias = bias,
+              .gathered = counted(call.gathered),
+              .poll = call.poll ? &poll : nullptr});
   mark_return();
 } catch (const Error& error) {
   // Where ranks are in different calls, all get the error of the rank that noticed, which names its
@@ -259,26 +257,26 @@ std::vector<Plan> plans_for(OpDesc desc, Communicator& comm, const OpOptions& op
 
 }  // namespace
 
-Prepared::Prepared(const OpDesc& desc, Communicator& comm, const OpOptions& options)
-    : ready_(desc, comm, options), plans_(plans_for(desc, comm, options)) {
+PlannedOp::PlannedOp(const OpDesc& desc, Communicator& comm, const OpOptions& options)
+    : runner_(desc, comm, options), plans_(plans_for(desc, comm, options)) {
   std::int64_t m = desc.m;
   for (const Plan& plan : plans_) {
-    ready_.make_room(m, plan);
+    runner_.make_room(m, plan);
     m /= 2;
   }
-  ready_.fit(desc.m, plans_.front());
+  runner_.fit(desc.m, plans_.front());
 }
 
-const Plan& Prepared::plan_of(std::int64_t m) const {
+const Plan& PlannedOp::plan_of(std::int64_t m) const {
   std::size_t halvings = 0;
   for (std::int64_t most = desc().m; halvings + 1 < plans_.size() && m <= most / 2; most /= 2)
     ++halvings;
   return plans_[halvings];
 }
 
-void Prepared::run(const OpCall& call) {
+void PlannedOp::run(const OpCall& call) {
   const std::int64_t m = rows_of(desc().op, call);
-  ready_.run(call, m, plan_of(m));
+  runner_.run(call, m, plan_of(m));
 }
 
 }  // namespace ops
@@ -291,7 +289,7 @@ class Op::State {
         wire_(options.wire),
         standing_{comm.rank(), comm.world()} {}
 
-  const ops::Prepared& prepared() const { return prepared_; }
+  const ops::PlannedOp& prepared() const { return prepared_; }
 
   SumTree sum_tree() const {
     const OpDesc& desc = prepared_.desc();
@@ -318,7 +316,7 @@ class Op::State {
         error);
   }
 
-  ops::Prepared prepared_;
+  ops::PlannedOp prepared_;
   Communicator& comm_;
   Dtype wire_;
   ops::Standing standing_;

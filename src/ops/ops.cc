@@ -2,19 +2,19 @@
 #include <array>
 
 #include "ops/blocking.h"
-#include "ops/checks.h"
-#include "ops/kept.h"
+#include "ops/op_cache.h"
+#include "ops/op_checks.h"
 
 namespace plait {
 namespace {
 
-struct Operands {
+struct CallTensors {
   const ConstTensorView& x;
   const Weight& weight;
   const TensorView& out;
 };
 
-void run(Operator op, const Operands& operands, Communicator& comm, const OpOptions& options) {
+void run(Operator op, const CallTensors& operands, Communicator& comm, const OpOptions& options) {
   ops::check_usable(op, operands.weight);
   const OpCall call = {.x = operands.x,
                        .weight = operands.weight,
@@ -33,7 +33,7 @@ void run(Operator op, const Operands& operands, Communicator& comm, const OpOpti
                        .gathered = options.gathered.data != nullptr || options.gathered.rows > 0};
   ops::check(desc, options);
   ops::check(desc, call, {comm.rank(), comm.world()});
-  ops::Kept::of(comm).run(desc, comm, options, call);
+  ops::OpCache::of(comm).run(desc, comm, options, call);
 }
 
 }  // namespace

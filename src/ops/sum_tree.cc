@@ -1,7 +1,7 @@
 // In which tree the sums of an operator are added.
 #include "base/check.h"
-#include "ops/checks.h"
-#include "ops/prepared.h"
+#include "ops/op_checks.h"
+#include "ops/planned_op.h"
 #include "plait/gemm.h"
 
 namespace plait {

@@ -8,7 +8,7 @@
 
 #include "comm/interruption.h"
 #include "comm/state.h"
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
 
 namespace plait::overlap {
 

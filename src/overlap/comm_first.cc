@@ -6,8 +6,8 @@
 
 #include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/flows.h"
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
+#include "overlap/operator_flows.h"
 #include "plait/buffer.h"
 #include "tensor/copy_rows.h"
 #include "tensor/room.h"
@@ -36,14 +36,14 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, int world) 
   return std::min(chunk_elements(problem, plan), own_rows * problem.k);
 }
 
-class CommFirst final : public Operation {
+class CommFirst final : public OpImpl {
  public:
-  CommFirst(Setting setting, Communicator& comm)
-      : problem_(setting.problem),
+  CommFirst(OpSpec spec, Communicator& comm)
+      : problem_(spec.problem),
         state_(comm.state()),
         linked_(is_over_a_link(comm)),
-        threads_(setting.threads),
-        multiplier_(std::move(setting.gemm), setting.group),
+        threads_(spec.threads),
+        multiplier_(std::move(spec.gemm), spec.group),
         exchange_(comm.state().group(), ways()),
         flows_(exchange_),
         multiplied_(static_cast<std::size_t>(comm.world())),
@@ -67,9 +67,9 @@ class CommFirst final : public Operation {
 
  private:
   bool reduces() const { return traits_of(problem_.op).reduces; }
-  bool spreads() const { return traits_of(problem_.op).gathers; }
+  bool gathers() const { return traits_of(problem_.op).gathers; }
   bool has_turns() const { return takes_what_is_there_ || cut_.parts().size() > 1; }
-  int ways() const { return reduces() && spreads() ? 2 : 1; }
+  int ways() const { return reduces() && gathers() ? 2 : 1; }
   Range own() const { return owners_.of_rank[static_cast<std::size_t>(exchange_.rank())]; }
 
   MailboxDesc mailbox_for(std::int64_t block) const {
@@ -88,20 +88,20 @@ class CommFirst final : public Operation {
     exchange_.use(state_.operator_mailbox(
         mailbox_for(cut_.largest_block()),
         mailbox_for(largest_block(problem_, plan, exchange_.world())), tag_));
-    flows_.sums.reset();
-    flows_.spread.reset();
+    flows_.reduce.reset();
+    flows_.gather.reset();
     const int per_host = state_.ranks_per_host();
     if (reduces()) {
       // A host's sum of narrower parts would be rounded once more than without it.
-      flows_.sums = std::make_unique<Sums>(exchange_, cut_, problem_.x, threads_,
-                                           problem_.x == Dtype::f32 ? per_host : 1);
+      flows_.reduce = std::make_unique<BlockReduce>(exchange_, cut_, problem_.x, threads_,
+                                                    problem_.x == Dtype::f32 ? per_host : 1);
     }
-    if (spreads()) {
-      flows_.spread =
-          std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out, per_host);
+    if (gathers()) {
+      flows_.gather = std::make_unique<BlockGather>(exchange_, cut_,
+                                                    reduces() ? Way::back : Way::out, per_host);
     }
     if (problem_.gathered) return;
-    const std::int64_t rows = spreads() ? m : length(own());
+    const std::int64_t rows = gathers() ? m : length(own());
     tensor::make_room(memory_, static_cast<std::size_t>(rows * problem_.k) * size_of(problem_.x));
   }
 
@@ -112,16 +112,16 @@ class CommFirst final : public Operation {
                                       .rows_in_turns = has_turns()});
     out_ = call.out;
     // The whole x, or this rank's rows of the sum.
-    first_row_ = spreads() ? 0 : own().begin;
+    first_row_ = gathers() ? 0 : own().begin;
     rows_ = problem_.gathered
                 ? call.gathered
-                : memory_.view(problem_.x, spreads() ? problem_.m : length(own()), problem_.k);
+                : memory_.view(problem_.x, gathers() ? problem_.m : length(own()), problem_.k);
     const ConstTensorView& x = call.operands.x;
-    if (flows_.sums) {
+    if (flows_.reduce) {
       begin_sums(x);
     } else {
-      flows_.spread->begin({.own = x, .first_row = own().begin, .all = rows_});
-      flows_.spread->made(cut_.chunks());
+      flows_.gather->begin({.own = x, .first_row = own().begin, .all = rows_});
+      flows_.gather->ready(cut_.chunks());
     }
     flows_.step();
     if (takes_what_is_there_) {
@@ -134,14 +134,14 @@ class CommFirst final : public Operation {
   }
 
   void begin_sums(const ConstTensorView& x) {
-    flows_.sums->begin({.out = rows_, .first_row = first_row_});
-    if (flows_.spread) flows_.spread->begin({.own = rows_, .first_row = 0, .all = rows_});
+    flows_.reduce->begin({.out = rows_, .first_row = first_row_});
+    if (flows_.gather) flows_.gather->begin({.own = rows_, .first_row = 0, .all = rows_});
     for (std::size_t part = 0; part < cut_.parts().size(); ++part) {
       for (std::size_t owner = 0; owner < blocks_.size(); ++owner) {
         const Range rows = cut_.parts()[part].rows()[owner];
         blocks_[owner] = x.row_range(rows.begin, rows.end);
       }
-      flows_.sums->made(static_cast<int>(part), blocks_);
+      flows_.reduce->ready(static_cast<int>(part), blocks_);
     }
   }
 
@@ -149,26 +149,26 @@ class CommFirst final : public Operation {
   void take_own(const ConstTensorView& x, Range rows) {
     const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
     const auto bytes = static_cast<std::int64_t>(from.bytes());
-    if (!exchange_.is_played({.label = "take", .read = bytes, .written = bytes}))
+    if (!exchange_.is_simulated({.label = "take", .read = bytes, .written = bytes}))
       tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end));
   }
 
   // Whether all rows of the chunks before `end` are here.
   bool has(std::uint32_t end) const {
-    return (!flows_.sums || flows_.sums->summed() >= end) &&
-           (!flows_.spread || flows_.spread->received() >= end);
+    return (!flows_.reduce || flows_.reduce->summed() >= end) &&
+           (!flows_.gather || flows_.gather->received() >= end);
   }
 
   void multiply_parts(const ConstTensorView& x) {
     for (const Cut::Part& part : cut_.parts()) {
-      if (!flows_.sums) take_own(x, part.rows()[static_cast<std::size_t>(exchange_.rank())]);
+      if (!flows_.reduce) take_own(x, part.rows()[static_cast<std::size_t>(exchange_.rank())]);
       exchange_.wait(
           [&] {
             flows_.wait_step();
             return has(part.end_chunk());
           },
           [&] { return flows_.awaited(); });
-      if (!spreads()) {
+      if (!gathers()) {
         multiply(part.rows()[static_cast<std::size_t>(exchange_.rank())]);
         continue;
       }
@@ -230,7 +230,7 @@ class CommFirst final : public Operation {
   }
 
   std::int64_t end_of_received(int peer) const {
-    const std::uint32_t chunks = flows_.spread->received(peer);
+    const std::uint32_t chunks = flows_.gather->received(peer);
     if (chunks == 0) return owners_.of_rank[static_cast<std::size_t>(peer)].begin;
     return cut_.block(chunks - 1, peer).rows.end;
   }
@@ -246,7 +246,7 @@ class CommFirst final : public Operation {
   std::int64_t poll_ = 0;
   Multiplier multiplier_;
   Exchange exchange_;
-  Flows flows_;
+  OperatorFlows flows_;
   Buffer memory_;
   std::vector<std::int64_t> multiplied_;  // by rank: up to which row
   std::vector<ConstTensorView> blocks_;
@@ -257,8 +257,8 @@ class CommFirst final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_comm_first(Setting setting, Communicator& comm) {
-  return std::make_unique<CommFirst>(std::move(setting), comm);
+std::unique_ptr<OpImpl> make_comm_first(OpSpec spec, Communicator& comm) {
+  return std::make_unique<CommFirst>(std::move(spec), comm);
 }
 
 }  // namespace plait::overlap

@@ -6,8 +6,8 @@
 
 #include "base/round_up.h"
 #include "overlap/calls.h"
-#include "overlap/flows.h"
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
+#include "overlap/operator_flows.h"
 #include "plait/buffer.h"
 #include "tensor/room.h"
 
@@ -21,7 +21,7 @@ struct Shape {
   int per_host = 1;  // ranks that add up their sums before these cross to other hosts
 };
 
-// Who adds up, or gets, what a cut is of.
+// The ranks among which a matrix is cut.
 struct Peers {
   int world;
   bool linked;
@@ -61,7 +61,7 @@ Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers)
           plan.chunk > 0 ? plan.chunk : suitable_chunk(sums, world, peers.linked);
       return {.cut = Cut::by_columns(owners, column_chunks(problem.n, width, problem.wire)),
               .one_step = one_step,
-              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(sums)};
+              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(reduce)};
     }
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied, unit),
@@ -100,16 +100,16 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers
   return std::max(own, one_step);
 }
 
-class ComputeFirst final : public Operation {
+class ComputeFirst final : public OpImpl {
  public:
-  ComputeFirst(Setting setting, Communicator& comm)
-      : problem_(setting.problem),
+  ComputeFirst(OpSpec spec, Communicator& comm)
+      : problem_(spec.problem),
         state_(comm.state()),
         peers_{.world = comm.world(),
                .linked = is_over_a_link(comm),
                .per_host = comm.state().ranks_per_host()},
-        threads_(setting.threads),
-        multiplier_(std::move(setting.gemm), setting.group),
+        threads_(spec.threads),
+        multiplier_(std::move(spec.gemm), spec.group),
         exchange_(comm.state().group(), kMostWays),
         flows_(exchange_),
         blocks_(static_cast<std::size_t>(comm.world())),
@@ -135,8 +135,8 @@ class ComputeFirst final : public Operation {
   static constexpr int kMostWays = 2;
 
   bool reduces() const { return traits_of(problem_.op).reduces; }
-  bool spreads(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
-  int ways(bool one_step) const { return reduces() && spreads(one_step) ? kMostWays : 1; }
+  bool gathers(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
+  int ways(bool one_step) const { return reduces() && gathers(one_step) ? kMostWays : 1; }
   bool is_one_step(const Problem& problem) const {
     return is_all_reduce(problem) && plait::is_one_step(sums_of(problem), peers_.world);
   }
@@ -177,15 +177,15 @@ class ComputeFirst final : public Operation {
     exchange_.use(state_.operator_mailbox(least, wanted, tag_));
     own_rows_ = Ownership::sharded(m, problem_.n, peers_.world)
                     .of_rank[static_cast<std::size_t>(exchange_.rank())];
-    flows_.sums.reset();
-    flows_.spread.reset();
+    flows_.reduce.reset();
+    flows_.gather.reset();
     if (reduces()) {
-      flows_.sums =
-          std::make_unique<Sums>(exchange_, cut_, problem_.wire, threads_, shape.per_host);
+      flows_.reduce =
+          std::make_unique<BlockReduce>(exchange_, cut_, problem_.wire, threads_, shape.per_host);
     }
-    if (spreads(one_step_))
-      flows_.spread = std::make_unique<Spread>(exchange_, cut_, reduces() ? Way::back : Way::out,
-                                               peers_.per_host);
+    if (gathers(one_step_))
+      flows_.gather = std::make_unique<BlockGather>(
+          exchange_, cut_, reduces() ? Way::back : Way::out, peers_.per_host);
     make_buffers();
   }
 
@@ -215,10 +215,10 @@ class ComputeFirst final : public Operation {
     if (reduces()) {
       operands.bias = {};
       const bool shard = traits_of(problem_.op).has_own_out();
-      flows_.sums->begin(
+      flows_.reduce->begin(
           {.out = call.out, .first_row = shard ? own_rows_.begin : 0, .bias = call.bias});
     }
-    if (flows_.spread) flows_.spread->begin({.own = call.out, .first_row = 0, .all = call.out});
+    if (flows_.gather) flows_.gather->begin({.own = call.out, .first_row = 0, .all = call.out});
     multiplier_.begin(
         operands,
         {.poll = poll_, .fused_rows = fused_ ? problem_.m : 0, .rows_in_turns = has_row_parts()});
@@ -244,7 +244,7 @@ class ComputeFirst final : public Operation {
     exchange_.wait(
         [&] {
           flows_.wait_step();
-          const std::uint32_t past = flows_.sums->past();
+          const std::uint32_t past = flows_.reduce->retired();
           const auto free = std::find_if(kept_until_.begin(), kept_until_.end(),
                                          [&](std::uint32_t end) { return end <= past; });
           place = static_cast<std::size_t>(free - kept_until_.begin());
@@ -262,7 +262,7 @@ class ComputeFirst final : public Operation {
     exchange_.wait(
         [&] {
           flows_.wait_step();
-          return flows_.sums->has_room();
+          return flows_.reduce->has_room();
         },
         [&] { return flows_.awaited(); });
     const auto rank = static_cast<std::size_t>(exchange_.rank());
@@ -275,12 +275,12 @@ class ComputeFirst final : public Operation {
                           .cols = columns,
                           .row_stride = columns};
       } else {
-        blocks_[owner] = flows_.sums->box(static_cast<int>(owner));
+        blocks_[owner] = flows_.reduce->slot(static_cast<int>(owner));
       }
     }
     multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
                          [&] { flows_.look(); });
-    flows_.sums->posted(blocks_[rank]);
+    flows_.reduce->posted(blocks_[rank]);
   }
 
   // Into memory of this rank, from where it is sent on.
@@ -297,7 +297,7 @@ class ComputeFirst final : public Operation {
       if (!one_step_) to += rows * row_bytes;
     }
     multiply_blocks(part);
-    flows_.sums->made(static_cast<int>(index), sources_);
+    flows_.reduce->ready(static_cast<int>(index), sources_);
   }
 
   // Makes one product for each run of adjacent rows, to read the weight as seldom as possible.
@@ -323,7 +323,7 @@ class ComputeFirst final : public Operation {
                           .columns = part.columns,
                           .outs = std::span(&place, 1)},
                          [&] { flows_.look(); });
-    flows_.spread->made(part.end_chunk());
+    flows_.gather->ready(part.end_chunk());
   }
 
   Problem problem_;  // of the call that it was cut for
@@ -338,7 +338,7 @@ class ComputeFirst final : public Operation {
   std::int64_t poll_ = 0;
   Multiplier multiplier_;
   Exchange exchange_;
-  Flows flows_;
+  OperatorFlows flows_;
   Range own_rows_;
   Buffer memory_;
   std::vector<std::uint32_t>
@@ -350,8 +350,8 @@ class ComputeFirst final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_compute_first(Setting setting, Communicator& comm) {
-  return std::make_unique<ComputeFirst>(std::move(setting), comm);
+std::unique_ptr<OpImpl> make_compute_first(OpSpec spec, Communicator& comm) {
+  return std::make_unique<ComputeFirst>(std::move(spec), comm);
 }
 
 }  // namespace plait::overlap

@@ -4,29 +4,29 @@
 
 namespace plait::overlap {
 
-void Multiplier::begin(const Operands& operands, Manner manner) {
+void Multiplier::begin(const Operands& operands, BatchHint hint) {
   panels_.forget();  // the call before may have failed
   operands_ = operands;
-  manner_ = manner;
+  hint_ = hint;
   first_ = true;
   is_packed_ = false;
 }
 
 void Multiplier::pack() {
-  if (stand_in() != nullptr || operands_.x.rows == 0) return;
+  if (product_override() != nullptr || operands_.x.rows == 0) return;
   const Span span(trace(), Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
   is_packed_ = true;
 }
 
-void Multiplier::multiply(const Piece& piece, Look look) {
+void Multiplier::multiply(const Part& part, Look look) {
   GemmCall call = {.x = {.view = operands_.x},
                    .weight = operands_.weight,
-                   .window = {.rows = piece.rows, .columns = piece.columns},
+                   .window = {.rows = part.rows, .columns = part.columns},
                    .bias = operands_.bias,
                    .packed_x = is_packed_ ? &packed_ : nullptr,
-                   .outs = piece.outs};
+                   .outs = part.outs};
   run(call, look);
 }
 
@@ -37,13 +37,13 @@ void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& ou
 }
 
 void Multiplier::run(GemmCall& call, Look look) {
-  if (manner_.rows_in_turns) call.kept_panels = &panels_;
+  if (hint_.rows_in_turns) call.panel_cache = &panels_;
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
   const GemmDesc& desc = gemm_.desc();
   const Span span(trace(), Lane::compute, "product", {.flops = 2 * rows * width * desc.k});
-  if (comm::StandIn* other = stand_in()) {
+  if (comm::ProductOverride* other = product_override()) {
     const bool first = std::exchange(first_, false);
     return other->product({.rows = rows,
                            .columns = width,
@@ -53,25 +53,25 @@ void Multiplier::run(GemmCall& call, Look look) {
                                                       : static_cast<double>(size_of(desc.weight)),
                            .out_bytes = static_cast<double>(size_of(desc.out)),
                            .poll = poll(),
-                           .all_rows = manner_.fused_rows,
-                           .all_columns = manner_.fused_rows > 0 ? desc.n : 0,
+                           .all_rows = hint_.fused_rows,
+                           .all_columns = hint_.fused_rows > 0 ? desc.n : 0,
                            .first = first},
                           look);
   }
-  struct Watch {
+  struct TileHook {
     Look look;
     base::Nanoseconds poll;
     base::Nanoseconds next;
     std::thread::id caller;
-  } watch = {.look = look,
-             .poll = poll(),
-             .next = base::now() + poll(),
-             .caller = std::this_thread::get_id()};
+  } hook = {.look = look,
+            .poll = poll(),
+            .next = base::now() + poll(),
+            .caller = std::this_thread::get_id()};
   // Several threads share the product, and only the caller's may send and receive.
-  call.on_tile = [&watch](const Tile& /*tile*/) {
-    if (std::this_thread::get_id() != watch.caller || base::now() < watch.next) return;
-    watch.look();
-    watch.next = base::now() + watch.poll;
+  call.on_tile = [&hook](const Tile& /*tile*/) {
+    if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
+    hook.look();
+    hook.next = base::now() + hook.poll;
   };
   gemm_.run(call);
 }

@@ -9,22 +9,22 @@
 #include "base/clock.h"
 #include "base/function_ref.h"
 #include "comm/group.h"
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 #include "overlap/cut.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"
 
 namespace plait::overlap {
 
-// What a product is made of, for one call.
+// The operands of the products of one call.
 struct Operands {
   ConstTensorView x;
   Weight weight;
   ConstTensorView bias = {};
 };
 
-// How the products of a call come.
-struct Manner {
+// How the products of a call follow one another.
+struct BatchHint {
   std::int64_t poll = 0;        // between two looks of a product, in microseconds
   std::int64_t fused_rows = 0;  // of all products that follow together, as the tiles of one; or 0
   bool rows_in_turns = false;   // several of them, by the same columns
@@ -35,47 +35,49 @@ class Multiplier {
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
   using Look = base::FunctionRef<void()>;
 
-  // Null: there is no group that has a trace, or a stand-in.
+  // Null: there is no group that has a trace, or a product override.
   Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
 
   // What it works in, as far as it has come to be.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
-  void begin(const Operands& operands, Manner manner);
+  void begin(const Operands& operands, BatchHint hint);
 
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
 
-  // Whether a stand-in multiplies.
-  bool is_played() const { return stand_in() != nullptr; }
+  // Whether the group has a product override.
+  bool is_overridden() const { return product_override() != nullptr; }
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
 
   // Some rows of x by some columns of the weight.
-  struct Piece {
+  struct Part {
     Range rows;
     Range columns;
     std::span<const TensorView> outs;  // the first rows go to the first
   };
-  void multiply(const Piece& piece, Look look);
+  void multiply(const Part& part, Look look);
 
   // All columns by rows of x that are elsewhere than in the operands' x.
   void multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look);
 
  private:
   void run(GemmCall& call, Look look);
-  base::Nanoseconds poll() const { return manner_.poll * base::kMicrosecond; }
+  base::Nanoseconds poll() const { return hint_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
-  comm::StandIn* stand_in() const { return group_ == nullptr ? nullptr : group_->stand_in(); }
+  comm::ProductOverride* product_override() const {
+    return group_ == nullptr ? nullptr : group_->product_override();
+  }
 
   Gemm gemm_;
   const comm::Group* group_;
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
-  KeptPanels panels_;
+  PanelCache panels_;
   bool is_packed_ = false;
-  Manner manner_ = {};
+  BatchHint hint_ = {};
   bool first_ = true;
 };
 

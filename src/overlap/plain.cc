@@ -1,14 +1,13 @@
 // Operators that need no peer: no communication, or a world of one rank.
-#include "overlap/operation.h"
+#include "overlap/op_impl.h"
 #include "tensor/copy_rows.h"
 
 namespace plait::overlap {
 namespace {
 
-class Plain final : public Operation {
+class Plain final : public OpImpl {
  public:
-  explicit Plain(Setting setting)
-      : multiplier_(std::move(setting.gemm), setting.group), group_(setting.group) {}
+  explicit Plain(OpSpec spec) : multiplier_(std::move(spec.gemm), spec.group), group_(spec.group) {}
 
   void make_room(std::int64_t /*m*/, const Plan& /*plan*/) override {}
 
@@ -18,7 +17,7 @@ class Plain final : public Operation {
       if (call.poll != nullptr) (*call.poll)();
       if (group_ != nullptr) group_->show_product();
     });
-    if (!multiplier_.is_played()) tensor::copy_rows(call.operands.x, call.gathered);
+    if (!multiplier_.is_overridden()) tensor::copy_rows(call.operands.x, call.gathered);
   }
 
   std::size_t held_bytes() const override { return multiplier_.held_bytes(); }
@@ -33,8 +32,6 @@ class Plain final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_plain(Setting setting) {
-  return std::make_unique<Plain>(std::move(setting));
-}
+std::unique_ptr<OpImpl> make_plain(OpSpec spec) { return std::make_unique<Plain>(std::move(spec)); }
 
 }  // namespace plait::overlap

@@ -126,14 +126,14 @@ Plan parse_plan(std::string_view text) {
   return plan;
 }
 
-void check(const Plan& plan, std::string_view who) {
+void check(const Plan& plan, std::string_view caller) {
   const auto refuse_unless = [&](bool holds, std::string_view what, std::int64_t value,
                                  std::string_view range) {
-    PLAIT_CHECK(holds, who, ": ", what, "=", value, " is not ", range);
+    PLAIT_CHECK(holds, caller, ": ", what, "=", value, " is not ", range);
   };
-  PLAIT_CHECK(plan.schedule <= Schedule::fused, who, ": the plan's schedule has the unknown value ",
-              static_cast<int>(plan.schedule));
-  PLAIT_CHECK(plan.axis <= Axis::columns, who, ": the plan's axis has the unknown value ",
+  PLAIT_CHECK(plan.schedule <= Schedule::fused, caller,
+              ": the plan's schedule has the unknown value ", static_cast<int>(plan.schedule));
+  PLAIT_CHECK(plan.axis <= Axis::columns, caller, ": the plan's axis has the unknown value ",
               static_cast<int>(plan.axis));
   refuse_unless(plan.parts >= 1 && plan.parts <= kMostParts, "parts", plan.parts,
                 "between 1 and 64");

@@ -34,8 +34,8 @@ Device h100() {
           .units = 132,
           .tiles = gpu_tiles(),
           .launch = 4 * kMicrosecond,
-          .chore = 100,
-          .beside = true,
+          .memory_launch = 100,
+          .in_background = true,
           .lost = 0.11,
           .poll = kMicrosecond};
 }
@@ -56,8 +56,8 @@ Device a100() {
           .units = 108,
           .tiles = gpu_tiles(),
           .launch = 4 * kMicrosecond,
-          .chore = 100,
-          .beside = true,
+          .memory_launch = 100,
+          .in_background = true,
           .lost = 0.14,
           .poll = kMicrosecond};
 }
@@ -72,8 +72,8 @@ Device ascend_910b() {
           .units = 24,
           .tiles = {{128, 256, 1.0}, {256, 128, 1.0}, {128, 128, 0.85}},
           .launch = 10 * kMicrosecond,
-          .chore = 200,
-          .beside = true,
+          .memory_launch = 200,
+          .in_background = true,
           .lost = 0.05,
           .poll = 2 * kMicrosecond};
 }
@@ -88,7 +88,7 @@ Device cpu() {
           .units = 1,
           .tiles = {{1, 64, 1.0}},
           .launch = kMicrosecond,
-          .chore = kMicrosecond};
+          .memory_launch = kMicrosecond};
 }
 
 const std::array<Device, 5>& all() {
@@ -159,9 +159,10 @@ std::string describe(const Device& device) {
       100 * device.memory_share, " % of ", device.peak_memory / 1e9, ")");
   text += base::sentence("\na product starts after ", base::show_duration(device.launch));
   if (device.units > 1) text += base::sentence(" and takes rounds of ", device.units, " tiles");
-  text += base::sentence("\ncopies and sums: ", base::show_duration(device.chore), " each and ",
-                         device.memory() / 1e9, " GB/s, ",
-                         device.beside ? "during the product" : "by the units that multiply");
+  text +=
+      base::sentence("\ncopies and sums: ", base::show_duration(device.memory_launch), " each and ",
+                     device.memory() / 1e9, " GB/s, ",
+                     device.in_background ? "during the product" : "by the units that multiply");
   if (device.lost > 0)
     text += base::sentence("\na product loses ", 100 * device.lost, " % while chunks are sent");
   return text;

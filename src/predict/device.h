@@ -27,10 +27,10 @@ struct Device {
   double memory_share;  // share of it that is attained
   int units;            // each multiplies one tile at a time
   std::vector<Tile> tiles;
-  base::Nanoseconds launch = 0;  // until a product starts
-  base::Nanoseconds chore = 0;   // until a copy or a sum starts
-  bool beside = false;  // copies and sums run on other parts of the device, during the product
-  double lost = 0;      // share of the rate lost while chunks are sent
+  base::Nanoseconds launch = 0;         // until a product starts
+  base::Nanoseconds memory_launch = 0;  // until a copy or a sum starts
+  bool in_background = false;           // copies and sums use other units than products
+  double lost = 0;                      // share of the rate lost while chunks are sent
   base::Nanoseconds poll = 0;  // how soon a chunk is noticed during a product; 0: as the plan says
 
   double flops() const { return peak_flops * attained; }

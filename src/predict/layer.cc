@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
 #include "ops/shapes.h"
@@ -49,7 +49,7 @@ class LayerRun {
   void run(Communicator& comm, Moments& moments) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     ModelledProduct product(clock, machine_.device);
-    const comm::StoodInFor stood_in(comm.state().group(), product);
+    const comm::ScopedProductOverride scoped(comm.state().group(), product);
     if (problem_.kind == LinearKind::column) {
       run<ColumnParallelLinear>(comm, moments);
     } else {
@@ -86,7 +86,7 @@ class LayerRun {
                  .weight = {.dtype = problem_.dtype}},
                 comm, options_);
     const auto at = [&](base::Nanoseconds& moment) {
-      clock.settle();
+      clock.drain();
       moment = std::max(moment, clock.now());
     };
     at(moments.begin);
@@ -113,9 +113,9 @@ class LayerRun {
 
 LayerTimes predict(const Machine& machine, const LayerProblem& problem, const Plan& plan) {
   const LayerRun layer(machine, problem, plan);
-  comm::modelled::World world(world_of(machine, /*records=*/false));
+  comm::modelled::Simulation simulation(simulation_options(machine, /*records=*/false));
   Moments moments;
-  world.run([&](Communicator& comm) { layer.run(comm, moments); });
+  simulation.run([&](Communicator& comm) { layer.run(comm, moments); });
   return {.forward = moments.forward - moments.begin,
           .backward = moments.backward - moments.forward};
 }

@@ -7,7 +7,7 @@ namespace plait::predict {
 void ModelledProduct::product(const Product& product, Look look) {
   if (left_out_) return;
   // The operands have arrived when the copies and sums that bring them are done.
-  clock_.settle();
+  clock_.drain();
   const base::Nanoseconds begin = clock_.now();
   // A fused product is one kernel, launched once.
   if (product.first || !product.fused()) clock_.spend(device_.launch);

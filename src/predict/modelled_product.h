@@ -3,13 +3,13 @@
 
 #include <optional>
 
-#include "comm/stand_in.h"
+#include "comm/product_override.h"
 #include "comm/virtual_clock.h"
 #include "predict/device.h"
 
 namespace plait::predict {
 
-class ModelledProduct final : public comm::StandIn {
+class ModelledProduct final : public comm::ProductOverride {
  public:
   // `weight_bytes`: per element, if the product's own value does not apply.
   ModelledProduct(comm::VirtualClock& clock, const Device& device,

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "comm/state.h"
 #include "comm/virtual_clock.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 #include "predict/modelled_product.h"
@@ -76,20 +76,20 @@ class RankRun {
   void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
     comm::VirtualClock& clock = *comm.state().group().clock();
     const Shares shares(problem_, comm.rank(), comm.world());
-    ops::Prepared prepared({.op = problem_.op,
-                            .m = problem_.m,
-                            .n = shares.n,
-                            .k = shares.k,
-                            .x = problem_.x,
-                            .weight = {.dtype = problem_.x},
-                            .out = problem_.out,
-                            .gathered = problem_.gathered},
-                           comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
+    ops::PlannedOp prepared({.op = problem_.op,
+                             .m = problem_.m,
+                             .n = shares.n,
+                             .k = shares.k,
+                             .x = problem_.x,
+                             .weight = {.dtype = problem_.x},
+                             .out = problem_.out,
+                             .gathered = problem_.gathered},
+                            comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
     ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
     if (!options.product) product.leave_out();
-    const comm::StoodInFor stood_in(comm.state().group(), product);
+    const comm::ScopedProductOverride scoped(comm.state().group(), product);
     prepared.run(call(shares, comm));
-    clock.settle();
+    clock.drain();
   }
 
  private:
@@ -113,13 +113,13 @@ class RankRun {
 
 }  // namespace
 
-comm::modelled::WorldOptions world_of(const Machine& machine, bool records) {
+comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records) {
   return {.ranks = machine.ranks,
           .network = machine.network,
-          .hollow = true,
-          .chores = {.bytes_per_second = machine.device.memory(),
-                     .each = machine.device.chore,
-                     .beside = machine.device.beside},
+          .no_storage = true,
+          .memory_costs = {.bytes_per_second = machine.device.memory(),
+                           .each = machine.device.memory_launch,
+                           .in_background = machine.device.in_background},
           .look = kLook,
           .records = records};
 }
@@ -129,10 +129,10 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
   const ReservedMemory memory(largest_matrix(problem));
   time_of_product(machine, problem);  // throws if the product takes too long
   const RankRun rank(machine, problem, memory);
-  comm::modelled::World world(world_of(machine, options.records));
-  world.run([&](Communicator& comm) { rank.run(plan, options, comm); });
-  Outcome outcome = {.time = world.end()};
-  if (options.records) outcome.records = world.take_records();
+  comm::modelled::Simulation simulation(simulation_options(machine, options.records));
+  simulation.run([&](Communicator& comm) { rank.run(plan, options, comm); });
+  Outcome outcome = {.time = simulation.end()};
+  if (options.records) outcome.records = simulation.take_records();
   return outcome;
 }
 

@@ -1,5 +1,6 @@
-// Predicts how long an operator takes on another machine. Modelled ranks (comm/modelled/world.h)
-// run its real schedule; their products, copies and sums take the time of a modelled device.
+// Predicts how long an operator takes on another machine. Simulated ranks
+// (comm/modelled/simulation.h) run its real schedule; their products, copies and sums take the time
+// of a modelled device.
 //
 //   const Machine machine = {.device = find_device("h100"), .network = find_network("nvlink4"),
 //                            .ranks = 8};
@@ -9,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/plan.h"
@@ -26,7 +27,7 @@ struct Machine {
 };
 
 // The options of the simulation that runs the machine's ranks.
-comm::modelled::WorldOptions world_of(const Machine& machine, bool records);
+comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records);
 
 // The sizes of the whole problem, of which each rank has its share.
 struct Problem {

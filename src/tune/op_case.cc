@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "comm/state.h"
+#include "comm/timed_product.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 #include "plan/weight_kind.h"
@@ -135,10 +136,10 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
                  .threads = one.key_.threads,
                  .backend = one.key_.backend}) {}
 
-void OpCase::Runner::run(comm::Pace pace) {
-  if (!pace) return prepared_.run(call_);
-  comm::TimedProduct product(*pace);
-  const comm::StoodInFor stood_in(group_, product);
+void OpCase::Runner::run(std::optional<double> ns_per_flop) {
+  if (!ns_per_flop) return prepared_.run(call_);
+  comm::TimedProduct product(*ns_per_flop);
+  const comm::ScopedProductOverride scoped(group_, product);
   prepared_.run(call_);
 }
 

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "comm/group.h"
-#include "comm/timed_product.h"
-#include "ops/prepared.h"
+#include "ops/planned_op.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/packed_weight.h"
@@ -35,13 +34,13 @@ class OpCase {
   class Runner {
    public:
     Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm);
-    void run(comm::Pace pace = {});
+    void run(std::optional<double> ns_per_flop = {});
     void communicate() { run(0.0); }  // everything but the product
 
    private:
     comm::Group& group_;
     OpCall call_;
-    ops::Prepared prepared_;
+    ops::PlannedOp prepared_;
   };
 
   // The product of a rank in this operator, by itself and in one piece.

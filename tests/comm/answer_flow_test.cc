@@ -15,7 +15,7 @@ void expect_sums_everywhere(Communicator& comm, VectorLanes& lanes, const Hosts&
   ASSERT_TRUE(comm.world() == 1 || lanes.lanes().takes_answers());
   const std::size_t count = elements_of(layout);
   const std::vector<float> mine = part_of(comm.rank(), count);
-  const Shards shards = Shards::of(layout, Dtype::f32, lanes.room());
+  const Shards shards = Shards::of(layout, Dtype::f32, lanes.capacity());
   for (int call = 0; call < 2; ++call) {
     std::vector<float> all(count, -1.0F);
     const auto offset = layout.offsets[static_cast<std::size_t>(comm.rank())];

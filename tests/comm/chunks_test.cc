@@ -12,32 +12,32 @@ namespace plait::comm {
 namespace {
 
 std::size_t received_bytes(int world) {
-  const MailboxDesc desc = room_for(world).mailbox();
+  const MailboxDesc desc = lane_capacity_for(world).mailbox();
   return std::size_t{2} * desc.slots * desc.slot_bytes * static_cast<std::size_t>(world);
 }
 
-TEST(RoomFor, IsFullInSmallWorlds) {
+TEST(LaneCapacityFor, IsFullInSmallWorlds) {
   for (const int world : {1, 2, 3, 8, 16}) {
-    EXPECT_EQ(room_for(world).chunk_bytes, kChunkBytes) << world;
-    EXPECT_EQ(room_for(world).per_lane, kSlotsPerLane) << world;
+    EXPECT_EQ(lane_capacity_for(world).chunk_bytes, kChunkBytes) << world;
+    EXPECT_EQ(lane_capacity_for(world).per_lane, kSlotsPerLane) << world;
   }
 }
 
-TEST(RoomFor, IsBoundedInLargeOnes) {
+TEST(LaneCapacityFor, IsBoundedInLargeOnes) {
   for (int world = 1; world <= 1024; ++world) {
     EXPECT_LE(received_bytes(world), kReceivedBytes) << world;
-    EXPECT_GE(room_for(world).chunk_bytes, kLeastChunkBytes) << world;
-    EXPECT_EQ(kSlotsPerLane % room_for(world).per_lane, 0U) << world;
+    EXPECT_GE(lane_capacity_for(world).chunk_bytes, kLeastChunkBytes) << world;
+    EXPECT_EQ(kSlotsPerLane % lane_capacity_for(world).per_lane, 0U) << world;
   }
-  EXPECT_EQ(room_for(17).chunk_bytes, kChunkBytes / 2);
-  EXPECT_EQ(room_for(128).per_lane, kSlotsPerLane);
-  EXPECT_EQ(room_for(129).per_lane, kSlotsPerLane / 2);
-  EXPECT_EQ(room_for(100000).per_lane, 1U);  // a chunk from each there must be
+  EXPECT_EQ(lane_capacity_for(17).chunk_bytes, kChunkBytes / 2);
+  EXPECT_EQ(lane_capacity_for(128).per_lane, kSlotsPerLane);
+  EXPECT_EQ(lane_capacity_for(129).per_lane, kSlotsPerLane / 2);
+  EXPECT_EQ(lane_capacity_for(100000).per_lane, 1U);  // a chunk from each there must be
 }
 
 // What a large world holds is what was promised, and what it sums is
 // right though chunks are smaller.
-TEST(RoomFor, IsWhatACommunicatorHolds) {
+TEST(LaneCapacityFor, IsWhatACommunicatorHolds) {
   constexpr int kWorld = 20;
   constexpr int kRanks = kWorld * (kWorld - 1) / 2;  // 0 + 1 + ... + 19
   run_in_threads(kWorld, [](Communicator& comm) {

@@ -10,7 +10,7 @@
 #include "comm/milestones.h"
 #include "comm/shm/hub.h"
 #include "comm/state.h"
-#include "comm/threads/room.h"
+#include "comm/threads/thread_rendezvous.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -85,9 +85,9 @@ TEST_P(EveryStop, OfAProcessEndsAtTheDeadlineForConnecting) {
 
 TEST_P(EveryStop, OfAThreadEndsAtTheDeadlineForConnecting) {
   Milestones ended;
-  const auto room = std::make_shared<comm::threads::Room>(2);
+  const auto rendezvous = std::make_shared<comm::threads::ThreadRendezvous>(2);
   const Meet meet = [&](int me, base::Nanoseconds timeout) {
-    return comm::threads::sit_down(room, me, timeout);
+    return comm::threads::join(rendezvous, me, timeout);
   };
   const std::jthread other([&] { connect_with(GetParam(), 1, meet, ended); });
   connect_with(GetParam(), 0, meet, ended);

@@ -13,7 +13,7 @@ namespace {
 
 void expect_all(Communicator& comm, VectorLanes& lanes, const Hosts& hosts, const Layout& layout) {
   const auto rank = static_cast<std::size_t>(comm.rank());
-  const Shards shards = Shards::of(layout, Dtype::f32, lanes.room());
+  const Shards shards = Shards::of(layout, Dtype::f32, lanes.capacity());
   for (const Way way : {Way::out, Way::back}) {
     const std::vector<float> mine(layout.counts[rank], static_cast<float>(rank + 1));
     std::vector<float> all(elements_of(layout), -1.0F);
@@ -23,10 +23,10 @@ void expect_all(Communicator& comm, VectorLanes& lanes, const Hosts& hosts, cons
     lanes.begin_call();
     flow.begin();
     // One chunk of this rank's own at first.
-    flow.made(1);
+    flow.ready(1);
     for (int again = 0; again < 10; ++again) flow.step();
     EXPECT_LE(flow.sent(), 1U);
-    flow.made(shares.chunks(comm.rank()));
+    flow.ready(shares.chunks(comm.rank()));
     lanes.finish(flow);
     for (int owner = 0; owner < comm.world(); ++owner) {
       const auto index = static_cast<std::size_t>(owner);

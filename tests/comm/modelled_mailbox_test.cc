@@ -1,12 +1,12 @@
 // Behaviour is defined in conformance/.
-#include "comm/modelled/world.h"
+#include "comm/modelled/simulation.h"
 #include "conformance/mailbox.h"
 
 namespace plait::conformance {
 namespace {
 
 void run_modelled(int world, const Body& body, const CommunicatorOptions& options) {
-  comm::modelled::World ranks({.ranks = world, .network = {.link = options.link.value()}});
+  comm::modelled::Simulation ranks({.ranks = world, .network = {.link = options.link.value()}});
   EXPECT_NO_THROW(ranks.run(body));
 }
 

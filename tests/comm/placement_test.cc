@@ -5,6 +5,10 @@
 namespace plait::comm {
 namespace {
 
+int ranks_per_host(const std::vector<std::string>& hosts) {
+  return placement_of(hosts, /*shares_clock=*/false).ranks_per_host;
+}
+
 TEST(Placement, HostsThatAreNodesOfASum) {
   EXPECT_EQ(ranks_per_host({"a", "a", "b", "b"}), 2);
   EXPECT_EQ(ranks_per_host({"a", "a", "b", "b", "c", "c"}), 2);
@@ -23,6 +27,18 @@ TEST(Placement, HostsThatAreNot) {
   EXPECT_EQ(ranks_per_host({"a", "a", "a", "b", "b", "b"}), 1) << "no power of two";
   EXPECT_EQ(ranks_per_host({"a", "a", "b", "b", "b", "b", "a", "a"}), 1);
   EXPECT_EQ(ranks_per_host({"a", "a", "", ""}), 1) << "unknown";
+}
+
+TEST(Placement, CountsHosts) {
+  EXPECT_EQ(placement_of({"a"}, false).hosts, 1);
+  EXPECT_EQ(placement_of({"a", "b", "a"}, false).hosts, 2);
+  EXPECT_EQ(placement_of({"a", "b", "a"}, true).hosts, 2) << "all have told their hosts";
+}
+
+TEST(Placement, ARankThatDoesNotKnowItsHostIsAloneUnlessAllShareAClock) {
+  EXPECT_EQ(placement_of({"a", "", "a", ""}, false).hosts, 3);
+  EXPECT_EQ(placement_of({"", ""}, false).hosts, 2);
+  EXPECT_EQ(placement_of({"a", "", "b"}, true).hosts, 1);
 }
 
 }  // namespace

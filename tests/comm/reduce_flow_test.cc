@@ -16,7 +16,7 @@ void expect_sums(Communicator& comm, VectorLanes& lanes, const Hosts& hosts, con
   const auto rank = static_cast<std::size_t>(comm.rank());
   const std::vector<float> mine = part_of(comm.rank(), count);
   std::vector<float> out(layout.counts[rank]);
-  const Shards shards = Shards::of(layout, Dtype::f32, lanes.room());
+  const Shards shards = Shards::of(layout, Dtype::f32, lanes.capacity());
   const VectorPartials partials(shards, comm.rank(), {mine.data(), count},
                                 {out.data(), out.size()});
   ReduceFlow flow(lanes.lanes(), hosts, partials, {.wire = Dtype::f32});
@@ -24,7 +24,7 @@ void expect_sums(Communicator& comm, VectorLanes& lanes, const Hosts& hosts, con
   for (int call = 0; call < 2; ++call) {
     lanes.begin_call();
     flow.begin();
-    flow.made(ReduceFlow::kAll);
+    flow.ready(ReduceFlow::kAll);
     lanes.finish(flow);
     for (std::size_t i = 0; i < out.size(); ++i)
       ASSERT_EQ(out[i], sum[layout.offsets[rank] + i]) << i << " on rank " << rank;

@@ -12,7 +12,7 @@ namespace {
 const MailboxDesc kDesc = {.slots = 2, .slot_bytes = 100};
 
 TEST(SlotsOfModelledRanks, AreApart) {
-  Slots slots(kDesc, 3, /*is_hollow=*/false);
+  Slots slots(kDesc, 3, /*without_storage=*/false);
   std::set<std::byte*> places;
   for (int source = 0; source < 3; ++source) {
     for (int destination = 0; destination < 3; ++destination) {
@@ -38,7 +38,7 @@ TEST(SlotsOfModelledRanks, AreApart) {
 }
 
 TEST(SlotsOfModelledRanks, KnowWhenAChunkComes) {
-  Slots slots(kDesc, 2, /*is_hollow=*/true);
+  Slots slots(kDesc, 2, /*without_storage=*/true);
   EXPECT_EQ(slots.due(0, 1, 1), kNever);
   EXPECT_EQ(slots.room_at(0, 1, 1), 0);
   Slots::Channel& channel = slots.channel(0, 1, 1);
@@ -54,7 +54,7 @@ TEST(SlotsOfModelledRanks, KnowWhenAChunkComes) {
 }
 
 TEST(SlotsOfModelledRanks, KeepTagsWhole) {
-  Slots slots(kDesc, 2, /*is_hollow=*/true);
+  Slots slots(kDesc, 2, /*without_storage=*/true);
   std::vector<Tag> tags;
   for (std::uint32_t chunk = 0; chunk < 3; ++chunk) {
     for (const std::int64_t rows : {8, 9}) {

@@ -8,8 +8,8 @@ namespace plait::comm {
 namespace {
 
 // It has 1 Mi multiplications and as many additions.
-StandIn::Product product() {
-  StandIn::Product one = {};
+ProductOverride::Product product() {
+  ProductOverride::Product one = {};
   one.rows = 128;
   one.columns = 128;
   one.k = 64;
@@ -18,7 +18,7 @@ StandIn::Product product() {
 }
 
 TEST(TimedProducts, TakeTheTimeThatTheyAreGiven) {
-  TimedProduct timed(/*pace=*/10);
+  TimedProduct timed(/*ns_per_flop=*/10);
   int looks = 0;
   const base::Nanoseconds begin = base::now();
   timed.product(product(), [&] { ++looks; });
@@ -27,7 +27,7 @@ TEST(TimedProducts, TakeTheTimeThatTheyAreGiven) {
 }
 
 TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
-  TimedProduct timed(/*pace=*/10);
+  TimedProduct timed(/*ns_per_flop=*/10);
   bool looked = false;
   const base::Nanoseconds begin = base::now();
   timed.product(product(), [&] {
@@ -40,7 +40,7 @@ TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
 }
 
 TEST(TimedProducts, AreLeftOutAtAPaceOfNothing) {
-  TimedProduct timed(/*pace=*/0);
+  TimedProduct timed(/*ns_per_flop=*/0);
   int looks = 0;
   timed.product(product(), [&] { ++looks; });
   EXPECT_EQ(looks, 0);

@@ -73,16 +73,15 @@ TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
     return all;
   };
   const Environment environment(Environment::Variables{{"PLAIT_PLUGIN_PATH", "/nonexistent"}});
-  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_chosen)), "threads!");
-  EXPECT_EQ(names(walk_transports("", site_of(2), Walk::to_the_chosen)), "threads- shm!");
-  EXPECT_EQ(names(walk_transports("shm", site_of(2), Walk::to_the_chosen)), "shm!");
-  EXPECT_EQ(names(walk_transports("", site_of(1), Walk::to_the_end)),
-            "threads! shm tcp- mpi- ucx-");
-  EXPECT_EQ(names(walk_transports("shm", site_of(1), Walk::to_the_end)),
+  EXPECT_EQ(names(walk_transports("", site_of(1), Candidates::until_chosen)), "threads!");
+  EXPECT_EQ(names(walk_transports("", site_of(2), Candidates::until_chosen)), "threads- shm!");
+  EXPECT_EQ(names(walk_transports("shm", site_of(2), Candidates::until_chosen)), "shm!");
+  EXPECT_EQ(names(walk_transports("", site_of(1), Candidates::all)), "threads! shm tcp- mpi- ucx-");
+  EXPECT_EQ(names(walk_transports("shm", site_of(1), Candidates::all)),
             "threads? shm! tcp-? mpi-? ucx-?");
-  EXPECT_EQ(names(walk_transports("mpi", site_of(2), Walk::to_the_end)),
+  EXPECT_EQ(names(walk_transports("mpi", site_of(2), Candidates::all)),
             "threads-? shm? tcp-? mpi- ucx-?");
-  EXPECT_EQ(names(walk_transports("nccl", site_of(2), Walk::to_the_chosen)), "");
+  EXPECT_EQ(names(walk_transports("nccl", site_of(2), Candidates::until_chosen)), "");
 }
 
 TEST(Transports, RefusesAnUnknownName) {

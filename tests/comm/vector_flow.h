@@ -53,13 +53,13 @@ class VectorLanes {
  public:
   VectorLanes(Communicator& comm, std::uint32_t per_lane)
       : state_(comm.state()),
-        room_{.chunk_bytes = kLeastChunkBytes, .per_lane = per_lane},
-        mailbox_(comm.make_mailbox(room_.mailbox())),
+        capacity_{.chunk_bytes = kLeastChunkBytes, .per_lane = per_lane},
+        mailbox_(comm.make_mailbox(capacity_.mailbox())),
         lanes_(state_.group(), {.ways = 2, .per_lane = per_lane}) {
     lanes_.use(mailbox_->state());
   }
 
-  const Room& room() const { return room_; }
+  const LaneCapacity& capacity() const { return capacity_; }
   Lanes& lanes() { return lanes_; }
   void begin_call() { lanes_.begin(state_.begin_call({.operation = Operation::all_gather})); }
 
@@ -79,7 +79,7 @@ class VectorLanes {
 
  private:
   Communicator::State& state_;
-  Room room_;
+  LaneCapacity capacity_;
   std::unique_ptr<Mailbox> mailbox_;
   Lanes lanes_;
 };

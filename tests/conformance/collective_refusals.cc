@@ -73,9 +73,9 @@ TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
   run([&](Communicator& comm) {
     if (world() == 1) return;
     constexpr std::size_t kCount = 30'000;
-    comm::Room room = comm.state().room();
-    if (comm.rank() == 0) room.chunk_bytes /= 2;
-    const comm::Shards shards = comm::Shards::whole(kCount, Dtype::f32, room);
+    comm::LaneCapacity capacity = comm.state().lane_capacity();
+    if (comm.rank() == 0) capacity.chunk_bytes /= 2;
+    const comm::Shards shards = comm::Shards::whole(kCount, Dtype::f32, capacity);
     const std::vector<float> mine(kCount, 1.0F);
     std::vector<float> all(kCount);
     const comm::VectorPartials partials(shards, comm.rank(), {mine.data(), kCount},
@@ -85,7 +85,7 @@ TEST_P(CollectivesConformance, RefuseChunksOfOtherSizesThanTheirOwn) {
     const Error error = expect_error(Code::mismatch, [&] {
       lanes.begin(comm.state().begin_call({.operation = Operation::all_reduce}));
       flow.begin();
-      flow.made(comm::ReduceFlow::kAll);
+      flow.ready(comm::ReduceFlow::kAll);
       const auto step = [&] {
         flow.step();
         comm.state().mailbox().help();

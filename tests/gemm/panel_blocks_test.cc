@@ -12,7 +12,7 @@ namespace plait::gemm {
 namespace {
 
 std::string pieces_of(const Depth& depth, std::int64_t step, std::int64_t shares = 1) {
-  Cut cut;
+  DepthBlocks cut;
   const Leaves leaves(depth, shares);
   cut.make(depth, leaves, step);
   std::string text;
@@ -120,14 +120,14 @@ TEST(PanelBlocks, AreWholeHoweverOftenTheyAreAdvanced) {
                               .panels = panels.data(),
                               .first_panel = 0,
                               .k = {0, depth.padded()}};
-  Cut cut;
+  DepthBlocks cut;
   cut.make(depth, Leaves(depth), 64);
   for (const std::int64_t parts : {1, 3, 100}) {
     for (const std::int64_t calls : {0, 1, 3, 200}) {
       const Buffer memory(PanelBlocks::bytes(source, cut.longest()));
       std::memset(memory.data(), 0xff, memory.bytes());
       PanelBlocks blocks(source, cut.longest(), memory.data());
-      const auto is_there = [&](const PanelBlocks::Place& place, const std::byte* operand) {
+      const auto is_there = [&](const PanelBlocks::Index& place, const std::byte* operand) {
         const auto* values = reinterpret_cast<const float*>(operand);
         for (std::int64_t k = 0; k < place.block.padded_length(); ++k) {
           const std::int64_t row = place.block.padded_begin() + k;
@@ -138,10 +138,10 @@ TEST(PanelBlocks, AreWholeHoweverOftenTheyAreAdvanced) {
         }
         return true;
       };
-      PanelBlocks::Place before = {};
+      PanelBlocks::Index before = {};
       const std::byte* used = nullptr;
       for (std::int64_t i = 0; i < 2 * cut.size(); ++i) {
-        const PanelBlocks::Place place = {.panel = i % 2, .block = cut.block(i / 2)};
+        const PanelBlocks::Index place = {.panel = i % 2, .block = cut.block(i / 2)};
         if (i > 0) {
           blocks.begin(place, parts);
           for (std::int64_t call = 0; call < calls; ++call) blocks.advance();

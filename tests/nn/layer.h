@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gemm/matrix.h"
-#include "nn/rows.h"
+#include "nn/row_exchange.h"
 #include "plait/collectives.h"
 #include "plait/linear.h"
 #include "tensor/compare.h"

@@ -121,10 +121,10 @@ TEST(MovedFrom, WhatAProductTakesSaysSo) {
                  "packed_x has been moved to another PackedInput");
   call.packed_x = nullptr;
 
-  KeptPanels panels;
-  const KeptPanels panels_now = std::move(panels);
+  PanelCache panels;
+  const PanelCache panels_now = std::move(panels);
   EXPECT_EQ(panels.held_bytes(), 0U);
-  expect_refused({[&] { panels.forget(); }}, "kept_panels has been moved to another KeptPanels");
+  expect_refused({[&] { panels.forget(); }}, "panel_cache has been moved to another PanelCache");
 
   PackedWeight weight(product.plain());
   const PackedWeight weight_now = std::move(weight);

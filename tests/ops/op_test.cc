@@ -11,7 +11,7 @@
 
 #include "conformance/ranks.h"
 #include "ops/blocking.h"
-#include "ops/kept.h"
+#include "ops/op_cache.h"
 #include "ops/operators.h"
 #include "ops/problem.h"
 #include "plait/error.h"
@@ -132,8 +132,8 @@ TEST_P(CallsOfFewerRows, HaveTheSameBitsInProcessesAndOverALink) {
 }
 
 // A call of the first `m` rows of a problem.
-void run_first_rows(std::int64_t m, const OpProblem& problem, Communicator& comm, ops::Kept& kept,
-                    const Plan& plan) {
+void run_first_rows(std::int64_t m, const OpProblem& problem, Communicator& comm,
+                    ops::OpCache& cache, const Plan& plan) {
   const auto rows = [&](ops::Rows which) {
     return ops::count(which, m, comm.rank(), comm.world());
   };
@@ -143,7 +143,7 @@ void run_first_rows(std::int64_t m, const OpProblem& problem, Communicator& comm
   OpCall call = problem.call();
   call.x = call.x.row_range(0, rows(shapes.x));
   call.out = call.out.row_range(0, rows(shapes.out));
-  kept.run(desc, comm, {.plan = plan, .threads = 1}, call);
+  cache.run(desc, comm, {.plan = plan, .threads = 1}, call);
 }
 
 // 100 calls, of which no two have as many rows as each other: what the first has made serves all.
@@ -153,20 +153,20 @@ TEST_P(CallsOfFewerRows, NegotiateNothingWhenTokensChange) {
     for (const char* text : {"serial", "pipelined parts=3", "fused"}) {
       const Plan plan = parse_plan(text);
       if (!has_schedule(GetParam(), plan.schedule)) continue;
-      ops::Kept kept;
+      ops::OpCache cache;
       std::size_t mailboxes = 0;
       std::size_t bytes = 0;
       for (std::int64_t i = 0; i < 100; ++i) {
         // 509 is prime: the numbers are mixed, after the largest.
         const std::int64_t m = i == 0 ? problem.m : i * 71 % 509;
-        run_first_rows(m, problem, comm, kept, plan);
+        run_first_rows(m, problem, comm, cache, plan);
         if (i == 0) mailboxes = comm.mailbox_bytes();
-        if (i == 0) bytes = kept.bytes();
+        if (i == 0) bytes = cache.bytes();
       }
       EXPECT_EQ(comm.mailbox_bytes(), mailboxes) << text;
-      EXPECT_EQ(kept.kinds(), 1U) << text;
+      EXPECT_EQ(cache.size(), 1U) << text;
       // A gather takes rows in the batches in which they come.
-      EXPECT_LE(kept.bytes(), bytes + bytes / 2) << text;
+      EXPECT_LE(cache.bytes(), bytes + bytes / 2) << text;
     }
   });
 }
@@ -179,9 +179,9 @@ TEST_P(CallsOfFewerRows, HoldLittleMoreThanTheMostRowsTakeWhenTheyCreepUp) {
     std::optional<Communicator> at_once = comm.split(0, comm.rank());
     const OpProblem problem(GetParam(), 200, comm, 700, 99);
     const Plan plan = default_plan(GetParam());
-    ops::Kept many;
+    ops::OpCache many;
     for (std::int64_t m = 1; m <= problem.m; ++m) run_first_rows(m, problem, *creeping, many, plan);
-    ops::Kept one;
+    ops::OpCache one;
     const std::size_t none = at_once->mailbox_bytes();
     run_first_rows(problem.m, problem, *at_once, one, plan);
     EXPECT_LE(creeping->mailbox_bytes() - none, 2 * (at_once->mailbox_bytes() - none) + 2 * none);
@@ -193,12 +193,13 @@ TEST_P(CallsOfFewerRows, HoldLittleMoreThanTheMostRowsTakeWhenTheyCreepUp) {
 // calls: which mailbox a call goes through must not depend on that.
 TEST_P(CallsOfFewerRows, GoOnWhereOneRankAloneHasForgottenWhatItHadPrepared) {
   run_as_threads(3, [](Communicator& comm) {
-    ops::Kept kept(comm.rank() == 1 ? ops::Kept::Limits{.kinds = 1} : ops::Kept::Limits{});
+    ops::OpCache cache(comm.rank() == 1 ? ops::OpCache::Limits{.entries = 1}
+                                        : ops::OpCache::Limits{});
     for (const std::int64_t m : {40, 300, 3, 500, 41, 299, 1, 700}) {
       for (const std::int64_t n : {300, 700}) {
         const OpProblem problem(GetParam(), m, comm, n);
         const OpOptions options = {.plan = default_plan(GetParam()), .threads = 1};
-        kept.run(problem.desc(), comm, options, problem.call());
+        cache.run(problem.desc(), comm, options, problem.call());
         const OpProblem same(GetParam(), m, comm, n);
         prepare(same.desc(), comm, {.threads = 1}).run(same.call());
         EXPECT_TRUE(tensor::same_bits(problem.out.view, same.out.view)) << m;

@@ -10,8 +10,8 @@
 #include "comm/state.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
-#include "overlap/spread.h"
-#include "overlap/sums.h"
+#include "overlap/block_gather.h"
+#include "overlap/block_reduce.h"
 #include "tensor/compare.h"
 
 namespace plait::overlap {
@@ -77,8 +77,8 @@ Matrix sum(Communicator& comm, int per_host, const float* bias) {
   const Range own = Ownership::sharded(kRows, kColumns, comm.world())
                         .of_rank[static_cast<std::size_t>(comm.rank())];
   Matrix out(Dtype::f32, length(own), kColumns);
-  Sums sums(lanes.exchange, cut, Dtype::f32, 1, per_host);
-  sums.begin({.out = out.view, .first_row = own.begin, .bias = bias});
+  BlockReduce reduce(lanes.exchange, cut, Dtype::f32, 1, per_host);
+  reduce.begin({.out = out.view, .first_row = own.begin, .bias = bias});
   for (std::size_t part = 0; part < cut.parts().size(); ++part) {
     std::vector<ConstTensorView> blocks;
     const Range& columns = cut.parts()[part].columns;
@@ -86,10 +86,10 @@ Matrix sum(Communicator& comm, int per_host, const float* bias) {
       blocks.emplace_back(
           parts.view.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end));
     }
-    sums.made(static_cast<int>(part), blocks);
-    sums.step();
+    reduce.ready(static_cast<int>(part), blocks);
+    reduce.step();
   }
-  lanes.run(sums);
+  lanes.run(reduce);
   return out;
 }
 
@@ -127,15 +127,15 @@ TEST(HostsOfRanks, BringEveryRowToEveryRank) {
                                            .of_rank[static_cast<std::size_t>(comm.rank())];
                      const Matrix all(Dtype::bf16, kRows, kColumns, 6);
                      const ConstTensorView mine = whole.view.row_range(own.begin, own.end);
-                     Spread spread(lanes.exchange, cut, Way::out, per_host);
-                     spread.begin({.own = mine, .first_row = own.begin, .all = all.view});
-                     spread.made(cut.chunks() / 2);
-                     spread.step();
-                     spread.made(cut.chunks());
-                     lanes.run(spread);
+                     BlockGather gather(lanes.exchange, cut, Way::out, per_host);
+                     gather.begin({.own = mine, .first_row = own.begin, .all = all.view});
+                     gather.ready(cut.chunks() / 2);
+                     gather.step();
+                     gather.ready(cut.chunks());
+                     lanes.run(gather);
                      for (int rank = 0; rank < comm.world(); ++rank) {
                        if (rank == comm.rank()) continue;
-                       EXPECT_EQ(spread.received(rank), cut.chunks());
+                       EXPECT_EQ(gather.received(rank), cut.chunks());
                        const Range rows = Ownership::sharded(kRows, kColumns, comm.world())
                                               .of_rank[static_cast<std::size_t>(rank)];
                        EXPECT_TRUE(static_cast<bool>(

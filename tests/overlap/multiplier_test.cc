@@ -22,7 +22,7 @@ constexpr std::int64_t kFlops = 2 * kRows * kSize * kSize;
 constexpr std::int64_t kPoll = 1000;  // microseconds
 constexpr float kUntouched = -7;
 
-class PacedProduct : public testing::Test {
+class TimedMultiplier : public testing::Test {
  protected:
   TensorView view(std::vector<float>& of) {
     return {.data = of.data(),
@@ -32,7 +32,7 @@ class PacedProduct : public testing::Test {
             .row_stride = kSize};
   }
 
-  void multiply(comm::Pace pace) {
+  void multiply(std::optional<double> ns_per_flop) {
     std::fill(out_.begin(), out_.end(), kUntouched);
     looks_ = 0;
     run_in_threads(1, [&](Communicator& comm) {
@@ -45,9 +45,9 @@ class PacedProduct : public testing::Test {
                                          .out = Dtype::f32},
                                         {.threads = 1}),
                             &group);
-      comm::TimedProduct timed(pace.value_or(0));
-      std::optional<comm::StoodInFor> stood_in;
-      if (pace) stood_in.emplace(group, timed);
+      comm::TimedProduct timed(ns_per_flop.value_or(0));
+      std::optional<comm::ScopedProductOverride> scoped;
+      if (ns_per_flop) scoped.emplace(group, timed);
       multiplier.begin(
           {.x = view(x_),
            .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
@@ -69,13 +69,13 @@ class PacedProduct : public testing::Test {
   base::Nanoseconds taken_ = 0;
 };
 
-TEST_F(PacedProduct, IsMultipliedWithoutAPace) {
+TEST_F(TimedMultiplier, IsMultipliedWithoutATime) {
   multiply({});
   EXPECT_TRUE(std::all_of(out_.begin(), out_.end(), [](float one) { return one == kSize; }));
 }
 
 // A sleeper wakes late, never early.
-TEST_F(PacedProduct, TakesItsTimeAndLooksMeanwhile) {
+TEST_F(TimedMultiplier, TakesItsTimeAndLooksMeanwhile) {
   // The time is long enough that a rank still looks when others take its core for a while.
   constexpr base::Nanoseconds kLong = 200 * base::kMillisecond;
   multiply(double{kLong} / kFlops);
@@ -84,7 +84,7 @@ TEST_F(PacedProduct, TakesItsTimeAndLooksMeanwhile) {
   EXPECT_TRUE(is_untouched());
 }
 
-TEST_F(PacedProduct, IsLeftOutAtNoTime) {
+TEST_F(TimedMultiplier, IsLeftOutAtNoTime) {
   multiply(0.0);
   EXPECT_EQ(looks_, 0);
   EXPECT_TRUE(is_untouched());

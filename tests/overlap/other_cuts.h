@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "gemm/matrix.h"
+#include "overlap/block_gather.h"
+#include "overlap/block_reduce.h"
 #include "overlap/lanes.h"
-#include "overlap/spread.h"
-#include "overlap/sums.h"
 
 namespace plait::overlap::other_cuts {
 
@@ -28,21 +28,21 @@ inline void spread(Communicator& comm) {
   Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
   const Matrix all(Dtype::f32, kRows, kColumns);
-  Spread spread(lanes.exchange, lanes.cut, Way::out);
-  spread.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
-  spread.made(lanes.cut.chunks());
-  lanes.finish(spread);
+  BlockGather gather(lanes.exchange, lanes.cut, Way::out);
+  gather.begin({.own = own.view, .first_row = comm.rank() * kRows / kWorld, .all = all.view});
+  gather.ready(lanes.cut.chunks());
+  lanes.finish(gather);
 }
 
 inline void sum(Communicator& comm) {
   Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix parts(Dtype::f32, kRows, kColumns);
   const Matrix out(Dtype::f32, kRows / kWorld, kColumns);
-  Sums sums(lanes.exchange, lanes.cut, Dtype::f32, 1);
-  sums.begin({.out = out.view, .first_row = comm.rank() * kRows / kWorld});
+  BlockReduce reduce(lanes.exchange, lanes.cut, Dtype::f32, 1);
+  reduce.begin({.out = out.view, .first_row = comm.rank() * kRows / kWorld});
   for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part)
-    sums.made(static_cast<int>(part), lanes.blocks(part, parts.view));
-  lanes.finish(sums);
+    reduce.ready(static_cast<int>(part), lanes.blocks(part, parts.view));
+  lanes.finish(reduce);
 }
 
 }  // namespace plait::overlap::other_cuts

@@ -92,7 +92,7 @@ TEST(PredictedOperator, RanksGatherFromAllOthersThroughTheirPorts) {
 
 TEST(PredictedOperator, CopiesAndSumsAndLaunchesCount) {
   Machine machine = plain_machine(2);
-  machine.device.chore = 1000;
+  machine.device.memory_launch = 1000;
   machine.device.peak_memory = 4e9;
   machine.device.launch = 5000;
   const Problem problem = plain_problem(64);

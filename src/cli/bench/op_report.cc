@@ -20,7 +20,7 @@ namespace {
 std::string show_best(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   const std::string oversubscribed =
       show_oversubscription(result.ranks, options.threads, result.transport);
-  if (!result.pace && !oversubscribed.empty())
+  if (!result.ns_per_flop && !oversubscribed.empty())
     return oversubscribed + " Use --timed-product for more ranks than cores.\n";
   if (result.plans.size() == 1) return "";
   const auto best = std::min_element(result.plans.begin(), result.plans.end(),
@@ -41,7 +41,7 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
 // The machine, and whether products were replaced by waiting.
 std::string show_machine(const measure::OpMeasurement& result) {
   std::string text = base::read_processor().model;
-  if (result.pace) text += ", products waited for";
+  if (result.ns_per_flop) text += ", products waited for";
   return text;
 }
 

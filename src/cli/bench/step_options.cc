@@ -63,12 +63,12 @@ auto up_to(double most) {
 }
 
 // Options of layers and of models that are not those of a StepSetup.
-struct Given {
+struct SharedOptions {
   LayerOptions layers = {};
   RankOptions ranks = {};
 };
 
-void add_step_options(Options& options, StepOptions& step, Given& given) {
+void add_step_options(Options& options, StepOptions& step, SharedOptions& shared) {
   constexpr const char* kUsualPlans = "pipelined parts=4;pipelined parts=8;fused";
   step.plans = read_plan_list("--plan", kUsualPlans);
   options.add("-d,--dtype", "DTYPE", step.dtype, read_dtype,
@@ -77,7 +77,7 @@ void add_step_options(Options& options, StepOptions& step, Given& given) {
               "dtype of the accumulated weight gradients (default: f32)");
   options.add("--wire", "DTYPE", step.wire, read_wire,
               "dtype in which partial sums are sent (default: f32)");
-  add_options(options, given.layers);
+  add_options(options, shared.layers);
   options.add("-l,--link", "LINK", step.link, read_link,
               "emulated link between all ranks, such as 25gbit,5us; share=0.12: a\n"
               "link over which communication is that share of the serial step");
@@ -87,14 +87,14 @@ void add_step_options(Options& options, StepOptions& step, Given& given) {
 }
 
 // `option` is the one for the number of ranks.
-void finish(StepOptions& step, const Given& given, const char* option) {
-  check(given.layers);
-  step.sequence_parallel = !given.layers.no_sequence_parallel;
-  step.keep_gathered = given.layers.keep_gathered;
-  step.column_backward = given.layers.column_backward;
-  step.ranks = read_ranks(option, given.ranks.ranks, given.ranks.transport);
-  step.transport = given.ranks.transport;
-  step.threads = given.ranks.threads;
+void finish(StepOptions& step, const SharedOptions& shared, const char* option) {
+  check(shared.layers);
+  step.sequence_parallel = !shared.layers.no_sequence_parallel;
+  step.keep_gathered = shared.layers.keep_gathered;
+  step.column_backward = shared.layers.column_backward;
+  step.ranks = read_ranks(option, shared.ranks.ranks, shared.ranks.transport);
+  step.transport = shared.ranks.transport;
+  step.threads = shared.ranks.threads;
   check_distinct(step.files);
 }
 
@@ -109,7 +109,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   StepOptions step;
   step.tokens = 1024;
   LinearLayer layer = {.name = "", .kind = LinearKind::column, .in = 0, .out = 0};
-  Given given;
+  SharedOptions shared;
   Options options({.verb = "bench layer",
                    .usage = "column|row --n N --k K [OPTIONS]",
                    .purpose = kLayerPurpose,
@@ -117,8 +117,8 @@ std::optional<StepOptions> read_layer_options(Words words) {
   options.add("--m|-m", "M", step.tokens, size(), "tokens of all ranks together (default: 1024)");
   options.add("--n|-n", "N", layer.out, size(), "outputs of the whole layer");
   options.add("--k|-k", "K", layer.in, size(), "inputs of the whole layer");
-  add_options(options, given.ranks);
-  add_step_options(options, step, given);
+  add_options(options, shared.ranks);
+  add_step_options(options, step, shared);
   add_options(options, step.effort, "1");
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
   PLAIT_CHECK(!words.empty() && (words[0] == "column" || words[0] == "row"),
@@ -126,7 +126,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   if (!options.parse_all(words.subspan(1))) return std::nullopt;
   PLAIT_CHECK(layer.in > 0 && layer.out > 0,
               "--n and --k, the layer's outputs and inputs, are required");
-  finish(step, given, "--ranks");
+  finish(step, shared, "--ranks");
   layer.name = words[0];
   if (words[0] == "row") {
     layer.kind = LinearKind::row;
@@ -144,7 +144,7 @@ std::optional<StepOptions> read_model_options(Words words) {
   step.scale = 0.25;
   step.sequence = 1024;
   std::int64_t batch = 1;
-  Given given;
+  SharedOptions shared;
   Options options({.verb = "bench model",
                    .usage = "MODEL [OPTIONS]",
                    .purpose = kModelPurpose,
@@ -158,15 +158,15 @@ std::optional<StepOptions> read_model_options(Words words) {
   options.add("--stand-in", "X", step.stand_in, up_to(kMostStandIn),
               "wait, in place of attention and norms, X times as long as the\n"
               "products take (default: 0)");
-  add_options(options, given.ranks, "--tp,--ranks");
-  add_step_options(options, step, given);
+  add_options(options, shared.ranks, "--tp,--ranks");
+  add_step_options(options, step, shared);
   add_options(options, step.effort, "3");
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
   PLAIT_CHECK(!words.empty(), "the model is missing: ", model_names(),
               " (plait bench model --help)");
   const Model& model = read_model_name(words[0]);
   if (!options.parse_all(words.subspan(1))) return std::nullopt;
-  finish(step, given, "--tp");
+  finish(step, shared, "--tp");
   step.model = words[0];
   PLAIT_CHECK(step.scale > 0, "--scale ", options.typed("--scale"), " is not above 0");
   step.layers_of_model = static_cast<int>(model.layers);

@@ -93,7 +93,7 @@ Problem parse_problem(const std::vector<std::string>& words) {
 Walk walk_transports(const Problem& problem) {
   Walk walk(problem.transport);
   for (const comm::Candidate& candidate :
-       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Walk::to_the_end))
+       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Candidates::all))
     walk.add({.name = candidate.entry->name, .kind = {}}, candidate.answer.refusal,
              candidate.chosen);
   return walk;

@@ -15,7 +15,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
-#include "cli/predict/options.h"
+#include "cli/predict/predict_options.h"
 #include "cli/predict/predictions.h"
 #include "cli/predict/report.h"
 #include "cli/table.h"
@@ -101,10 +101,10 @@ predict::Machine fitted(const Json& json, const predict::Problem& problem) {
         predict::predict(linkless, problem, serial, {.product = false}).time);
   };
   constexpr double kSome = 1e9;
-  const double chores = collective();
+  const double fixed = collective();
   linkless.device.peak_memory = kSome;
-  const double moving = collective() - chores;
-  const double left = read_between(json, "t_comm_cpu_ms", 0.0, kLongest) * 1e6 - chores;
+  const double moving = collective() - fixed;
+  const double left = read_between(json, "t_comm_cpu_ms", 0.0, kLongest) * 1e6 - fixed;
   PLAIT_CHECK(left > 0, "the collective took ", json.at("t_comm_cpu_ms").get<double>(),
               " ms, which is less than its chunks alone take");
   machine.device.peak_memory = kSome * moving / left;

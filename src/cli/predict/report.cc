@@ -38,7 +38,7 @@ nlohmann::ordered_json assumptions_json(const predict::Machine& machine) {
   return {{"rate_flops", machine.device.flops()},
           {"memory_bytes_per_second", machine.device.memory()},
           {"launch_ns", machine.device.launch},
-          {"chore_ns", machine.device.chore},
+          {"memory_launch_ns", machine.device.memory_launch},
           {"lost", machine.device.lost},
           {"link_bytes_per_second", machine.network.link.bytes_per_second},
           {"link_latency_ns", machine.network.link.latency_ns},

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/predict/options.h"
+#include "cli/predict/predict_options.h"
 
 namespace plait::cli {
 

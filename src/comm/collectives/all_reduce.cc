@@ -30,12 +30,12 @@ class OneStep final : public Task {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
       : Task(all_reduce_tag(in, out)),
-        shards_(Shards::whole(in.count, in.dtype, state.room())),
+        shards_(Shards::whole(in.count, in.dtype, state.lane_capacity())),
         partials_(shards_, state.group().rank(), in, out),
         flow_(state.lanes(), state.lanes().apart(), partials_,
               {.wire = in.dtype, .is_in_place = in.data == out.data}) {
     flow_.begin();
-    flow_.made(ReduceFlow::kAll);
+    flow_.ready(ReduceFlow::kAll);
   }
 
   bool advance() override {
@@ -62,7 +62,7 @@ class TwoSteps final : public Task {
   bool advance() override {
     for (bool moved = true; moved;) {
       moved = sums_.step_once();
-      results_.made(sums_.summed());
+      results_.ready(sums_.summed());
       moved |= results_.step_once();
     }
     return sums_.done() && results_.done();
@@ -74,15 +74,16 @@ class TwoSteps final : public Task {
   TwoSteps(Communicator::State& state, const ConstElements& in, const Elements& out,
            const Hosts& adding_up)
       : Task(all_reduce_tag(in, out)),
-        shards_(Shards::balanced(
-            out.count, state.group().world(),
-            adding_up.mates().empty() ? wider(in.dtype, out.dtype) : Dtype::f32, state.room())),
+        shards_(
+            Shards::balanced(out.count, state.group().world(),
+                             adding_up.mates().empty() ? wider(in.dtype, out.dtype) : Dtype::f32,
+                             state.lane_capacity())),
         partials_(shards_, state.group().rank(), in, own_shard(out, shards_, state.group().rank())),
         shares_(shards_, state.group().rank(), own_shard(out, shards_, state.group().rank()), out),
         sums_(state.lanes(), adding_up, partials_, {.wire = in.dtype}),
         results_(state.lanes(), state.host_ranks(), shares_, Way::back) {
     sums_.begin();
-    sums_.made(ReduceFlow::kAll);
+    sums_.ready(ReduceFlow::kAll);
     results_.begin();
   }
 
@@ -97,7 +98,8 @@ class Answered final : public Task {
  public:
   Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
       : Task(all_reduce_tag(in, out)),
-        shards_(Shards::balanced(out.count, state.group().world(), in.dtype, state.room())),
+        shards_(
+            Shards::balanced(out.count, state.group().world(), in.dtype, state.lane_capacity())),
         partials_(shards_, state.group().rank(), in, own_shard(out, shards_, state.group().rank())),
         shares_(shards_, state.group().rank(), own_shard(out, shards_, state.group().rank()), out),
         flow_(state.lanes(), partials_, shares_) {}

@@ -6,8 +6,8 @@ namespace {
 // All elements are the root's.
 class RootsShares final : public Shares {
  public:
-  RootsShares(const Elements& data, int root, const Room& room)
-      : data_(data), root_(root), pieces_(data.count, data.dtype, room) {}
+  RootsShares(const Elements& data, int root, const LaneCapacity& capacity)
+      : data_(data), root_(root), pieces_(data.count, data.dtype, capacity) {}
 
   std::uint32_t chunks(int owner) const override { return owner == root_ ? pieces_.chunks() : 0; }
   Handling handling(int /*owner*/) const override { return pieces_.handling(data_.dtype); }
@@ -32,12 +32,12 @@ class Broadcast final : public Task {
         group_(state.group()),
         lanes_(state.lanes()),
         is_root_(group_.rank() == root),
-        shares_(data, root, state.room()),
+        shares_(data, root, state.lane_capacity()),
         // The root sends to every rank itself: each of two that both think they are the root must
         // find the other one's chunk.
         flow_(lanes_, lanes_.apart(), shares_) {
     flow_.begin();
-    flow_.made(ReduceFlow::kAll);
+    flow_.ready(ReduceFlow::kAll);
   }
 
   bool advance() override {

@@ -28,10 +28,10 @@ inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kLargeStreamBytes = std::size_t{1} << 19;
 
 // On modelled ranks, shorter streams have real contents: ranks exchange what they need to know.
-inline constexpr std::size_t kLeastPlayedBytes = std::size_t{1} << 12;
+inline constexpr std::size_t kLeastSimulatedBytes = std::size_t{1} << 12;
 
 // How large chunks are and through how many slots each lane's go; the same on all ranks of a world.
-struct Room {
+struct LaneCapacity {
   std::size_t chunk_bytes = kChunkBytes;
   std::uint32_t per_lane = kSlotsPerLane;  // a power of two
 
@@ -40,17 +40,17 @@ struct Room {
   }
 };
 
-// The room of a world: full up to 16 ranks; beyond, chunks are smaller, and then slots fewer.
-Room room_for(int world);
+// Full up to 16 ranks; in larger worlds chunks are smaller, and then slots fewer.
+LaneCapacity lane_capacity_for(int world);
 
 // Elements [0, count) in pieces of a chunk each. Even nothing is one chunk: ranks that disagree
 // about whether there is something would not notice otherwise.
 class Pieces {
  public:
   // `widest`: the widest dtype in which the elements travel. They are the same chunk in each.
-  Pieces(std::size_t count, Dtype widest, const Room& room)
+  Pieces(std::size_t count, Dtype widest, const LaneCapacity& capacity)
       : count_(count),
-        per_chunk_(chunk_bytes(count * size_of(widest), room.chunk_bytes) / size_of(widest)),
+        per_chunk_(chunk_bytes(count * size_of(widest), capacity.chunk_bytes) / size_of(widest)),
         chunks_(count == 0 ? 1
                            : static_cast<std::uint32_t>((count + per_chunk_ - 1) / per_chunk_)) {}
 
@@ -64,7 +64,8 @@ class Pieces {
   // How the elements are copied, if this is their dtype.
   Handling handling(Dtype dtype) const {
     const std::size_t bytes = count_ * size_of(dtype);
-    return {.is_large = bytes >= kLargeStreamBytes, .is_playable = bytes >= kLeastPlayedBytes};
+    return {.is_large = bytes >= kLargeStreamBytes,
+            .may_be_simulated = bytes >= kLeastSimulatedBytes};
   }
 
  private:

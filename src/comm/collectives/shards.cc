@@ -25,21 +25,21 @@ class AllGather final : public Task {
             const Layout& layout)
       : Task(shard_tag(Operation::all_gather, all, all.dtype, layout)),
         lanes_(state.lanes()),
-        shards_(Shards::of(layout, all.dtype, state.room())),
+        shards_(Shards::of(layout, all.dtype, state.lane_capacity())),
         shares_(shards_, lanes_.rank(), mine, all),
         flow_(lanes_, state.host_ranks(), shares_),
         mine_(mine),
         own_(element(all.data, shards_.offset(lanes_.rank()), all.dtype)) {
     flow_.begin();
-    flow_.made(ReduceFlow::kAll);
+    flow_.ready(ReduceFlow::kAll);
   }
 
   void begin() override {
     const std::size_t bytes = mine_.count * size_of(mine_.dtype);
     if (own_ == mine_.data || bytes == 0) return;
     const auto size = static_cast<std::int64_t>(bytes);
-    if (!shares_.handling(lanes_.rank()).is_playable ||
-        !lanes_.is_played({.label = "take", .read = size, .written = size}))
+    if (!shares_.handling(lanes_.rank()).may_be_simulated ||
+        !lanes_.is_simulated({.label = "take", .read = size, .written = size}))
       std::memcpy(own_, mine_.data, bytes);
   }
 
@@ -76,12 +76,12 @@ class ReduceScatter final : public Task {
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
                 const Layout& layout, const Hosts& adding_up)
       : Task(shard_tag(Operation::reduce_scatter, all, mine.dtype, layout)),
-        shards_(
-            Shards::of(layout, adding_up.mates().empty() ? all.dtype : Dtype::f32, state.room())),
+        shards_(Shards::of(layout, adding_up.mates().empty() ? all.dtype : Dtype::f32,
+                           state.lane_capacity())),
         partials_(shards_, state.group().rank(), all, mine),
         flow_(state.lanes(), adding_up, partials_, {.wire = all.dtype}) {
     flow_.begin();
-    flow_.made(ReduceFlow::kAll);
+    flow_.ready(ReduceFlow::kAll);
   }
 
   Shards shards_;

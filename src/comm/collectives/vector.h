@@ -38,25 +38,26 @@ struct Layout {
 // A vector's shards. `widest`: the widest dtype in which the elements travel.
 class Shards {
  public:
-  static Shards balanced(std::size_t count, int world, Dtype widest, const Room& room) {
-    Shards shards = whole(0, widest, room);
+  static Shards balanced(std::size_t count, int world, Dtype widest, const LaneCapacity& capacity) {
+    Shards shards = whole(0, widest, capacity);
     shards.shards_.reserve(static_cast<std::size_t>(world));
     for (int rank = 0; rank < world; ++rank) {
       const Shard shard = balanced_shard(count, rank, world);
-      shards.shards_.push_back({shard.offset, Pieces(shard.count, widest, room)});
+      shards.shards_.push_back({shard.offset, Pieces(shard.count, widest, capacity)});
     }
     return shards;
   }
-  static Shards of(const Layout& layout, Dtype widest, const Room& room) {
-    Shards shards = whole(0, widest, room);
+  static Shards of(const Layout& layout, Dtype widest, const LaneCapacity& capacity) {
+    Shards shards = whole(0, widest, capacity);
     shards.shards_.reserve(layout.counts.size());
     for (std::size_t rank = 0; rank < layout.counts.size(); ++rank)
-      shards.shards_.push_back({layout.offsets[rank], Pieces(layout.counts[rank], widest, room)});
+      shards.shards_.push_back(
+          {layout.offsets[rank], Pieces(layout.counts[rank], widest, capacity)});
     return shards;
   }
   // Every rank owns all elements.
-  static Shards whole(std::size_t count, Dtype widest, const Room& room) {
-    return Shards(Pieces(count, widest, room));
+  static Shards whole(std::size_t count, Dtype widest, const LaneCapacity& capacity) {
+    return Shards(Pieces(count, widest, capacity));
   }
 
   std::size_t offset(int owner) const { return at(owner).offset; }

@@ -42,6 +42,13 @@ struct LinkView {
   base::Nanoseconds book(int peer, std::size_t bytes) const {
     return clock->book(ranks[peer], bytes);
   }
+
+  // The view of a group that these members make.
+  LinkView of(const std::vector<int>& members) const {
+    LinkView part = {.clock = clock, .ranks = {}};
+    for (const int member : members) part.ranks.push_back(ranks[member]);
+    return part;
+  }
 };
 
 }  // namespace plait::comm

@@ -39,14 +39,14 @@ void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Han
   const std::size_t bytes = block.bytes();
   const SpanArgs args = args_of(to, bytes);
   const Span span(lanes.trace(), Lane::comm, "copy", args);
-  std::byte* const box = lanes.box(to.way, to.peer);
-  const Chore chore = {
+  std::byte* const slot = lanes.outbox(to.way, to.peer);
+  const MemoryWork work = {
       .label = "copy", .read = args.bytes, .written = args.bytes, .args = args, .to_peer = true};
-  if (!how.is_playable || !lanes.is_played(chore)) {
+  if (!how.may_be_simulated || !lanes.is_simulated(work)) {
     if (how.is_large) {
-      tensor::copy_ahead(box, block.data, bytes);
+      tensor::copy_ahead(slot, block.data, bytes);
     } else {
-      copy_block(block, box);
+      copy_block(block, slot);
     }
   }
   lanes.post(to.way, to.peer, bytes);
@@ -64,7 +64,8 @@ void take_block(Lanes& lanes, const Route& from, const TensorView& place, Handli
 void take_copy(Lanes& lanes, const std::byte* from, const TensorView& place, Handling how,
                bool is_last) {
   const auto size = static_cast<std::int64_t>(place.bytes());
-  if (how.is_playable && lanes.is_played({.label = "take", .read = size, .written = size})) return;
+  if (how.may_be_simulated && lanes.is_simulated({.label = "take", .read = size, .written = size}))
+    return;
   if (!how.is_large) return copy_block(from, place);
   tensor::stream_copy(place.data, from, place.bytes());
   if (is_last) tensor::stream_fence();

@@ -17,7 +17,7 @@ GatherFlow::GatherFlow(Lanes& lanes, const Hosts& hosts, const Shares& shares, W
 }
 
 void GatherFlow::begin() {
-  made_ = 0;
+  ready_ = 0;
   own_chunks_ = shares_.chunks(lanes_.rank());
   to_send_ = hosts_.counterparts().size() * own_chunks_;
   to_take_ = 0;
@@ -50,7 +50,7 @@ bool GatherFlow::send_to_mate(std::size_t index) {
   const std::uint32_t chunk = next.chunk();
   const int owner = next.owner();
   const bool is_own = owner == lanes_.rank();
-  if (chunk >= (is_own ? made_ : received(owner)) || !lanes_.vacant(way_, mate)) return false;
+  if (chunk >= (is_own ? ready_ : received(owner)) || !lanes_.vacant(way_, mate)) return false;
   send_block(lanes_, {.way = way_, .peer = mate, .chunk = chunk},
              is_own ? shares_.own(chunk) : ConstTensorView(shares_.place(chunk, owner)),
              shares_.handling(owner));
@@ -61,7 +61,7 @@ bool GatherFlow::send_to_mate(std::size_t index) {
 // Another host gets this rank's own blocks alone.
 bool GatherFlow::send_across(int counterpart) {
   const std::uint32_t chunk = lanes_.posted(way_, counterpart);
-  if (chunk >= std::min(made_, own_chunks_) || !lanes_.vacant(way_, counterpart)) return false;
+  if (chunk >= std::min(ready_, own_chunks_) || !lanes_.vacant(way_, counterpart)) return false;
   send_block(lanes_, {.way = way_, .peer = counterpart, .chunk = chunk}, shares_.own(chunk),
              shares_.handling(lanes_.rank()));
   --to_send_;

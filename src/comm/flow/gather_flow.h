@@ -1,7 +1,7 @@
 // A flow of blocks from their owners to all ranks.
 //
 //   flow.begin();
-//   flow.made(n);   // the first n chunks of this rank's own shard can be read
+//   flow.ready(n);   // the first n chunks of this rank's own shard can be read
 //   flow.step();
 //
 // Where each host has several ranks, a block crosses to each other host once, to the owner's
@@ -36,7 +36,7 @@ class GatherFlow {
 
   // The next call.
   void begin();
-  void made(std::uint32_t chunks) { made_ = chunks; }
+  void ready(std::uint32_t chunks) { ready_ = chunks; }
 
   // Sends and receives what can be now.
   void step() {
@@ -75,7 +75,7 @@ class GatherFlow {
   std::uint32_t own_chunks_ = 0;
   std::uint64_t to_send_ = 0;  // chunks that counterparts still get
   std::uint64_t to_take_ = 0;  // and still bring
-  std::uint32_t made_ = 0;
+  std::uint32_t ready_ = 0;
 };
 
 }  // namespace plait::comm

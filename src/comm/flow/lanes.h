@@ -1,7 +1,7 @@
 // Lanes on which the chunks of calls go to every peer and come from every peer.
 //
 //   lanes.begin(tag);
-//   if (lanes.vacant(Way::out, peer)) { write to lanes.box(Way::out, peer); lanes.post(...); }
+//   if (lanes.vacant(Way::out, peer)) { write to lanes.outbox(Way::out, peer); lanes.post(...); }
 //   if (lanes.arrived(Way::out, peer)) { read lanes.inbox(Way::out, peer, n); lanes.release(...); }
 //
 // A lane is a run of a mailbox's slots that chunks take in turn. Two ranks use the lanes between
@@ -59,10 +59,10 @@ class Lanes {
   // The other ranks, from this one's successor on, so that not all talk to one at once.
   const std::vector<int>& peers() const { return apart_.counterparts(); }
 
-  // Whether work with bytes is done in name only.
-  bool is_played(const Chore& chore) const {
+  // Whether this work is simulated, and not to be done.
+  bool is_simulated(const MemoryWork& work) const {
     VirtualClock* clock = group_.clock();
-    return clock != nullptr && clock->plays(chore);
+    return clock != nullptr && clock->simulated(work);
   }
 
   // Where work on chunks is recorded; null: nowhere.
@@ -70,7 +70,7 @@ class Lanes {
 
   // These are about the lane's next chunk.
   bool vacant(Way way, int peer) const { return mailbox_->vacant(peer, slot_out(way, peer)); }
-  std::byte* box(Way way, int peer) { return mailbox_->outbox(peer, slot_out(way, peer)); }
+  std::byte* outbox(Way way, int peer) { return mailbox_->outbox(peer, slot_out(way, peer)); }
   void post(Way way, int peer, std::size_t bytes);
 
   bool arrived(Way way, int source) const {

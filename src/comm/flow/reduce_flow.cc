@@ -39,7 +39,7 @@ ReduceFlow::ReduceFlow(Lanes& lanes, const Hosts& hosts, const Partials& partial
 }
 
 void ReduceFlow::begin() {
-  made_ = 0;
+  ready_ = 0;
   summed_ = 0;
   own_chunks_ = partials_.chunks(lanes_.rank());
   to_send_ = 0;
@@ -54,9 +54,9 @@ bool ReduceFlow::has_room() const {
                      [&](int peer) { return lanes_.vacant(Way::out, peer); });
 }
 
-TensorView ReduceFlow::box(int peer) {
-  const Extent block = partials_.extent(made_, peer);
-  return {.data = lanes_.box(Way::out, peer),
+TensorView ReduceFlow::slot(int peer) {
+  const Extent block = partials_.extent(ready_, peer);
+  return {.data = lanes_.outbox(Way::out, peer),
           .dtype = wire_,
           .rows = block.rows,
           .cols = block.cols,
@@ -64,9 +64,9 @@ TensorView ReduceFlow::box(int peer) {
 }
 
 void ReduceFlow::posted() {
-  for (const int peer : lanes_.peers()) lanes_.post(Way::out, peer, bytes(made_, peer, wire_));
+  for (const int peer : lanes_.peers()) lanes_.post(Way::out, peer, bytes(ready_, peer, wire_));
   to_send_ -= lanes_.peers().size();
-  ++made_;
+  ++ready_;
 }
 
 bool ReduceFlow::step_once() {
@@ -97,7 +97,7 @@ void ReduceFlow::release_mates() {
 bool ReduceFlow::send_to_mate(std::size_t index) {
   MateBlocks& next = to_mates_[index];
   const int mate = hosts_.mates()[index];
-  if (next.done() || next.chunk() >= made_ || !lanes_.vacant(Way::out, mate)) return false;
+  if (next.done() || next.chunk() >= ready_ || !lanes_.vacant(Way::out, mate)) return false;
   send_block(lanes_, {.way = Way::out, .peer = mate, .chunk = next.chunk()},
              partials_.part(next.chunk(), next.owner()), partials_.handling(next.owner()));
   next.advance();
@@ -106,7 +106,7 @@ bool ReduceFlow::send_to_mate(std::size_t index) {
 
 bool ReduceFlow::send_across(int counterpart) {
   const std::uint32_t chunk = lanes_.posted(Way::out, counterpart);
-  if (chunk >= std::min(made_, partials_.chunks(counterpart)) ||
+  if (chunk >= std::min(ready_, partials_.chunks(counterpart)) ||
       !lanes_.vacant(Way::out, counterpart))
     return false;
   if (is_coded_) {
@@ -127,7 +127,7 @@ bool ReduceFlow::send_across(int counterpart) {
                    .peer = counterpart,
                    .chunk = static_cast<std::int32_t>(chunk)});
   find_mates_blocks(bytes(chunk, counterpart, wire_));
-  sum_mates(partials_.part(chunk, counterpart), lanes_.box(Way::out, counterpart));
+  sum_mates(partials_.part(chunk, counterpart), lanes_.outbox(Way::out, counterpart));
   lanes_.post(Way::out, counterpart, size);
   --to_send_;
   release_mates();
@@ -143,19 +143,19 @@ void ReduceFlow::send_coded(std::uint32_t chunk, int counterpart) {
       .bytes = sent, .peer = counterpart, .chunk = static_cast<std::int32_t>(chunk)};
   const Span span(lanes_.trace(), Lane::comm, "copy", args);
   const auto read = static_cast<std::int64_t>(part.bytes());
-  if (!lanes_.is_played({.label = "copy", .read = read, .written = sent, .args = args}) &&
+  if (!lanes_.is_simulated({.label = "copy", .read = read, .written = sent, .args = args}) &&
       size > 0) {
-    std::byte* const box = lanes_.box(Way::out, counterpart);
+    std::byte* const slot = lanes_.outbox(Way::out, counterpart);
     in_shares(part, [&](Rows rows, const void** /*at*/) {
       tensor::encode_rows(part.row_range(rows.begin, rows.end),
-                          {.rows = part.rows, .columns = part.cols}, rows.begin, box);
+                          {.rows = part.rows, .columns = part.cols}, rows.begin, slot);
     });
   }
   lanes_.post(Way::out, counterpart, size);
 }
 
 bool ReduceFlow::sum_next() {
-  if (summed_ >= std::min(made_, own_chunks_)) return false;
+  if (summed_ >= std::min(ready_, own_chunks_)) return false;
   if (adds_up_first() && !mates_have_brought(summed_, lanes_.rank())) return false;
   for (const int counterpart : hosts_.counterparts()) {
     if (is_in_place_ && lanes_.posted(Way::out, counterpart) <= summed_) return false;
@@ -180,10 +180,11 @@ void ReduceFlow::sum_chunk() {
   const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
   const Span span(lanes_.trace(), Lane::comm, "sum", args);
   if (own.bytes() == 0) return;
-  if (partials_.handling(rank).is_playable) {
+  if (partials_.handling(rank).may_be_simulated) {
     const auto written = static_cast<std::int64_t>(partials_.sum(summed_).bytes());
     const std::int64_t read = size * (lanes_.world() - 1) + static_cast<std::int64_t>(own.bytes());
-    if (lanes_.is_played({.label = "sum", .read = read, .written = written, .args = args})) return;
+    if (lanes_.is_simulated({.label = "sum", .read = read, .written = written, .args = args}))
+      return;
   }
   in_shares(own, [&](Rows rows, const void** at) { sum_rows(own, rows, at); });
 }
@@ -279,7 +280,7 @@ void ReduceFlow::sum_rows(const ConstTensorView& own, Rows rows, const void** at
   }
 }
 
-std::uint32_t ReduceFlow::past() const {
+std::uint32_t ReduceFlow::retired() const {
   std::uint32_t past = summed_;
   for (const MateBlocks& next : to_mates_) past = std::min(past, next.chunk());
   for (const int counterpart : hosts_.counterparts())
@@ -295,7 +296,7 @@ bool ReduceFlow::done() const {
 
 Awaited ReduceFlow::awaited() const {
   const bool has_more = summed_ < own_chunks_ || !from_mates_.done();
-  if (summed_ < std::min(own_chunks_, made_)) {
+  if (summed_ < std::min(own_chunks_, ready_)) {
     if (const auto chunk = missing()) return *chunk;
   }
   for (std::size_t i = 0; i < to_mates_.size(); ++i) {

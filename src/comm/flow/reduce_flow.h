@@ -4,12 +4,12 @@
 // made, and added as a tree over ranks where all ranks' parts of a chunk have come:
 //
 //   flow.begin();
-//   for (...) { make parts; flow.made(chunks that can be read); flow.step(); }
+//   for (...) { make parts; flow.ready(chunks that can be read); flow.step(); }
 //   wait until flow.step(), flow.done();
 //
 // The caller sets base::DefaultFloats: sums obey the thread's settings.
 //
-// A rank may also write its parts straight into the owners' slots: has_room(), box(), posted().
+// A rank may also write its parts straight into the owners' slots: has_room(), slot(), posted().
 // Parts that travel coded it can't: they are f32 until they are sent, and this rank's own are
 // rounded as the others are (tensor/coded_rows.h).
 //
@@ -49,7 +49,7 @@ class Partials : public Blocks {
  public:
   virtual Extent extent(std::uint32_t chunk, int owner) const = 0;
 
-  // This rank's part of a block. A flow reads it until the chunk is past().
+  // This rank's part of a block. A flow reads it until the chunk is retired().
   virtual ConstTensorView part(std::uint32_t chunk, int owner) const = 0;
 
   // Where this rank's sum goes, and what is added to it: a value for each column; null: nothing.
@@ -79,12 +79,12 @@ class ReduceFlow {
   static constexpr std::uint32_t kAll = UINT32_MAX;
 
   // The parts of chunks before this one can be read.
-  void made(std::uint32_t chunks) { made_ = chunks; }
+  void ready(std::uint32_t chunks) { ready_ = chunks; }
 
   // Writing into the slots: whether the owners have room for the next chunk, where a peer's block
   // is to be written, and that all are there.
   bool has_room() const;
-  TensorView box(int peer);
+  TensorView slot(int peer);
   void posted();
 
   // Sends and sums what can be now.
@@ -94,11 +94,11 @@ class ReduceFlow {
   // A chunk of each lane at most; false if nothing can be done.
   bool step_once();
 
-  std::uint32_t made() const { return made_; }
+  std::uint32_t ready() const { return ready_; }
   std::uint32_t summed() const { return summed_; }
 
   // Chunks that have been summed, and whose parts were sent to all peers.
-  std::uint32_t past() const;
+  std::uint32_t retired() const;
   bool done() const;
 
   Awaited awaited() const;
@@ -155,7 +155,7 @@ class ReduceFlow {
   MateBlocks from_mates_;  // all lanes from mates bring the same
   std::uint32_t own_chunks_ = 0;
   std::uint64_t to_send_ = 0;  // chunks that counterparts still get
-  std::uint32_t made_ = 0;
+  std::uint32_t ready_ = 0;
   std::uint32_t summed_ = 0;
 };
 

@@ -57,8 +57,8 @@ void MappedGroup::record_first(End end, const Failure& failure) noexcept {
   const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
   std::memcpy(record.sentence.data(), failure.sentence.data(), length);
   record.sentence[length] = '\0';
-  std::uint32_t nobody = 0;
-  page(0).ended_by[which].compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
+  std::uint32_t unset = 0;
+  page(0).ended_by[which].compare_exchange_strong(unset, rank() + 1, std::memory_order_acq_rel);
 }
 
 Failure MappedGroup::record_of(End end) const {
@@ -93,7 +93,7 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
   }
 }
 
-// Who has ended in good order has left before.
+// A rank that ends in good order leaves the group before.
 bool MappedGroup::has_died(int peer) const {
   return peer != rank() && rendezvous_->has_ended(peer) && !has_left(peer);
 }
@@ -150,12 +150,12 @@ constexpr int kBeatsWithoutProcessor = 50;
 }  // namespace
 
 // Goes on beating meanwhile: others may be looking for the culprit too.
-int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
+int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
   const auto before = read_all();
   int culprit = awaited_peer;
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    known.say({.peer = awaited_peer, .tag = {}});
+    published.say({.peer = awaited_peer, .tag = {}});
     if (beat < kBeatsToMove) continue;
     const auto after = read_all();
     culprit = find_late(before, after, awaited_peer, rank());
@@ -167,9 +167,9 @@ int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
 void MappedGroup::give_up(const Awaited& awaited) {
   // The wait stays published until all ranks know why it ends: a peer that looks for the culprit at
   // the same time would else find this rank waiting for no other.
-  KnownWait known(*this);
+  PublishedWait published(*this);
   const bool waits = awaited.peer != Error::kNobody;
-  const int culprit = waits ? find_culprit(awaited.peer, known) : rank();
+  const int culprit = waits ? find_culprit(awaited.peer, published) : rank();
   raise_if_failed();
   std::string blame;
   if (waits && culprit != awaited.peer) {
@@ -183,7 +183,7 @@ void MappedGroup::give_up(const Awaited& awaited) {
            culprit == rank() ? "" : "; " + describe_doing(culprit, read(page(culprit).shown)))});
 }
 
-void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
+void MappedGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
   page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
 }
 

@@ -4,16 +4,16 @@
 
 #include <memory>
 
+#include "comm/modelled/scheduler.h"
 #include "comm/modelled/slots.h"
-#include "comm/modelled/stage.h"
 #include "comm/slot_transport.h"
 
 namespace plait::comm::modelled {
 
 class ModelledSlots final : public SlotTransport {
  public:
-  ModelledSlots(std::shared_ptr<World::Stage> stage, int rank, Slots& slots)
-      : stage_(std::move(stage)), rank_(rank), slots_(slots) {}
+  ModelledSlots(std::shared_ptr<Scheduler> scheduler, int rank, Slots& slots)
+      : scheduler_(std::move(scheduler)), rank_(rank), slots_(slots) {}
 
   Vacancy outbox(int peer, int slot) override;
   bool post(int peer, int slot, const Tag& tag, std::size_t bytes) override;
@@ -22,13 +22,13 @@ class ModelledSlots final : public SlotTransport {
   std::size_t held_bytes() const override;
 
  private:
-  Seat& seat() { return stage_->seat(rank_); }
+  SimRank& me() { return scheduler_->rank(rank_); }
   Slots::Channel& outgoing(int peer, int slot) { return slots_.channel(rank_, peer, slot); }
   Slots::Channel& incoming(int source, int slot) { return slots_.channel(source, rank_, slot); }
-  bool has_room(int peer, int slot) { return slots_.room_at(rank_, peer, slot) <= seat().now(); }
-  bool has_come(int source, int slot) { return slots_.due(source, rank_, slot) <= seat().now(); }
+  bool has_room(int peer, int slot) { return slots_.room_at(rank_, peer, slot) <= me().now(); }
+  bool has_come(int source, int slot) { return slots_.due(source, rank_, slot) <= me().now(); }
 
-  std::shared_ptr<World::Stage> stage_;
+  std::shared_ptr<Scheduler> scheduler_;
   int rank_;
   Slots& slots_;
   Tag came_;  // what the last inbox() has shown

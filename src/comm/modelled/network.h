@@ -1,5 +1,5 @@
-// What lies between ranks that are only played: when a chunk that is handed over leaves, and when
-// it is there.
+// The network between simulated ranks: when a chunk that is handed over leaves, and when it
+// arrives.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ namespace plait::comm::modelled {
 
 struct Slots {
   // One of the two chunks that a channel has room for.
-  struct Place {
+  struct Entry {
     base::Nanoseconds due = 0;      // when the chunk is there
     base::Nanoseconds room_at = 0;  // when the chunk before it was given back
     std::uint64_t bytes = 0;
@@ -27,22 +27,22 @@ struct Slots {
   struct Channel {
     std::uint32_t posted = 0;
     std::uint32_t released = 0;
-    std::array<Place, 2> places = {};
+    std::array<Entry, 2> entries = {};
 
-    Place& place(std::uint32_t number) { return places[number % 2]; }
+    Entry& entry(std::uint32_t number) { return entries[number % 2]; }
   };
 
-  Slots(const MailboxDesc& of, int ranks, bool is_hollow)
+  Slots(const MailboxDesc& of, int ranks, bool without_storage)
       : desc(of),
         world(static_cast<std::size_t>(ranks)),
-        hollow(is_hollow),
+        no_storage(without_storage),
         memory_(world),
         channels_(lanes()),
         due_(lanes()),
         room_at_(lanes()) {}
 
-  // Those of a rank's slot are there from the first use of one of them on: most mailboxes of most
-  // ranks are never used, and of the others most slots.
+  // A rank's channels of one slot are made when one of them is first used: most mailboxes of most
+  // ranks are never used, and most slots of the others.
   Channel& channel(int source, int destination, int slot) {
     std::vector<Channel>& own = channels_[lane(source, slot)];
     if (own.empty()) own.resize(world);
@@ -50,8 +50,8 @@ struct Slots {
   }
 
   // When a channel's next chunk will be there, and when it has room for one; kNever: that depends
-  // on the other end. Who looks for chunks asks all channels, again and again, and finds the
-  // answers side by side.
+  // on the other end. A rank that polls asks all channels again and again, so the answers are
+  // stored side by side.
   base::Nanoseconds due(int source, int destination, int slot) const {
     const Times& own = due_[lane(destination, slot)];
     return own.empty() ? kNever : own[static_cast<std::size_t>(source)];
@@ -66,13 +66,13 @@ struct Slots {
 
   std::byte* payload(int source, int destination, int slot, std::uint32_t number);
 
-  // Thousands of ranks have millions of places, whose tags differ in their chunks alone.
+  // Thousands of ranks have millions of entries, whose tags differ in their chunks alone.
   std::uint32_t number_of(Tag tag);
-  Tag tag_of(const Place& place) const;
+  Tag tag_of(const Entry& entry) const;
 
   MailboxDesc desc;
   std::size_t world;
-  bool hollow;
+  bool no_storage;
 
  private:
   using Times = std::vector<base::Nanoseconds>;
@@ -84,7 +84,7 @@ struct Slots {
   }
   std::size_t padded() const { return base::round_up(desc.slot_bytes, 64); }
 
-  std::vector<Buffer> memory_;  // by source; hollow: all share the first
+  std::vector<Buffer> memory_;  // by source; no_storage: all share the first
   std::vector<Tag> calls_;
   std::vector<std::vector<Channel>> channels_;  // by source and slot: to each destination
   std::vector<Times> due_;                      // by destination and slot: from each source

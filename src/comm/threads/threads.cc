@@ -1,6 +1,6 @@
 #include "comm/mapped/mapped_transport.h"
 #include "comm/threads/factory.h"
-#include "comm/threads/room.h"
+#include "comm/threads/thread_rendezvous.h"
 
 namespace plait::comm::threads {
 
@@ -14,8 +14,8 @@ Availability supports(const Site& site) {
 }
 
 std::unique_ptr<Transport> create(const Site& site) {
-  const auto room = std::make_shared<Room>(site.place.world);
-  return make_mapped_transport(sit_down(room, site.place.rank, site.policy.timeout), site.policy);
+  const auto rendezvous = std::make_shared<ThreadRendezvous>(site.place.world);
+  return make_mapped_transport(join(rendezvous, site.place.rank, site.policy.timeout), site.policy);
 }
 
 }  // namespace plait::comm::threads

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "gemm/few_rows.h"
-#include "gemm/second_cache.h"
+#include "gemm/l2_blocking.h"
 #include "gemm/vector/factory.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/sets.h"
@@ -24,7 +24,7 @@ class VectorKernel final : public TileKernel {
   // halve how often the rows of X are read, and leave the cache to the sums of more rows.
   Blocking blocking() const override {
     const int k = 1024 / static_cast<int>(size_of(set_.operand));
-    return fill_second_cache({.rows = kMaxRows, .panels = 2, .k = k, .few = 4}, set_.operand);
+    return fill_l2({.rows = kMaxRows, .panels = 2, .k = k, .few = 4}, set_.operand);
   }
   void multiply(const TileCall& call) const override { set_.multiply(call); }
   bool adds_nodes() const override { return true; }

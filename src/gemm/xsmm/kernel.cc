@@ -16,7 +16,7 @@
 #include "base/instruction_set.h"
 #include "base/round_up.h"
 #include "gemm/few_rows.h"
-#include "gemm/second_cache.h"
+#include "gemm/l2_blocking.h"
 #include "gemm/xsmm/code.h"
 #include "gemm/xsmm/factory.h"
 
@@ -99,8 +99,8 @@ class XsmmKernel final : public TileKernel {
 
   // A block holds as much of a panel as the vector kernel's.
   Blocking blocking() const override {
-    return fill_second_cache({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes(), .few = 4},
-                             operand_);
+    return fill_l2({.rows = kMaxRows, .panels = 4, .k = 1024 / element_bytes(), .few = 4},
+                   operand_);
   }
 
   void multiply(const TileCall& call) const override {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/tune/options.h"
+#include "cli/tune/tune_options.h"
 
 namespace plait::cli {
 namespace {

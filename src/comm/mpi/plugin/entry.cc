@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "comm/build_name.h"
-#include "comm/mpi/plugin/lobby.h"
+#include "comm/mpi/plugin/mpi_world.h"
 #include "comm/mpi/plugin/session.h"
 #include "comm/plugin.h"
 
@@ -21,13 +21,13 @@ constexpr const char* kLibrary = "MPICH";
 #endif
 
 // By one thread at a time. Never destroyed: they end with MPI.
-Lobby& lobby_of(const Processes& processes) {
+MpiWorld& world_of(const Processes& processes) {
   static auto& all =
-      *std::make_unique<std::map<const Processes*, std::unique_ptr<Lobby>>>().release();
-  std::unique_ptr<Lobby>& found = all[&processes];
+      *std::make_unique<std::map<const Processes*, std::unique_ptr<MpiWorld>>>().release();
+  std::unique_ptr<MpiWorld>& found = all[&processes];
   if (found == nullptr) {
-    found = std::make_unique<Lobby>(processes);
-    close_at_the_end([lobby = found.get()] { lobby->close(); });
+    found = std::make_unique<MpiWorld>(processes);
+    close_at_the_end([one = found.get()] { one->close(); });
   }
   return *found;
 }
@@ -54,7 +54,7 @@ std::unique_ptr<Transport> create(const Site& site) {
               "MPI says that this is rank ", processes.rank, " of ", processes.count,
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,
               ": was it started by mpirun or mpiexec of ", kLibrary, "?");
-  return lobby_of(processes).connect(site.policy, deadline, site.watch);
+  return world_of(processes).connect(site.policy, deadline, site.watch);
 }
 
 }  // namespace

@@ -15,14 +15,14 @@ int Members::member_of(int process) const {
 }
 
 // Memory ordering: relaxed; it is a proposal.
-int propose_carrier() {
+int propose_comm_dup() {
   static std::atomic<unsigned> next{0};
-  return 1 + static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) % (kCarriers - 1));
+  return 1 + static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) % (kCommDups - 1));
 }
 
 // Memory ordering: relaxed; the numbers must differ, and nothing else hangs on them.
 int reserve_tags(int count) {
-  static std::atomic<std::int64_t> next{kLobbyTag + 1};
+  static std::atomic<std::int64_t> next{kConnectTag + 1};
   const std::int64_t first = next.fetch_add(count, std::memory_order_relaxed);
   if (first + count - 1 > highest_tag()) {
     base::fail(Code::system, "this MPI library has ", highest_tag(), " tags, too few for another ",

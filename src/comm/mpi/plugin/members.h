@@ -1,4 +1,4 @@
-// Who takes part in a group or a mailbox, and by which tags a message reaches each of them.
+// The processes of a group or a mailbox, and the tags by which a message reaches each of them.
 //
 // Tags take the place of communicators. Making and freeing those is collective and has no deadline,
 // and in Open MPI 4.1.4 it deadlocks where groups come and go. A tag need only be unique where it
@@ -19,9 +19,9 @@ struct Members {
   const Processes* all = nullptr;
   std::vector<int> processes;   // member -> rank among all of them
   std::vector<int> first_tags;  // member -> where the range begins that it has reserved
-  int carrier = 0;              // what the messages travel over (see session.h)
+  int comm_dup = 0;             // number of the duplicate that carries the messages (session.h)
   int me = 0;
-  const Neighbours* neighbours = nullptr;  // of all of them; they stay until the process ends
+  const LocalProcesses* local_processes = nullptr;  // stays until the process ends
 
   int size() const { return static_cast<int>(processes.size()); }
   int my_tag(int offset) const { return first_tags[me] + offset; }
@@ -31,23 +31,24 @@ struct Members {
   // False where the member's process is known to have ended. Where MPI sends to it over a socket,
   // it may end this process, or never return from its next call.
   bool may_send_to(int member) const {
-    return neighbours == nullptr || !neighbours->has_ended(processes[member]);
+    return local_processes == nullptr || !local_processes->has_ended(processes[member]);
   }
 
-  MPI_Comm for_agreements() const { return all->carriers.front(); }
-  MPI_Comm for_chunks() const { return all->carriers[carrier]; }
+  MPI_Comm for_agreements() const { return all->comm_dups.front(); }
+  MPI_Comm for_chunks() const { return all->comm_dups[comm_dup]; }
 };
 
-// By which all processes receive where they connect (see lobby.h); no range begins there.
-inline constexpr int kLobbyTag = 0;
+// All processes receive by it while they connect (see mpi_world.h); no range begins there.
+inline constexpr int kConnectTag = 0;
 
 // In a group's range.
 inline constexpr int kNoticeTag = 0;
 inline constexpr int kSetUpTag = 1;
 inline constexpr int kGroupTags = 2;
 
-// The next carrier for a mailbox, in turn. The members take what the first of them proposes.
-int propose_carrier();
+// The number of the next duplicate for a mailbox, in turn. The members take what the first of them
+// proposes.
+int propose_comm_dup();
 
 // The first of `count` tags that nothing else in this process receives by.
 int reserve_tags(int count);

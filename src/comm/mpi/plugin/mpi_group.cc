@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
@@ -26,9 +26,9 @@ constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 constexpr Nanoseconds kLastWords = 50 * base::kMillisecond;
 
 // A notice on its way to all other ranks.
-class Circular final : public Leftover {
+class NoticeSend final : public DeferredRelease {
  public:
-  Circular(const Notice& notice, const Members& members)
+  NoticeSend(const Notice& notice, const Members& members)
       : notice_(notice), sends_(members.size(), MPI_REQUEST_NULL) {
     const std::size_t bytes = offsetof(Notice, sentence) + std::strlen(notice.sentence.data()) + 1;
     const auto held = hold_mpi();
@@ -40,7 +40,7 @@ class Circular final : public Leftover {
     }
   }
 
-  bool settled() override {
+  bool is_done() override {
     const auto held = hold_mpi();
     int done = 0;
     MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE);
@@ -52,10 +52,10 @@ class Circular final : public Leftover {
   std::vector<MPI_Request> sends_;
 };
 
-class FormerGroup final : public Leftover {
+class ClosingGroup final : public DeferredRelease {
  public:
-  explicit FormerGroup(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
-  bool settled() override {
+  explicit ClosingGroup(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
+  bool is_done() override {
     group_->listen();
     return group_->has_stopped_listening();
   }
@@ -66,11 +66,11 @@ class FormerGroup final : public Leftover {
 
 }  // namespace
 
-MpiGroup::MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours,
+MpiGroup::MpiGroup(Members members, std::shared_ptr<const LocalProcesses> local_processes,
                    const WaitPolicy& policy)
     : Group(members.me, members.size(), policy),
       members_(std::move(members)),
-      neighbours_(std::move(neighbours)),
+      local_processes_(std::move(local_processes)),
       left_at_(world()) {
   expect_notice();
 }
@@ -106,7 +106,7 @@ void MpiGroup::listen() {
 }
 
 bool MpiGroup::has_stopped_listening() {
-  if (!failed() && !everybody_has_left()) return false;
+  if (!failed() && !all_others_have_left()) return false;
   const auto held = hold_mpi();
   if (!stopped_ && hearing_ != MPI_REQUEST_NULL) MPI_Cancel(&hearing_);
   stopped_ = true;
@@ -135,7 +135,7 @@ void MpiGroup::hear(const Notice& notice, int peer) {
   }
 }
 
-bool MpiGroup::everybody_has_left() const {
+bool MpiGroup::all_others_have_left() const {
   for (int peer = 0; peer < world(); ++peer) {
     if (peer != rank() && !has_left(peer)) return false;
   }
@@ -153,7 +153,8 @@ void MpiGroup::adopt(End end, const Notice& notice) noexcept {
   if (records_.add(end, failure)) note_failure();
 }
 
-// Who hears of an abort takes it for the failure as well: an abort's own failure is known to all.
+// A rank that hears of an abort records it as the failure as well: every rank knows an abort's own
+// failure.
 void MpiGroup::end(End end, const Failure& failure) noexcept {
   if (has_ended(end)) return;
   Notice notice = {.kind = end == End::abort ? Notice::Kind::abort : Notice::Kind::failure,
@@ -191,10 +192,10 @@ void MpiGroup::forget(int mailbox) noexcept {
 
 void MpiGroup::tell_all(const Notice& notice) noexcept try {
   if (!mpi_is_usable()) return;
-  auto circular = std::make_unique<Circular>(notice, members_);
+  auto send = std::make_unique<NoticeSend>(notice, members_);
   const Nanoseconds deadline = base::now() + kSending;
-  while (!circular->settled() && base::now() < deadline) ::usleep(20);
-  mpi::leave_behind(std::move(circular));
+  while (!send->is_done() && base::now() < deadline) ::usleep(20);
+  mpi::release_later(std::move(send));
 } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): MPI has ended meanwhile
 }
 
@@ -243,17 +244,18 @@ void MpiGroup::look_around() {
 }
 
 void MpiGroup::look_around(base::FunctionRef<std::string()> doing) {
-  settle_leftovers();
+  release_finished();
   listen();
   for (int peer = 0; peer < world(); ++peer) {
     const int process = members_.processes[peer];
-    if (peer == rank() || has_left(peer) || !neighbours_->has_ended(process)) continue;
+    if (peer == rank() || has_left(peer) || !local_processes_->has_ended(process)) continue;
     // It may have ended in good order: then its farewell is here or comes at once.
     const Nanoseconds end = base::now() + kLastWords;
     while (base::now() < end && !has_left(peer)) listen();
     if (has_left(peer)) continue;
     fail({Code::peer_lost, peer,
-          sentence(doing(), "; rank ", peer, " (", neighbours_->describe(process), ") has died")});
+          sentence(doing(), "; rank ", peer, " (", local_processes_->describe(process),
+                   ") has died")});
   }
 }
 
@@ -265,7 +267,7 @@ void MpiGroup::give_up(const Awaited& awaited) {
 
 // No peer wakes this rank: MPI must be called for anything to move. 20 µs keep the core mostly
 // free, and are little beside a network's latency.
-void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
+void MpiGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
   while (base::now() < until) {
     listen();
     if (failed() || ready()) return;
@@ -273,8 +275,8 @@ void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   }
 }
 
-void leave_behind(std::shared_ptr<MpiGroup> group) noexcept {
-  leave_behind(std::make_unique<FormerGroup>(std::move(group)));
+void release_later(std::shared_ptr<MpiGroup> group) noexcept {
+  release_later(std::make_unique<ClosingGroup>(std::move(group)));
 }
 
 }  // namespace plait::comm::mpi

@@ -13,8 +13,8 @@
 
 #include "comm/end_records.h"
 #include "comm/group.h"
+#include "comm/mpi/plugin/local_processes.h"
 #include "comm/mpi/plugin/members.h"
-#include "comm/mpi/plugin/neighbours.h"
 
 namespace plait::comm::mpi {
 
@@ -30,13 +30,14 @@ struct Notice {
 
 class MpiGroup final : public Group {
  public:
-  MpiGroup(Members members, std::shared_ptr<const Neighbours> neighbours, const WaitPolicy& policy);
+  MpiGroup(Members members, std::shared_ptr<const LocalProcesses> local_processes,
+           const WaitPolicy& policy);
 
   // Does what descend_from() does, and hears the parent's notices from now on.
   void split_off(const std::shared_ptr<MpiGroup>& parent, const std::vector<int>& ranks);
 
   const Members& members() const { return members_; }
-  const std::shared_ptr<const Neighbours>& neighbours() const { return neighbours_; }
+  const std::shared_ptr<const LocalProcesses>& local_processes() const { return local_processes_; }
 
   bool has_left(int peer) const {
     return left_at_[peer].load(std::memory_order_acquire) != 0;  // pairs with hear()
@@ -73,7 +74,7 @@ class MpiGroup final : public Group {
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
-  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
@@ -82,7 +83,7 @@ class MpiGroup final : public Group {
   Failure record_of(End end) const override { return records_.get(end); }
 
  private:
-  bool everybody_has_left() const;
+  bool all_others_have_left() const;
   bool is_setting_up(const Awaited& awaited);
   void expect_notice();
   void hear(const Notice& notice, int peer);
@@ -90,7 +91,7 @@ class MpiGroup final : public Group {
   void adopt(End end, const Notice& notice) noexcept;
 
   Members members_;
-  std::shared_ptr<const Neighbours> neighbours_;
+  std::shared_ptr<const LocalProcesses> local_processes_;
   std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
   EndRecords records_;
   std::shared_ptr<MpiGroup> parent_;
@@ -115,6 +116,6 @@ class MpiGroup final : public Group {
 
 // Lets go of the group once all its members have left or it has failed: until then there are
 // farewells to be heard, which would otherwise lie in MPI's queues for ever.
-void leave_behind(std::shared_ptr<MpiGroup> group) noexcept;
+void release_later(std::shared_ptr<MpiGroup> group) noexcept;
 
 }  // namespace plait::comm::mpi

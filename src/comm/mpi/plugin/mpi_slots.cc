@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/mpi/plugin/former_mailbox.h"
+#include "comm/mpi/plugin/closing_mailbox.h"
 #include "comm/mpi/plugin/session.h"
 #include "comm/patience.h"
 
@@ -17,14 +17,14 @@ MpiSlots::MpiSlots(std::shared_ptr<MpiGroup> group, const Members& members, cons
   try {
     channels_->open();
   } catch (...) {
-    leave_behind(std::make_unique<FormerMailbox>(group_, std::move(channels_)));
+    release_later(std::make_unique<ClosingMailbox>(group_, std::move(channels_)));
     throw;
   }
 }
 
 MpiSlots::~MpiSlots() {
   if (mpi_is_usable()) finish_sends();
-  leave_behind(std::make_unique<FormerMailbox>(group_, std::move(channels_)));
+  release_later(std::make_unique<ClosingMailbox>(group_, std::move(channels_)));
 }
 
 // What was posted is brought to an end before this rank says that it leaves: MPI moves a send only

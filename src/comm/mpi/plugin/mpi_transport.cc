@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/mailbox.h"
-#include "comm/mpi/plugin/exchange.h"
-#include "comm/mpi/plugin/leftovers.h"
+#include "comm/mpi/plugin/all_gather.h"
+#include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/mpi_slots.h"
 #include "comm/patience.h"
 
@@ -17,22 +17,22 @@ namespace {
 // What a member brings to an agreement, as "14 3 mailbox of 2 slots".
 struct Offer {
   int first_tag;
-  int carrier;
+  int comm_dup;
   std::string purpose;
 };
 
 std::string write(const Offer& offer) {
-  return base::sentence(offer.first_tag, ' ', offer.carrier, ' ', offer.purpose);
+  return base::sentence(offer.first_tag, ' ', offer.comm_dup, ' ', offer.purpose);
 }
 
 Offer read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const auto tag = words.size() < 3 ? std::nullopt : base::parse_int(words[0]);
-  const auto carrier = words.size() < 3 ? std::nullopt : base::parse_int(words[1]);
+  const auto comm_dup = words.size() < 3 ? std::nullopt : base::parse_int(words[1]);
   // A rank in another call sends something else.
-  if (!tag || !carrier) return {.first_tag = 0, .carrier = 0, .purpose = "call of another kind"};
+  if (!tag || !comm_dup) return {.first_tag = 0, .comm_dup = 0, .purpose = "call of another kind"};
   return {.first_tag = static_cast<int>(*tag),
-          .carrier = static_cast<int>(*carrier),
+          .comm_dup = static_cast<int>(*comm_dup),
           .purpose = text.substr(words[0].size() + words[1].size() + 2)};
 }
 
@@ -40,29 +40,30 @@ Offer read(const std::string& text) {
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
 
-MpiTransport::~MpiTransport() { leave_behind(std::move(group_)); }
+MpiTransport::~MpiTransport() { release_later(std::move(group_)); }
 
 std::unique_ptr<SlotTransport> MpiTransport::make_slots(const MailboxDesc& desc) {
   PLAIT_CHECK(desc.slot_bytes <= INT32_MAX - sizeof(ChunkHeader),
               "make_mailbox: MPI sends at most ", INT32_MAX, " bytes at once, not ",
               desc.slot_bytes, " and a header");
-  settle_leftovers();
+  release_finished();
   const Members members = agree(desc.slots, comm::describe(desc));
   return std::make_unique<MpiSlots>(group_, members, desc);
 }
 
 std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& members) {
-  settle_leftovers();
+  release_finished();
   const Members all = agree(kGroupTags, "group");
   if (members.empty()) return nullptr;
   Members chosen = {
-      .all = all.all, .processes = {}, .first_tags = {}, .neighbours = all.neighbours};
+      .all = all.all, .processes = {}, .first_tags = {}, .local_processes = all.local_processes};
   for (const int member : members) {
     if (member == all.me) chosen.me = chosen.size();
     chosen.processes.push_back(all.processes[member]);
     chosen.first_tags.push_back(all.first_tags[member]);
   }
-  auto part = std::make_shared<MpiGroup>(std::move(chosen), group_->neighbours(), group_->policy());
+  auto part =
+      std::make_shared<MpiGroup>(std::move(chosen), group_->local_processes(), group_->policy());
   part->split_off(group_, members);
   return std::make_unique<MpiTransport>(std::move(part));
 }
@@ -70,13 +71,13 @@ std::unique_ptr<Transport> MpiTransport::subgroup(const std::vector<int>& member
 Members MpiTransport::agree(int count, const std::string& purpose) {
   Members members = group_->members();
   const Offer mine = {
-      .first_tag = reserve_tags(count), .carrier = propose_carrier(), .purpose = purpose};
+      .first_tag = reserve_tags(count), .comm_dup = propose_comm_dup(), .purpose = purpose};
   const auto answers = all_gather(write(mine));
   for (int peer = 0; peer < members.size(); ++peer) {
     const Offer theirs = read(answers[peer]);
     check_same_purpose(members.me, purpose, peer, theirs.purpose);
     members.first_tags[peer] = theirs.first_tag;
-    if (peer == 0) members.carrier = theirs.carrier;
+    if (peer == 0) members.comm_dup = theirs.comm_dup;
   }
   return members;
 }

@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/mpi/plugin/leftovers.h"
-#include "comm/mpi/plugin/lifetime.h"
+#include "comm/mpi/plugin/deferred_release.h"
+#include "comm/mpi/plugin/mpi_thread.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -29,7 +29,7 @@ constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
 constexpr Nanoseconds kFinalMeeting = 20 * base::kSecond;
 constexpr Nanoseconds kFinalMeetingAfterFailure = 5 * base::kSecond;
 constexpr Nanoseconds kFinaliseAlone = 5 * base::kSecond;
-constexpr Nanoseconds kLastLeftovers = 200 * base::kMillisecond;
+constexpr Nanoseconds kLastReleases = 200 * base::kMillisecond;
 
 struct Duplicates {
   Processes processes = {};
@@ -45,7 +45,7 @@ struct Library {
   std::map<std::vector<int>, std::map<std::string, Duplicates>> duplicates;
   const Duplicates* world = nullptr;
   int highest_tag = 0;
-  std::vector<std::shared_ptr<const Neighbours>> neighbours;
+  std::vector<std::shared_ptr<const LocalProcesses>> local_processes;
   std::vector<std::function<void()>> closings;
 };
 
@@ -62,7 +62,7 @@ std::atomic<bool> g_failed{false};
 std::atomic<bool> g_ended{false};
 
 bool one_has_ended() {
-  const auto& all = library().neighbours;
+  const auto& all = library().local_processes;
   return std::any_of(all.begin(), all.end(), [](const auto& one) { return one->any_has_ended(); });
 }
 
@@ -78,11 +78,11 @@ bool meet_for_the_last_time(Nanoseconds deadline) {
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
-    MPI_Comm all = library().world->processes.carriers.front();
+    MPI_Comm all = library().world->processes.comm_dups.front();
     if (MPI_Ibarrier(all, &meeting) != MPI_SUCCESS) return false;
   }
   for (;;) {
-    settle_leftovers();
+    release_finished();
     int met = 0;
     {
       const auto held = hold_mpi();
@@ -100,7 +100,7 @@ bool meet_for_the_last_time(Nanoseconds deadline) {
 // are through with it, perhaps just before this one is.
 void finalise(Nanoseconds deadline) {
   Nanoseconds ended_at = 0;
-  Lifetime::instance().end([&] {
+  MpiThread::instance().end([&] {
     const Nanoseconds now = base::now();
     if (ended_at == 0 && one_has_ended()) ended_at = now;
     return now > deadline || (ended_at != 0 && now - ended_at > kFinaliseAlone);
@@ -109,7 +109,7 @@ void finalise(Nanoseconds deadline) {
 
 void end_mpi() {
   const Duplicates* const world = library().world;
-  if (!mpi_is_usable() || world == nullptr || world->made < kCarriers) return;
+  if (!mpi_is_usable() || world == nullptr || world->made < kCommDups) return;
   const bool failed = g_failed.load(std::memory_order_relaxed);
   const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
   if (!meet_for_the_last_time(deadline)) return;
@@ -120,10 +120,10 @@ void end_mpi() {
 int start_library(const Meeting& meeting) {
   const Nanoseconds timeout = meeting.timeout;
   const Nanoseconds deadline = base::now() + timeout;
-  auto started = Lifetime::instance().start(kBetweenQuestions);
+  auto started = MpiThread::instance().start(kBetweenQuestions);
   while (!started && base::now() < deadline) {
     if (meeting.interrupted) meeting.interrupted();
-    started = Lifetime::instance().start(kBetweenQuestions);
+    started = MpiThread::instance().start(kBetweenQuestions);
   }
   if (!started) {
     throw Error(
@@ -141,8 +141,8 @@ int start_library(const Meeting& meeting) {
 int close_all(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*state*/) {
   for (const auto& close : library().closings) close();
   // The other processes of a program that ends MPI are here too, and finish what is left.
-  const Nanoseconds deadline = base::now() + (library().started_here ? 0 : kLastLeftovers);
-  while (settle_leftovers() > 0 && base::now() < deadline) ::usleep(20);
+  const Nanoseconds deadline = base::now() + (library().started_here ? 0 : kLastReleases);
+  while (release_finished() > 0 && base::now() < deadline) ::usleep(20);
   const auto held = hold_mpi();
   g_ended.store(true, std::memory_order_relaxed);
   return MPI_SUCCESS;
@@ -240,17 +240,17 @@ Duplicates& duplicates_of(MPI_Comm comm, const Meeting& meeting) {
 // communicator, which the program may free when a call has failed.
 bool has_all(Duplicates& duplicates, MPI_Comm of) {
   const auto held = hold_mpi();
-  auto& carriers = duplicates.processes.carriers;
-  MPI_Comm& next = carriers[duplicates.made];
+  auto& comm_dups = duplicates.processes.comm_dups;
+  MPI_Comm& next = comm_dups[duplicates.made];
   if (duplicates.duplicating == MPI_REQUEST_NULL) {
-    MPI_Comm source = duplicates.made == 0 ? of : carriers.front();
+    MPI_Comm source = duplicates.made == 0 ? of : comm_dups.front();
     check_mpi(MPI_Comm_idup(source, &next, &duplicates.duplicating), "MPI_Comm_idup");
   }
   int done = 0;
   check_mpi(MPI_Test(&duplicates.duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
   if (done == 0) return false;
   check_mpi(MPI_Comm_set_errhandler(next, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return ++duplicates.made == kCarriers;
+  return ++duplicates.made == kCommDups;
 }
 
 }  // namespace
@@ -289,7 +289,7 @@ const Processes& meet_processes(std::optional<int> handle, const Meeting& meetin
   MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
   Duplicates& duplicates = duplicates_of(of, meeting);
   Nanoseconds ask_at = 0;
-  while (duplicates.made < kCarriers && !has_all(duplicates, of)) {
+  while (duplicates.made < kCommDups && !has_all(duplicates, of)) {
     if (meeting.interrupted && base::now() >= ask_at) {
       meeting.interrupted();
       ask_at = base::now() + kBetweenQuestions;
@@ -313,8 +313,8 @@ void close_at_the_end(std::function<void()> close) {
   library().closings.push_back(std::move(close));
 }
 
-void watch_at_the_end(std::shared_ptr<const Neighbours> processes) {
-  library().neighbours.push_back(std::move(processes));
+void watch_at_the_end(std::shared_ptr<const LocalProcesses> processes) {
+  library().local_processes.push_back(std::move(processes));
 }
 
 void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }

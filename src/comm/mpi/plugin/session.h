@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "comm/mpi/plugin/neighbours.h"
+#include "comm/mpi/plugin/local_processes.h"
 #include "plait/communicator.h"
 
 namespace plait::comm::mpi {
@@ -36,9 +36,9 @@ struct Meeting {
 // One would do, but MPI finds a message's receive by looking through those that are posted on its
 // communicator: with 20 idle mailboxes of 64 slots on the same one, a chunk takes 31 µs instead of
 // 0.8. So mailboxes are spread over them.
-inline constexpr int kCarriers = 17;
+inline constexpr int kCommDups = 17;
 struct Processes {
-  std::array<MPI_Comm, kCarriers> carriers = {};
+  std::array<MPI_Comm, kCommDups> comm_dups = {};
   int rank = 0;
   int count = 0;
 };
@@ -72,7 +72,7 @@ void close_at_the_end(std::function<void()> close);
 
 // When this process ends it waits for the others at most for some seconds, and not at all for those
 // among them that have died.
-void watch_at_the_end(std::shared_ptr<const Neighbours> processes);
+void watch_at_the_end(std::shared_ptr<const LocalProcesses> processes);
 
 // Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time. Throws
 // when MPI has ended.

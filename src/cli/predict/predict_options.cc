@@ -1,0 +1,155 @@
+#include "cli/predict/predict_options.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/problem_options.h"
+#include "cli/values.h"
+#include "plait/quantized.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::int64_t kMostDrawn = 64;
+
+constexpr const char* kPurpose =
+    "Predicts an operator on other devices and networks. Modelled ranks with simulated clocks\n"
+    "run its own schedules; products, copies and sums take the device's time, and chunks travel\n"
+    "over a modelled network. Nothing is measured or multiplied.";
+
+constexpr const char* kExamples =
+    "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
+    "Examples:\n"
+    "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
+    "  plait predict all-gather-matmul --m 8192 --n 8192 --k 8192 --device a100 --link pcie4\n"
+    "  plait predict matmul-reduce-scatter --m 8192 --n 8192 --k 8192 --plan \"fused chunk=512\"\n";
+
+std::string device_names() {
+  std::string names;
+  for (const predict::Device& device : predict::devices())
+    names += (names.empty() ? "" : ", ") + device.name;
+  return names;
+}
+
+std::string network_names() {
+  std::string names;
+  for (const predict::NamedNetwork& network : predict::networks())
+    names += (names.empty() ? "" : ", ") + std::string(network.name);
+  return names;
+}
+
+double read_rate(std::string_view option, const std::string& text) {
+  constexpr double kLeast = 1e-3;
+  constexpr double kMost = 1e6;
+  const auto number = base::parse_number(text);
+  PLAIT_CHECK(number && *number >= kLeast && *number <= kMost, option, ' ', text,
+              " is not a number from ", kLeast, " to ", kMost);
+  return *number;
+}
+
+predict::Wiring read_wiring(std::string_view option, const std::string& text) {
+  for (const auto wiring :
+       {predict::Wiring::pairs, predict::Wiring::ports, predict::Wiring::shared}) {
+    if (text == comm::modelled::name(wiring)) return wiring;
+  }
+  base::fail(Code::invalid_argument, option, ' ', text, " is none of pairs, ports, shared");
+}
+
+// The usual network of a device.
+std::string usual_link(const std::string& device) {
+  if (device == "a100") return "nvlink3";
+  if (device == "ascend-910b") return "hccs";
+  PLAIT_CHECK(device != "cpu",
+              "the device cpu has no usual network; give one, such as --link 25gbit,5us");
+  return "nvlink4";
+}
+
+}  // namespace
+
+double weight_bytes(const std::string& weight, Dtype x) {
+  if (const auto scheme = parse_quant_scheme(weight)) return scheme->bits / 8.0;
+  return static_cast<double>(size_of(parse_dtype(weight).value_or(x)));
+}
+
+void add_options(Options& options, MachineOptions& machine, const char* ranks) {
+  options.add(ranks, "N", machine.ranks, whole(1, kMostPredictedRanks),
+              "number of ranks (default: 8)");
+  options.add("--device", "NAME", machine.device,
+              "device of each rank (default: h100): " + device_names());
+  options.add("-l,--link", "LINK", machine.link,
+              network_names() +
+                  ",\nor one port per rank, such as 25gbit,5us\n"
+                  "(default: the device's usual network)");
+  options.add("--wiring", "WIRING", machine.wiring, read_wiring,
+              "where the network has links: pairs (between every two ranks), ports (one\n"
+              "for each rank) or shared (one for all ranks); default: the network's own");
+  options.add("--rate", "TFLOPS", machine.rate, read_rate,
+              "attained TFLOP/s of products (default: the device's)");
+  options.add("--memory", "GBS", machine.memory, read_rate,
+              "attained GB/s of copies and sums (default: the device's)");
+  options.add("--lost", "PERCENT", machine.lost, whole(0, 99),
+              "share of the product rate that is lost while chunks are sent\n"
+              "(default: the device's)");
+}
+
+predict::Machine machine_of(const MachineOptions& options) {
+  predict::Machine machine = {.device = predict::find_device(options.device),
+                              .network = predict::find_network(
+                                  options.link.empty() ? usual_link(options.device) : options.link),
+                              .ranks = options.ranks};
+  if (options.wiring) machine.network.wiring = *options.wiring;
+  if (options.rate) {
+    machine.device.peak_flops = *options.rate * 1e12;
+    machine.device.attained = 1;
+  }
+  if (options.memory) {
+    machine.device.peak_memory = *options.memory * 1e9;
+    machine.device.memory_share = 1;
+  }
+  if (options.lost) machine.device.lost = *options.lost / 100;
+  return machine;
+}
+
+std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words) {
+  const std::string verb = "predict " + word_of(op);
+  OpPredictOptions what;
+  SizeOptions sizes;
+  DtypeOptions dtypes;
+  Dtype wire = Dtype::f32;
+  MachineOptions machine;
+  PlanOptions plans;
+  Options options({.verb = verb,
+                   .usage = "--m M --n N --k K [OPTIONS]",
+                   .purpose = kPurpose,
+                   .examples = kExamples});
+  add_options(options, sizes);
+  add_options(options, dtypes);
+  options.add("--wire", "DTYPE", wire, wire_reader(op),
+              "dtype in which partial sums are sent (default: f32)");
+  options.add("-w,--weight", "KIND", what.weight, read_weight_kind,
+              "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
+  add_options(options, machine, "--ranks");
+  add_options(options, plans);
+  add_options(options, what.files);
+  if (!options.parse_all(words)) return std::nullopt;
+  what.sizes = read_sizes(sizes);
+  if (what.weight.empty()) what.weight = name(dtypes.x);
+  what.problem = {.op = op,
+                  .x = dtypes.x,
+                  .out = dtypes.result(),
+                  .wire = wire,
+                  .weight_bytes = weight_bytes(what.weight, dtypes.x)};
+  what.machine = machine_of(machine);
+  PLAIT_CHECK(dtypes.x != Dtype::f32 || what.machine.device.name == "cpu" || machine.rate,
+              "--dtype f32: only the rate of bf16 and f16 is known for ", what.machine.device.name,
+              "; give the rate of f32 with --rate");
+  what.plans = read_plans(op, plans);
+  PLAIT_CHECK(what.sizes.size() == 1 || !what.files.traces(),
+              "a timeline needs exactly one size, not ", what.sizes.size());
+  PLAIT_CHECK(what.machine.ranks <= kMostDrawn || !what.files.traces(), "a timeline shows at most ",
+              kMostDrawn, " ranks, not ", what.machine.ranks);
+  check_distinct(what.files, {{"the shapes", sizes.shapes}});
+  return what;
+}
+
+}  // namespace plait::cli

@@ -1,0 +1,30 @@
+// Numbers the calls of a communicator, and counts those that are complete.
+#pragma once
+
+#include <cstdint>
+
+namespace plait::comm {
+
+class CallCounter {
+ public:
+  // The number of the call that begins. All ranks make the same calls in the same order.
+  std::uint32_t begin() { return ++begun_; }
+
+  // Between the beginning and the end of an operator on this rank: no other may begin. Its
+  // collectives don't count for themselves.
+  bool is_in_operator() const { return in_operator_; }
+  void set_in_operator(bool is_in) { in_operator_ = is_in; }
+
+  void complete_operator() { ++completed_; }
+  void complete_collective() {
+    if (!in_operator_) ++completed_;
+  }
+  std::uint64_t completed() const { return completed_; }
+
+ private:
+  std::uint32_t begun_ = 0;
+  std::uint64_t completed_ = 0;
+  bool in_operator_ = false;
+};
+
+}  // namespace plait::comm

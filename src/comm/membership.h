@@ -1,0 +1,43 @@
+// Whether this rank may still use its group: every call of a communicator asks first.
+#pragma once
+
+#include <atomic>
+
+#include "comm/transport.h"
+
+namespace plait::comm {
+
+class Membership {
+ public:
+  explicit Membership(Transport& transport) : transport_(transport), group_(transport.group()) {}
+
+  Group& group() const { return group_; }
+
+  // Refuses a process that was forked from the one whose communicator it is.
+  void check_not_forked() const;
+
+  // Refuses also a process that is about to end.
+  void check_not_left() const;
+
+  // Refuses also a group that has failed.
+  void check_usable() const {
+    check_not_left();
+    group_.raise_if_failed();
+  }
+
+  // The process ends while the communicator lives: leaves the group as its destruction would, and
+  // refuses all further calls. Other threads may still be in one.
+  void leave() noexcept;
+
+  // For a handler of `error`, which has ended a collective on this rank: tells the others, who may
+  // be waiting for it elsewhere; where another was first, all say the same. What the caller's hook
+  // threw goes on as it is.
+  [[noreturn]] void fail_together(const Error& error) const;
+
+ private:
+  Transport& transport_;
+  Group& group_;
+  std::atomic<bool> has_left_{false};
+};
+
+}  // namespace plait::comm

@@ -1,0 +1,139 @@
+#include "comm/modelled/sim_rank.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "base/round_up.h"
+#include "comm/modelled/scheduler.h"
+
+namespace plait::comm::modelled {
+
+void SimRank::spend(Nanoseconds time) {
+  if (time <= 0) return;
+  scheduler_.sleep(*this, now_ + time);
+}
+
+// first 1000, grain 200: 700 → 1000, 1001 → 1200
+Nanoseconds SimRank::on_grid(Nanoseconds at) const {
+  const Nanoseconds behind = std::max<Nanoseconds>(at - looks_.first, 0);
+  return looks_.first + base::round_up(behind, looks_.grain);
+}
+
+// What came while this rank looked, and was perhaps overlooked, ends the rest at once.
+void SimRank::rest(Nanoseconds until, const Looks& looks) {
+  rests_ = true;
+  looks_ = looks;
+  if (!coming_.empty() && until > coming_.back()) until = std::min(until, on_grid(coming_.back()));
+  scheduler_.sleep(*this, until);
+  rests_ = false;
+}
+
+// Times are rounded up to the rank's grain: thousands of chunks then need only dozens of entries.
+void SimRank::notify(Nanoseconds at) {
+  at = base::round_up(at, grain());
+  const auto before = std::lower_bound(coming_.begin(), coming_.end(), at, std::greater<>());
+  if (before == coming_.end() || *before != at) coming_.insert(before, at);
+  if (rests_) scheduler_.wake(*this, on_grid(at));
+}
+
+Nanoseconds SimRank::grain() const {
+  return std::max<Nanoseconds>(scheduler_.options().look * (scheduler_.world() - 1), 1);
+}
+
+void SimRank::occupy(Interval interval) {
+  const Nanoseconds from = std::max(interval.begin, occupied_until_);
+  if (interval.end <= from) return;
+  occupied_ += interval.end - from;
+  occupied_until_ = interval.end;
+}
+
+Nanoseconds SimRank::occupied_until_now() const {
+  return occupied_ - std::max<Nanoseconds>(occupied_until_ - now_, 0);
+}
+
+void SimRank::work(const Work& work, base::FunctionRef<void()> look) {
+  Nanoseconds end = now_ + work.time;
+  while (now_ < end) {
+    const Nanoseconds busy_before = occupied_until_now();
+    const Nanoseconds poll = std::max<Nanoseconds>(work.poll, 1);
+    rest(end, {.first = now_ + poll, .grain = poll});
+    const Nanoseconds busy = std::max<Nanoseconds>(occupied_until_now() - busy_before, 0);
+    end += static_cast<Nanoseconds>(static_cast<double>(busy) * work.share);
+    if (now_ >= end) return;
+    const Nanoseconds before = now_;
+    look();
+    while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
+    end += now_ - before;
+  }
+}
+
+bool SimRank::simulated(const MemoryWork& work) {
+  if (!scheduler_.options().no_storage) return false;
+  const MemoryCosts& costs = scheduler_.options().memory_costs;
+  if (costs.in_background && work.to_peer) return true;
+  const auto bytes = static_cast<double>(work.read + work.written);
+  const Nanoseconds time =
+      costs.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / costs.bytes_per_second));
+  const Nanoseconds begin = costs.in_background ? hands_over_at() : now_;
+  const Interval interval = {.begin = begin, .end = begin + time};
+  if (costs.in_background) {
+    background_until_ = interval.end;
+    occupy(interval);
+  } else {
+    spend(time);
+  }
+  record(Lane::comm, work.label, interval, work.args);
+  return true;
+}
+
+void SimRank::wait(const Question& question) {
+  const Nanoseconds start = now_;
+  const Awaited first = scheduler_.options().records ? question.awaited() : nothing_awaited({});
+  for (;;) {
+    const Nanoseconds before = now_;
+    if (question.ready()) break;
+    while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
+    scheduler_.raise_if_ended();
+    question_ = &question;
+    rest(kNever, {.first = now_, .grain = grain()});
+    question_ = nullptr;
+    scheduler_.raise_if_ended();
+  }
+  if (now_ > start) {
+    record(Lane::wait, "wait", {.begin = start, .end = now_},
+           {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk & INT32_MAX)});
+  }
+}
+
+void SimRank::record(Lane lane, Label label, Interval interval, const SpanArgs& args) {
+  push_record(trace::Kind::span, lane, label, interval, args);
+}
+
+void SimRank::record_flight(Interval interval, const SpanArgs& args) {
+  push_record(trace::Kind::flight, Lane::comm, "chunk", interval, args);
+}
+
+void SimRank::push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
+                          const SpanArgs& args) {
+  if (!scheduler_.options().records) return;
+  auto known = std::find(labels_.begin(), labels_.end(), label.text());
+  if (known == labels_.end()) known = labels_.insert(labels_.end(), label.text());
+  records_.push_back({.kind = kind,
+                      .lane = lane,
+                      .thread = 0,
+                      .label = static_cast<std::uint32_t>(known - labels_.begin()),
+                      .begin = interval.begin,
+                      .end = interval.end,
+                      .args = args});
+}
+
+trace::RankRecords SimRank::take_records() {
+  return {.rank = rank_,
+          .dropped = 0,
+          .labels = std::exchange(labels_, {}),
+          .records = std::exchange(records_, {})};
+}
+
+}  // namespace plait::comm::modelled

@@ -1,0 +1,127 @@
+#include "comm/task_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/wait.h"
+
+namespace plait::comm {
+
+TaskQueue::TaskQueue(const Membership& membership, CallCounter& calls)
+    : membership_(membership),
+      calls_(calls),
+      patience_(group().policy(), kAtOnce),
+      polling_(group()) {}
+
+void TaskQueue::use(Lanes& lanes, Mailbox::State& mailbox) {
+  lanes_ = &lanes;
+  mailbox_ = &mailbox;
+  lanes.use(mailbox);
+}
+
+Tag TaskQueue::begin_call(Tag tag) {
+  membership_.check_usable();
+  drain();
+  tag.call = calls_.begin();
+  group().announce(tag);
+  return tag;
+}
+
+void TaskQueue::begin(Task& task) {
+  group().announce(task.tag());
+  patience_.renew(base::now());
+  lanes_->begin(task.tag());
+  task.begin();
+}
+
+void TaskQueue::run(Task& task) {
+  membership_.check_usable();
+  drain();
+  task.set_call(calls_.begin());
+  begin(task);
+  wait_until(
+      group(), [&] { return task.step(); }, [&] { return mailbox_->take_due(); },
+      [&] { return task.awaited(); }, &lanes_->moves());
+  calls_.complete_collective();
+}
+
+void TaskQueue::start(std::shared_ptr<Task> task) {
+  membership_.check_usable();
+  task->set_call(calls_.begin());
+  tasks_.push_back(std::move(task));
+  if (tasks_.size() == 1) begin(*tasks_.front());
+  advance(*tasks_.back());
+}
+
+bool TaskQueue::has(const Task& task) const {
+  return std::any_of(tasks_.begin(), tasks_.end(),
+                     [&](const auto& queued) { return queued.get() == &task; });
+}
+
+bool TaskQueue::advance(const Task& task) {
+  membership_.check_usable();
+  while (!tasks_.empty() && tasks_.front()->step()) {
+    tasks_.front()->set_fate(Task::Fate::done);
+    tasks_.pop_front();
+    calls_.complete_collective();
+    if (!tasks_.empty()) begin(*tasks_.front());
+  }
+  const bool done = !has(task);
+  if (!done) mailbox_->help();
+  return done;
+}
+
+bool TaskQueue::poll(const Task& task) {
+  const bool done = advance(task);
+  if (done) {
+    polling_.end();
+  } else {
+    look_around();
+  }
+  return done;
+}
+
+// What the wait loop does for a rank that sleeps.
+void TaskQueue::look_around() {
+  const Nanoseconds now = base::now();
+  patience_.note_poll(now, true);
+  if (polled_moves_ != lanes_->moves()) patience_.renew(now);
+  polled_moves_ = lanes_->moves();
+  if (!patience_.must_look(now)) return;
+  Task& front = *tasks_.front();
+  // A peer whose chunk is known to be on its way is not late.
+  if (!front.step() && mailbox_->take_due() != kNever) patience_.renew(now);
+  const Awaited awaited = front.awaited();
+  polling_.say(awaited);
+  // Nor has such a peer left anything undone.
+  group().examine(&awaited, [&] {
+    return front.step() || front.awaited().peer != awaited.peer || mailbox_->take_due() != kNever;
+  });
+  if (patience_.is_over(now) && !front.step()) group().give_up(awaited);
+}
+
+void TaskQueue::wait(const Task& task) {
+  wait_until(
+      group(), [&] { return advance(task); }, [&] { return mailbox_->take_due(); },
+      [&] { return tasks_.front()->awaited(); }, &lanes_->moves());
+}
+
+void TaskQueue::drain() {
+  while (!tasks_.empty()) wait(*tasks_.back());
+}
+
+void TaskQueue::show() {
+  if (tasks_.empty()) return group().rest();
+  group().show_started(patience_.polled_at());
+}
+
+void TaskQueue::stop_recording() {
+  for (const auto& task : tasks_) task->stop_recording();
+}
+
+void TaskQueue::abandon() {
+  for (const auto& task : tasks_) task->set_fate(Task::Fate::abandoned);
+  polling_.end();
+}
+
+}  // namespace plait::comm

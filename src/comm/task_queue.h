@@ -1,0 +1,67 @@
+// The collectives under way, which are done one after another, and the patience of a rank that
+// polls them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "comm/call_counter.h"
+#include "comm/flow/lanes.h"
+#include "comm/membership.h"
+#include "comm/patience.h"
+#include "comm/pending_task.h"
+
+namespace plait::comm {
+
+class TaskQueue {
+ public:
+  using Task = Pending::Task;
+
+  TaskQueue(const Membership& membership, CallCounter& calls);
+
+  // What the tasks send through. Before the first of them.
+  void use(Lanes& lanes, Mailbox::State& mailbox);
+
+  // The beginning of another call, after what was started before: gives it its number, and tells
+  // the peers what this rank is in.
+  Tag begin_call(Tag tag);
+
+  // Runs a task to its end, after those that were started before.
+  void run(Task& task);
+
+  // Begins a task, or puts it behind those under way.
+  void start(std::shared_ptr<Task> task);
+
+  // Does what can be done now; true when `task` is done. A rank that polls is as good as one that
+  // waits: it notices lost peers, and its patience ends too.
+  bool poll(const Task& task);
+  void wait(const Task& task);
+
+  // Tells the peers, at the end of a call, whether this rank is in one that it polls.
+  void show();
+
+  void stop_recording();
+  void abandon();
+
+ private:
+  Group& group() const { return membership_.group(); }
+  void begin(Task& task);
+  bool advance(const Task& task);
+  void look_around();
+  void drain();
+  bool has(const Task& task) const;
+
+  const Membership& membership_;
+  CallCounter& calls_;
+  Lanes* lanes_ = nullptr;
+  Mailbox::State* mailbox_ = nullptr;
+  std::deque<std::shared_ptr<Task>> tasks_;
+
+  // Polling for the front of the queue.
+  Patience patience_;
+  std::uint64_t polled_moves_ = 0;
+  PublishedWait polling_;
+};
+
+}  // namespace plait::comm

@@ -1,0 +1,13 @@
+// Tells the thread sanitizer what a kernel reads and writes. The sanitizer can't see code that is
+// generated at run time. The other kernels are compiled without it, because in their loops it would
+// check the same bytes again in every step.
+#pragma once
+
+#include "gemm/kernel.h"
+
+namespace plait::gemm {
+
+// To be called before kernel.multiply(call). It does nothing in builds without the sanitizer.
+void tsan_annotate(const TileKernel& kernel, const TileCall& call);
+
+}  // namespace plait::gemm

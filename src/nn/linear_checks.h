@@ -1,0 +1,41 @@
+// What a layer refuses, in one sentence each, before anything is written or sent.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "plait/linear.h"
+
+namespace plait::nn {
+
+// This rank's sizes of a layer.
+struct Sizes {
+  std::int64_t outputs;
+  std::int64_t inputs;
+};
+
+// Whether a call brings this operand: one of nothing may have no data, but it has a dtype.
+inline bool is_given(const ConstTensorView& view) {
+  return view.dtype != kNoDtype || view.data != nullptr || view.rows != 0 || view.cols != 0;
+}
+
+// What a weight of the layer is to be, whatever call brings it.
+struct WantedWeight {
+  const char* what;  // "weight"
+  std::int64_t n;
+  std::int64_t k;
+  WeightKind kind;
+};
+void check_weight(std::string_view layer, const Weight& weight, const WantedWeight& wanted);
+
+// What backward is to find.
+struct Wanted {
+  std::int64_t grad_out_rows;
+  std::int64_t x_rows;
+  bool needs_x;
+  Sizes sizes;
+  WeightLayout layout;
+};
+void check_backward(std::string_view layer, const LinearBackward& call, const Wanted& wanted);
+
+}  // namespace plait::nn
