@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/open_descriptors.h"
-#include "comm/shm/hub.h"
+#include "comm/shm/socket_rendezvous.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -96,12 +96,12 @@ TEST(Crowd, SixtyFourRanksHaveTwentySubGroups) {
   const std::string name = name_of_job(fresh_job()) + "-crowd";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(16 * kWorld);
-    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
+    const auto rendezvous = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     std::vector<int> all(kWorld);
     for (int peer = 0; peer < kWorld; ++peer) all[peer] = peer;
     std::vector<std::unique_ptr<comm::Rendezvous>> parts;
     parts.reserve(20);
-    for (int part = 0; part < 20; ++part) parts.push_back(hub->subgroup(all, {}));
+    for (int part = 0; part < 20; ++part) parts.push_back(rendezvous->subgroup(all, {}));
     for (const auto& part : parts) {
       EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
@@ -134,9 +134,9 @@ TEST(Crowd, ManyMoreRanksThanDescriptorsOnTheirWay) {
   const std::string name = name_of_job(fresh_job()) + "-crowd";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(80);
-    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
+    const auto rendezvous = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     for (int round = 0; round < 20; ++round) {
-      EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
+      EXPECT_EQ(rendezvous->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
   });
 }
