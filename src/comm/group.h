@@ -72,9 +72,9 @@ class Group {
   // How long this rank waits from now on. While one thread alone knows of the group.
   void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
 
-  // Likewise how this rank waits, of which it takes looks, spin and yield.
+  // Likewise how this rank waits, of which it takes polls, spin and yield.
   void set_waits(const WaitPolicy& waits) {
-    policy_.looks = waits.looks;
+    policy_.polls = waits.polls;
     policy_.spin = waits.spin;
     policy_.yield = waits.yield;
   }
@@ -105,7 +105,7 @@ class Group {
   Failure failure() const;
 
   // Any thread may call it at any time: wakes all that wait, in this group at once, and in those
-  // that were split off it when they look around.
+  // that were split off it when they poll next.
   void abort(const Failure& failure) noexcept;
 
   [[noreturn]] void raise() const;
@@ -128,14 +128,14 @@ class Group {
   virtual void show_product() const noexcept {}
 
   // For a call that ends without hearing from its peers: fails the group where one of them has
-  // announced another call under this one's number. Of two ranks that disagree and both look at
-  // their end, one at least sees it. Where announcements can't be seen, nothing is.
+  // announced another call under this one's number. Of two ranks that disagree and both call
+  // it at their end, one at least sees it. Where announcements can't be seen, nothing is.
   virtual void compare_calls() {}
 
-  // A careful look, about 1 µs a peer: fails the group where a peer has died, or where the one that
-  // is waited for has left or is in another call. `ready` is asked once more before a peer that has
-  // left is blamed: its last chunk may have come just now. `awaited` is null outside of any call.
-  // Asks the caller too whether it wants to be interrupted.
+  // Polls the peers, which takes about 1 µs each: fails the group where a peer has died, or where
+  // the one that is waited for has left or is in another call. `ready` is asked once more before a
+  // peer that has left is blamed: its last chunk may have come just now. `awaited` is null outside
+  // of any call. Asks the caller too whether it wants to be interrupted.
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
     interrupt_if_asked(awaited);
     examine_peers(awaited, ready);
@@ -156,7 +156,7 @@ class Group {
 
   // Publishes, while this rank waits, which rank it waits for, and thereby leads the blame to
   // the rank that is really late. Threads of a rank may wait at once: each keeps its ticket, and
-  // republishes with it now and then that it still waits. See KnownWait.
+  // republishes with it now and then that it still waits. See PublishedWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
@@ -166,7 +166,7 @@ class Group {
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.
-  virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
+  virtual void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
   virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
@@ -208,15 +208,15 @@ class StoodInFor {
   Group& group_;
 };
 
-// A wait of one thread, known to the peers from the first say() on.
-class KnownWait {
+// A wait of one thread, known to the peers from the first publish() on.
+class PublishedWait {
  public:
-  explicit KnownWait(Group& group) : group_(group) {}
-  KnownWait(const KnownWait&) = delete;
-  KnownWait& operator=(const KnownWait&) = delete;
-  ~KnownWait() { end(); }
+  explicit PublishedWait(Group& group) : group_(group) {}
+  PublishedWait(const PublishedWait&) = delete;
+  PublishedWait& operator=(const PublishedWait&) = delete;
+  ~PublishedWait() { end(); }
 
-  void say(const Awaited& awaited) {
+  void publish(const Awaited& awaited) {
     if (awaited.peer == Error::kNobody) return end();
     ticket_ = group_.begin_waiting(awaited, ticket_);
   }

@@ -362,12 +362,12 @@ void Communicator::State::look_around() {
   patience_.note_poll(now, true);
   if (polled_moves_ != lanes_->moves()) patience_.renew(now);
   polled_moves_ = lanes_->moves();
-  if (!patience_.must_look(now)) return;
+  if (!patience_.must_poll_peers(now)) return;
   Task& front = *queue_.front();
   // A peer whose chunk is known to be on its way is not late.
   if (!front.step() && mailbox().take_due() != comm::kNever) patience_.renew(now);
   const comm::Awaited awaited = front.awaited();
-  polling_.say(awaited);
+  polling_.publish(awaited);
   // Nor has such a peer left anything undone.
   group().examine(&awaited, [&] {
     return front.step() || front.awaited().peer != awaited.peer ||

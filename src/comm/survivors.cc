@@ -126,7 +126,7 @@ std::string failure_text(const std::exception& error) {
 
 }  // namespace
 
-// Refuses a group that has not failed, after a look at its ranks.
+// Refuses a group that has not failed, after it has polled its ranks.
 comm::Regrouping& Communicator::State::usable_regrouping() {
   check_not_forked();
   PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",

@@ -16,7 +16,7 @@ namespace {
 class ModelledGroup final : public Group {
  public:
   ModelledGroup(std::shared_ptr<World::Stage> stage, int rank)
-      : Group(rank, stage->world(), {.looks = 1}), stage_(std::move(stage)) {
+      : Group(rank, stage->world(), {.polls = 1}), stage_(std::move(stage)) {
     set_clock(&stage_->seat(rank));
   }
 
@@ -30,7 +30,7 @@ class ModelledGroup final : public Group {
                     .sentence = plait::comm::describe(awaited, rank())});
   }
 
-  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override {
+  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override {
     if (!ready()) clock()->spend(until - clock()->now());
   }
 

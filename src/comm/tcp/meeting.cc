@@ -434,7 +434,7 @@ Met Meeting::result() {
   }
   return {.mesh = std::make_shared<Mesh>(self_.rank, std::move(neighbors), lines_.take_all(),
                                          site_.policy),
-          .crowded = is_crowded(cards_, self_.rank)};
+          .oversubscribed = is_oversubscribed(cards_, self_.rank)};
 }
 
 }  // namespace

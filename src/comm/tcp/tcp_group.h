@@ -60,7 +60,7 @@ class TcpGroup final : public Group, public Receiver {
                       base::FunctionRef<std::string(int peer)> doing) noexcept;
 
   // Fails the group where a process is lost. `doing` begins the sentence.
-  void look_for_losses(base::FunctionRef<std::string()> doing);
+  void check_for_losses(base::FunctionRef<std::string()> doing);
 
   // What this rank does is kept here, and told to a peer that asks.
   void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
@@ -79,7 +79,7 @@ class TcpGroup final : public Group, public Receiver {
   }
   void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
   [[noreturn]] void give_up(const Awaited& awaited) override;
-  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
   bool receive(int process, const Frame& frame, std::string text) override;
@@ -107,8 +107,8 @@ class TcpGroup final : public Group, public Receiver {
   bool note_answer(int peer, const std::string& text);
   void inquire();
   std::vector<Answer> answers() const;
-  std::vector<Whereabouts> ask_all(const Awaited& awaited, KnownWait& known);
-  int find_culprit(const Awaited& awaited, KnownWait& known);
+  std::vector<Whereabouts> ask_all(const Awaited& awaited, PublishedWait& published);
+  int find_culprit(const Awaited& awaited, PublishedWait& published);
   void compare_answers();
   std::string describe_late(int peer) const;
 

@@ -200,7 +200,7 @@ std::unique_ptr<Transport> Lobby::make_group(WaitPolicy policy) {
     watch_at_the_end(neighbours_);
   }
   all.neighbours = neighbours_.get();
-  policy.crowded = neighbours_->crowded();
+  policy.oversubscribed = neighbours_->crowded();
   return std::make_unique<MpiTransport>(
       std::make_shared<MpiGroup>(std::move(all), neighbours_, policy));
 }

@@ -97,7 +97,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const auto watch = [&](const std::vector<int>& missing) {
     group_->listen();
     const Nanoseconds now = base::now();
-    if (patience.must_look(now, *group_)) look_after(now, missing);
+    if (patience.must_poll_peers(now, *group_)) look_after(now, missing);
     if (patience.is_over(now))
       refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
   };
