@@ -14,12 +14,12 @@ namespace plait::comm::shm {
 
 class GroupChannel {
  public:
-  // That of the group whose ranks have just met; `sockets` are what assemble() or attend()
-  // returned, and rank 0 is the coordinator.
+  // Makes the channel of a group whose ranks have just met; `sockets` are what assemble() or
+  // attend() returned, and rank 0 is the coordinator.
   GroupChannel(std::vector<base::Fd> sockets, int world);
 
-  // That of a sub-group, whose `members` include the coordinator. All of them must give the number
-  // that the coordinator got from make_number().
+  // Makes the channel of a sub-group, whose `members` include the coordinator. All of them must give
+  // the number that the coordinator got from make_number().
   GroupChannel among(const std::vector<int>& members, Connections::Channel number) const;
   Connections::Channel make_number() const { return connections_->make_channel(); }
 
