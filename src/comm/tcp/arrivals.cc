@@ -14,12 +14,11 @@ namespace plait::comm::tcp {
 using base::Nanoseconds;
 using base::sentence;
 
-Arrivals::Arrivals(Identity self)
-    : self(std::move(self)),
-      lines(this->self.world),
-      cards(this->self.world),
-      ends(this->self.world,
-           [this](int rank) { return addresses_of(cards[rank], this->self.card); }) {}
+Arrivals::Arrivals(Identity mine)
+    : self(std::move(mine)),
+      lines(self.world),
+      cards(self.world),
+      ends(self.world, [this](int rank) { return addresses_of(cards[rank], self.card); }) {}
 
 void Arrivals::set_card(Card card) {
   self.card = std::move(card);

@@ -17,7 +17,7 @@
 namespace plait::comm::tcp {
 
 struct Arrivals {
-  explicit Arrivals(Identity self);
+  explicit Arrivals(Identity mine);
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
 
