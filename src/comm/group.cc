@@ -81,9 +81,9 @@ std::string describe(const Awaited& awaited, int rank) {
                           awaited.tag.chunk);
   }
   if (operation == Operation::make_mailbox || operation == Operation::split) {
-    const std::string who = base::sentence(name(operation), ": rank ", rank);
-    if (awaited.peer == rank) return who + " has met the others";
-    return base::sentence(who, " waits for rank ", awaited.peer, " to join");
+    const std::string subject = base::sentence(name(operation), ": rank ", rank);
+    if (awaited.peer == rank) return subject + " has met the others";
+    return base::sentence(subject, " waits for rank ", awaited.peer, " to join");
   }
   return base::sentence(name(operation), ": rank ", rank, " waits for chunk ", awaited.tag.chunk,
                         " from rank ", awaited.peer);

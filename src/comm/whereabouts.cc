@@ -136,23 +136,23 @@ bool says_it_waits(const Whereabouts& where) {
 }
 
 std::string describe_doing(int rank, const Whereabouts& where) {
-  const std::string who = sentence("rank ", rank);
-  if (where.has_call == 0) return who + " has made no call of this group yet";
+  const std::string subject = sentence("rank ", rank);
+  if (where.has_call == 0) return subject + " has made no call of this group yet";
   const Sign& sign = where.sign;
   const std::string call(name(where.call.operation));
   if (sign.doing == Sign::Doing::nothing) {
-    return sentence(who, " is in no call of this group; its last was ", call);
+    return sentence(subject, " is in no call of this group; its last was ", call);
   }
   // Namespaces of processes may have clocks of their own: none is behind this moment.
   const Nanoseconds ago = std::max<Nanoseconds>(base::now() - sign.at, 0);
   if (sign.doing == Sign::Doing::started) {
-    return sentence(who, " has started ", call, ", and last asked for it ",
+    return sentence(subject, " has started ", call, ", and last asked for it ",
                     base::show_duration(ago), " ago");
   }
   const std::string is_in =
       sign.doing == Sign::Doing::product
-          ? sentence(who, " multiplies; its last call of this group is ", call)
-          : sentence(who, " is in ", call,
+          ? sentence(subject, " multiplies; its last call of this group is ", call)
+          : sentence(subject, " is in ", call,
                      sign.doing == Sign::Doing::call_product ? ", multiplying" : "");
   if (sign.at == 0) return is_in + "; no sign of life since it began";
   constexpr Nanoseconds kSilence = base::kSecond;

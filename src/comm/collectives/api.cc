@@ -24,41 +24,41 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 
 constexpr Dtype kLastDtype = Dtype::s8;
 
-void check_elements(const char* who, const char* what, const ConstElements& elements) {
-  PLAIT_CHECK(elements.device == kCpu, who, ": ", what, " is on ", name(elements.device),
+void check_elements(const char* caller, const char* what, const ConstElements& elements) {
+  PLAIT_CHECK(elements.device == kCpu, caller, ": ", what, " is on ", name(elements.device),
               ", whose memory this build cannot reach");
-  PLAIT_CHECK(elements.dtype <= kLastDtype, who, ": ", what, " has the dtype ",
+  PLAIT_CHECK(elements.dtype <= kLastDtype, caller, ": ", what, " has the dtype ",
               static_cast<int>(elements.dtype), ", which is none");
-  PLAIT_CHECK(elements.count <= kMostBytes / size_of(elements.dtype), who, ": ", what, " has ",
+  PLAIT_CHECK(elements.count <= kMostBytes / size_of(elements.dtype), caller, ": ", what, " has ",
               elements.count, " elements, more than memory can hold");
-  PLAIT_CHECK(elements.data != nullptr || elements.count == 0, who, ": ", what, " has ",
+  PLAIT_CHECK(elements.data != nullptr || elements.count == 0, caller, ": ", what, " has ",
               elements.count, " elements and no address");
 }
 
-void check_stream(const char* who, Stream stream) {
-  PLAIT_CHECK(!stream, who, ": a stream was given for elements on the ", name(kCpu),
+void check_stream(const char* caller, Stream stream) {
+  PLAIT_CHECK(!stream, caller, ": a stream was given for elements on the ", name(kCpu),
               ", which has none");
 }
 
 // Sums may be rounded to another dtype of floating point than they are made of.
-void check_sum_dtypes(const char* who, const ConstElements& in, const ConstElements& out) {
-  PLAIT_CHECK(in.dtype == out.dtype || (in.dtype != Dtype::s8 && out.dtype != Dtype::s8), who,
+void check_sum_dtypes(const char* caller, const ConstElements& in, const ConstElements& out) {
+  PLAIT_CHECK(in.dtype == out.dtype || (in.dtype != Dtype::s8 && out.dtype != Dtype::s8), caller,
               ": the input is ", name(in.dtype), " but the output is ", name(out.dtype));
 }
 
-void check_same_dtype(const char* who, const ConstElements& in, const ConstElements& out) {
-  PLAIT_CHECK(in.dtype == out.dtype, who, ": the input is ", name(in.dtype), " but the output is ",
-              name(out.dtype));
+void check_same_dtype(const char* caller, const ConstElements& in, const ConstElements& out) {
+  PLAIT_CHECK(in.dtype == out.dtype, caller, ": the input is ", name(in.dtype),
+              " but the output is ", name(out.dtype));
 }
 
 // `in_place`: the one lies exactly where it belongs in the other, which is fine.
-void check_apart(const char* who, const ConstElements& in, const ConstElements& out,
+void check_apart(const char* caller, const ConstElements& in, const ConstElements& out,
                  bool in_place) {
   if (in.count == 0 || out.count == 0 || in_place) return;
   // std::less orders unrelated addresses; < need not.
   const std::less<> before;
   const bool apart = !before(begin_of(in), end_of(out)) || !before(begin_of(out), end_of(in));
-  PLAIT_CHECK(apart, who, ": the input and the output overlap");
+  PLAIT_CHECK(apart, caller, ": the input and the output overlap");
 }
 
 Layout lay_out(std::vector<std::size_t> counts) {
@@ -72,23 +72,23 @@ Layout lay_out(std::vector<std::size_t> counts) {
   return layout;
 }
 
-Layout lay_out(const char* who, std::size_t elements, int world, Counts counts) {
+Layout lay_out(const char* caller, std::size_t elements, int world, Counts counts) {
   std::vector<std::size_t> each(counts.begin(), counts.end());
   if (counts.empty()) {
     for (int rank = 0; rank < world; ++rank)
       each.push_back(balanced_shard(elements, rank, world).count);
   }
-  PLAIT_CHECK(static_cast<int>(each.size()) == world, who, ": ", each.size(), " counts for ", world,
-              " ranks");
+  PLAIT_CHECK(static_cast<int>(each.size()) == world, caller, ": ", each.size(), " counts for ",
+              world, " ranks");
   std::size_t total = 0;
   bool counted = true;
   for (const std::size_t count : each) {
     counted = counted && !__builtin_add_overflow(total, count, &total);
   }
-  PLAIT_CHECK(counted, who, ": the counts add up to more than can be counted, not to the ",
+  PLAIT_CHECK(counted, caller, ": the counts add up to more than can be counted, not to the ",
               elements, " elements");
-  PLAIT_CHECK(total == elements, who, ": the counts add up to ", total, ", not to the ", elements,
-              " elements");
+  PLAIT_CHECK(total == elements, caller, ": the counts add up to ", total, ", not to the ",
+              elements, " elements");
   return lay_out(std::move(each));
 }
 

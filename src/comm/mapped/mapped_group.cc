@@ -57,8 +57,8 @@ void MappedGroup::record_first(End end, const Failure& failure) noexcept {
   const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
   std::memcpy(record.sentence.data(), failure.sentence.data(), length);
   record.sentence[length] = '\0';
-  std::uint32_t nobody = 0;
-  page(0).ended_by[which].compare_exchange_strong(nobody, rank() + 1, std::memory_order_acq_rel);
+  std::uint32_t none = 0;
+  page(0).ended_by[which].compare_exchange_strong(none, rank() + 1, std::memory_order_acq_rel);
 }
 
 Failure MappedGroup::record_of(End end) const {
