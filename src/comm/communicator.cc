@@ -68,7 +68,7 @@ std::unique_ptr<Transport> create_alike(const TransportEntry& transport, const S
   const bool meets_at_shm = here.transport == shm::kShm || here.transport == "threads";
   if (!here.all_gather && !meets_at_shm && here.place.world > 1) {
     check.emplace(here);
-    here.watch = [&check] { check->look(); };
+    here.watch = [&check] { check->poll(); };
   }
   return transport.create(here);
 }

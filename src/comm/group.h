@@ -72,9 +72,9 @@ class Group {
   // How long this rank waits from now on. While one thread alone knows of the group.
   void set_timeout(Nanoseconds timeout) { policy_.timeout = timeout; }
 
-  // Likewise how this rank waits, of which it takes looks, spin and yield.
+  // Likewise how this rank waits, of which it takes polls, spin and yield.
   void set_waits(const WaitPolicy& waits) {
-    policy_.looks = waits.looks;
+    policy_.polls = waits.polls;
     policy_.spin = waits.spin;
     policy_.yield = waits.yield;
   }
@@ -107,7 +107,7 @@ class Group {
   Failure failure() const;
 
   // Any thread may call it at any time: wakes all that wait, in this group at once, and in those
-  // that were split off it when they look around.
+  // that were split off it when they poll next.
   void abort(const Failure& failure) noexcept;
 
   [[noreturn]] void raise() const;
@@ -130,14 +130,14 @@ class Group {
   virtual void show_product() const noexcept {}
 
   // For a call that ends without hearing from its peers: fails the group where one of them has
-  // announced another call under this one's number. Of two ranks that disagree and both look at
-  // their end, one at least sees it. Where announcements can't be seen, nothing is.
+  // announced another call under this one's number. Of two ranks that disagree and both call
+  // it at their end, one at least sees it. Where announcements can't be seen, nothing is.
   virtual void compare_calls() {}
 
-  // A careful look, about 1 µs a peer: fails the group where a peer has died, or where the one that
-  // is waited for has left or is in another call. `ready` is asked once more before a peer that has
-  // left is blamed: its last chunk may have come just now. `awaited` is null outside of any call.
-  // Asks the caller too whether it wants to be interrupted.
+  // Polls the peers, which takes about 1 µs each: fails the group where a peer has died, or where
+  // the one that is waited for has left or is in another call. `ready` is asked once more before a
+  // peer that has left is blamed: its last chunk may have come just now. `awaited` is null outside
+  // of any call. Asks the caller too whether it wants to be interrupted.
   void examine(const Awaited* awaited, base::FunctionRef<bool()> ready) {
     interrupt_if_asked(awaited);
     examine_peers(awaited, ready);
@@ -212,7 +212,7 @@ class ScopedProductOverride {
   Group& group_;
 };
 
-// A wait of one thread, published to the peers from the first say() on.
+// A wait of one thread, known to the peers from the first publish() on.
 class PublishedWait {
  public:
   explicit PublishedWait(Group& group) : group_(group) {}
@@ -220,7 +220,7 @@ class PublishedWait {
   PublishedWait& operator=(const PublishedWait&) = delete;
   ~PublishedWait() { end(); }
 
-  void say(const Awaited& awaited) {
+  void publish(const Awaited& awaited) {
     if (awaited.peer == Error::kNobody) return end();
     ticket_ = group_.begin_waiting(awaited, ticket_);
   }

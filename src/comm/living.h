@@ -28,7 +28,7 @@ class Living {
   Living(pid_t pid, const Living* before) : pid_(pid), before_(before) {}
 
   pid_t pid_;
-  const Living* before_;  // the parent's, which is not to be looked at: the child lacks its threads
+  const Living* before_;  // the parent's, which is not to be used: the child lacks its threads
   std::mutex mutex_;
   std::vector<Communicator::State*> states_;  // the newest last
   std::set<std::string> transports_;          // of those that were ever added

@@ -66,7 +66,7 @@ std::byte* Mailbox::State::wait_for_room(int peer, int slot) {
       group_,
       [&] {
         check_channel("vacant", peer, slot);
-        room = look_for_room(peer, slot);
+        room = poll_outbox(peer, slot);
         return room.place != nullptr;
       },
       [&] { return room.due; },
@@ -74,7 +74,7 @@ std::byte* Mailbox::State::wait_for_room(int peer, int slot) {
   return room.place;
 }
 
-// Called between tiles: a cheap look and a clock reading each time. Where ranks are simulated no
+// Called between tiles: a cheap poll and a clock reading each time. Where ranks are simulated no
 // peer can be lost, and polling takes simulated time, about what a real poll costs: otherwise no
 // other rank would ever get its turn.
 void Mailbox::State::progress() {
@@ -83,7 +83,7 @@ void Mailbox::State::progress() {
   slots_->move();
   group_.raise_if_failed();
   if (comm::VirtualClock* clock = group_.clock()) return clock->spend(kSimulatedPoll);
-  polling_.look();
+  polling_.poll();
 }
 
 bool Mailbox::State::has_become_due(comm::Nanoseconds due) {

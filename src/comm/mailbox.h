@@ -35,11 +35,11 @@ class Mailbox::State {
   const MailboxDesc& desc() const { return desc_; }
   bool vacant(int peer, int slot) {
     check_channel("vacant", peer, slot);
-    return look_for_room(peer, slot).place != nullptr;
+    return poll_outbox(peer, slot).place != nullptr;
   }
   std::byte* outbox(int peer, int slot) {
     check_channel("outbox", peer, slot);
-    const comm::Vacancy room = look_for_room(peer, slot);
+    const comm::Vacancy room = poll_outbox(peer, slot);
     return room.place != nullptr ? room.place : wait_for_room(peer, slot);
   }
   void post(int peer, int slot, const Tag& tag, std::size_t bytes) {
@@ -135,7 +135,7 @@ class Mailbox::State {
 
   // "Not yet" is told to polling_: by it progress() knows whether a rank that polls does so in
   // vain. What is known to come is not asked for in vain.
-  comm::Vacancy look_for_room(int peer, int slot) {
+  comm::Vacancy poll_outbox(int peer, int slot) {
     const comm::Vacancy room = slots_->outbox(peer, slot);
     if (room.place != nullptr) return room;
     if (room.due == comm::kNever) {

@@ -1,10 +1,10 @@
-// How long a rank still waits for others, when it looks after them next, and until when it may
+// How long a rank still waits for others, when it polls their health next, and until when it may
 // sleep meanwhile. The loops that wait for a rank in a call, and over tcp and mpi, have one:
 //
 //   Patience patience(group.policy());
 //   while (!ready()) {
 //     const Nanoseconds now = base::now();
-//     if (patience.must_look(now)) ...  // dead peers, the caller's interruption
+//     if (patience.must_poll_peers(now)) ...  // dead peers, the caller's interruption
 //     if (patience.is_over(now)) ...    // give up, and blame a rank
 //     sleep(patience.wake_at());
 //   }
@@ -19,46 +19,48 @@
 
 namespace plait::comm {
 
-// When the first look is due, and how long after a look the next one is.
-struct Looks {
+// When the peers are polled first, and how long after one poll the next one is due.
+struct PollTimes {
   Nanoseconds first = base::kMillisecond;
   Nanoseconds between = 10 * base::kMillisecond;
 };
 
-// For loops whose first turn looks: what they wait for takes long, or needs the look to come.
-inline constexpr Looks kAtOnce = {.first = 0};
+// For loops that poll in their first turn: what they wait for takes long, or needs the poll to
+// come.
+inline constexpr PollTimes kAtOnce = {.first = 0};
 
 class Patience {
  public:
   // Much may be computed between two polls: no more than this of it counts as waiting.
   static constexpr Nanoseconds kLongestPoll = 100 * base::kMillisecond;
 
-  explicit Patience(const WaitPolicy& policy, const Looks& looks = Looks(),
+  explicit Patience(const WaitPolicy& policy, const PollTimes& times = PollTimes(),
                     Nanoseconds now = base::now())
       : policy_(&policy),
-        between_(looks.between),
-        look_at_(now + looks.first),
+        between_(times.between),
+        poll_peers_at_(now + times.first),
         deadline_(now + policy.timeout),
         polled_at_(now) {}
 
-  // Whether it is time to look after the peers. True at most once in an interval.
-  bool must_look(Nanoseconds now) {
-    if (now < look_at_) return false;
-    look_at_ = now + between_;
+  // Whether it is time to poll the peers: are they alive, and in the same call? True at most once
+  // in an interval.
+  bool must_poll_peers(Nanoseconds now) {
+    if (now < poll_peers_at_) return false;
+    poll_peers_at_ = now + between_;
     return true;
   }
 
   // For waits outside of calls, which ask here whether the caller interrupts them. Waits in a call
   // ask in Group::examine(), which knows what they wait for.
-  bool must_look(Nanoseconds now, Group& group) {
-    if (!must_look(now)) return false;
+  bool must_poll_peers(Nanoseconds now, Group& group) {
+    if (!must_poll_peers(now)) return false;
     group.interrupt_if_asked(nullptr);
     return true;
   }
 
   bool is_over(Nanoseconds now) const { return now >= deadline_; }
-  Nanoseconds look_at() const { return look_at_; }
-  Nanoseconds wake_at() const { return std::min(deadline_, look_at_); }
+  Nanoseconds poll_peers_at() const { return poll_peers_at_; }
+  Nanoseconds wake_at() const { return std::min(deadline_, poll_peers_at_); }
 
   // Something has moved, so the patience begins anew.
   void renew(Nanoseconds now) {
@@ -69,8 +71,8 @@ class Patience {
   // What is waited for is known to come at that time: no peer is late before.
   void bear_until(Nanoseconds due) { deadline_ = std::max(deadline_, due + policy_->timeout); }
 
-  // For a rank that polls instead of waiting: time since the last poll counts as waiting only if
-  // this poll asked in vain, and at most kLongestPoll of it.
+  // For a rank that polls a mailbox instead of waiting: time since the last poll counts as waiting
+  // only if this poll asked in vain, and at most kLongestPoll of it.
   void note_poll(Nanoseconds now, bool in_vain) {
     const Nanoseconds passed = std::max<Nanoseconds>(now - polled_at_, 0);
     deadline_ += in_vain ? std::max<Nanoseconds>(passed - kLongestPoll, 0) : passed;
@@ -82,7 +84,7 @@ class Patience {
  private:
   const WaitPolicy* policy_;
   Nanoseconds between_;
-  Nanoseconds look_at_;
+  Nanoseconds poll_peers_at_;
   Nanoseconds deadline_;
   Nanoseconds polled_at_;
 };

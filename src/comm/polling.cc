@@ -5,7 +5,7 @@
 namespace plait::comm {
 namespace {
 
-constexpr Looks kLooks = {.first = 0, .between = 50 * base::kMillisecond};
+constexpr PollTimes kPeerPolls = {.first = 0, .between = 50 * base::kMillisecond};
 
 }  // namespace
 
@@ -24,11 +24,11 @@ Awaited Polling::unpacked(std::uint64_t refused) const {
           .room = (refused & 2U) != 0};
 }
 
-void Polling::look() {
-  const std::unique_lock alone(looking_, std::try_to_lock);
+void Polling::poll() {
+  const std::unique_lock alone(polling_, std::try_to_lock);
   if (!alone.owns_lock()) return;
   const Nanoseconds now = base::now();
-  if (!patience_) patience_.emplace(group_.policy(), kLooks, now);
+  if (!patience_) patience_.emplace(group_.policy(), kPeerPolls, now);
   const auto refused = refused_.exchange(0, std::memory_order_relaxed);
   if (refused != 0) missing_ = refused;
   patience_->note_poll(now, refused != 0);
@@ -36,10 +36,10 @@ void Polling::look() {
     moved_.store(false, std::memory_order_relaxed);
     patience_->renew(now);
   }
-  if (patience_->must_look(now)) look_carefully(now);
+  if (patience_->must_poll_peers(now)) poll_peers(now);
 }
 
-void Polling::look_carefully(Nanoseconds now) {
+void Polling::poll_peers(Nanoseconds now) {
   const std::uint64_t missing = std::exchange(missing_, 0);
   if (missing == 0) {
     published_.end();
@@ -47,9 +47,9 @@ void Polling::look_carefully(Nanoseconds now) {
     return;
   }
   const Awaited awaited = unpacked(missing);
-  published_.say(awaited);
+  published_.publish(awaited);
   // The chunk of a peer that has left may have come since the last poll: the peer is blamed only if
-  // the next look finds that the chunk was polled for in vain once more.
+  // the next call finds that the chunk was polled for in vain once more.
   bool has_left = false;
   group_.examine(&awaited, [&] {
     has_left = true;

@@ -18,7 +18,7 @@ class Polling {
  public:
   Polling(Group& group, int slots) : group_(group), slots_(slots), published_(group) {}
 
-  // "Not yet" was the answer. Only the first since the last look() is kept: all are asked again.
+  // "Not yet" was the answer. Only the first since the last poll() is kept: all are asked again.
   void note_refusal(int peer, int slot, const Tag& tag, bool room) {
     if (refused_.load(std::memory_order_relaxed) == 0) [[unlikely]]
       refused_.store(packed(peer, slot, tag, room), std::memory_order_relaxed);
@@ -30,9 +30,9 @@ class Polling {
       moved_.store(true, std::memory_order_relaxed);
   }
 
-  // Cheap: for every progress(). Looks at the peers with care now and then. While one thread looks,
-  // the others do nothing here.
-  void look();
+  // Cheap: for every progress(). Polls the peers too now and then. While one thread does, the
+  // others do nothing here.
+  void poll();
 
   // Tells the peers that this rank waits for none of them; called before the group may go.
   void end() noexcept { published_.end(); }
@@ -40,7 +40,7 @@ class Polling {
  private:
   std::uint64_t packed(int peer, int slot, const Tag& tag, bool room) const;
   Awaited unpacked(std::uint64_t refused) const;
-  void look_carefully(Nanoseconds now);
+  void poll_peers(Nanoseconds now);
 
   Group& group_;
   int slots_;
@@ -48,12 +48,12 @@ class Polling {
   // Memory ordering of both: relaxed. They say which rank is waited for and that something has
   // moved; no other memory is read because of them, and what one thread overwrites for another is
   // asked for again.
-  std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last look
-  std::atomic<bool> moved_{false};         // since the last look
+  std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last poll
+  std::atomic<bool> moved_{false};         // since the last poll
 
-  std::mutex looking_;  // for what follows
+  std::mutex polling_;  // for what follows
   std::optional<Patience> patience_;
-  std::uint64_t missing_ = 0;  // what was asked for in vain since the last careful look
+  std::uint64_t missing_ = 0;  // what was asked for in vain since the peers were polled
   PublishedWait published_;
   std::uint64_t given_up_ = 0;  // what was missing when its peer was seen to have left
 };

@@ -126,7 +126,7 @@ std::string failure_text(const std::exception& error) {
 
 }  // namespace
 
-// Refuses a group that has not failed, after a look at its ranks.
+// Refuses a group that has not failed, after it has polled its ranks.
 comm::Regrouping& Communicator::State::usable_regrouping() {
   membership_.check_not_left();
   comm::Regrouping* regrouping = transport_->regrouping();

@@ -76,23 +76,23 @@ bool TaskQueue::poll(const Task& task) {
   if (done) {
     polling_.end();
   } else {
-    look_around();
+    poll_peers();
   }
   return done;
 }
 
 // What the wait loop does for a rank that sleeps.
-void TaskQueue::look_around() {
+void TaskQueue::poll_peers() {
   const Nanoseconds now = base::now();
   patience_.note_poll(now, true);
   if (polled_moves_ != lanes_->moves()) patience_.renew(now);
   polled_moves_ = lanes_->moves();
-  if (!patience_.must_look(now)) return;
+  if (!patience_.must_poll_peers(now)) return;
   Task& front = *tasks_.front();
   // A peer whose chunk is known to be on its way is not late.
   if (!front.step() && mailbox_->take_due() != kNever) patience_.renew(now);
   const Awaited awaited = front.awaited();
-  polling_.say(awaited);
+  polling_.publish(awaited);
   // Nor has such a peer left anything undone.
   group().examine(&awaited, [&] {
     return front.step() || front.awaited().peer != awaited.peer || mailbox_->take_due() != kNever;

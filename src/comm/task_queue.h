@@ -48,7 +48,7 @@ class TaskQueue {
   Group& group() const { return membership_.group(); }
   void begin(Task& task);
   bool advance(const Task& task);
-  void look_around();
+  void poll_peers();
   void drain();
   bool has(const Task& task) const;
 

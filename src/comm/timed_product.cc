@@ -4,7 +4,7 @@
 
 namespace plait::comm {
 
-// Looks take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
+// Polls take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
 void TimedProduct::product(const Product& product, Look look) {
   if (ns_per_flop_ == 0) return;
   const auto time =

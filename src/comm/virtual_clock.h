@@ -21,18 +21,18 @@ class VirtualClock {
   virtual ~VirtualClock() = default;
   virtual Nanoseconds now() const = 0;
 
-  // Work of this rank, in which it looks at nothing else.
+  // Work of this rank, during which it polls nothing.
   virtual void spend(Nanoseconds time) = 0;
 
-  // Work between which it looks around, about every `poll`, where something may have come. Looks
-  // take their time too. While this rank's chunks travel, or something is done beside it, work
+  // Work during which the rank polls, about every `poll`, if something may have come. Polls take
+  // their time too. While this rank's chunks travel, or something is done beside it, work
   // loses `share` of its speed.
   struct Work {
     Nanoseconds time;
     Nanoseconds poll;
     double share = 0;
   };
-  virtual void work(const Work& work, base::FunctionRef<void()> look) = 0;
+  virtual void work(const Work& work, base::FunctionRef<void()> poll) = 0;
 
   // True where slots have no storage: the work is not to be done, and takes the time that the
   // simulation's costs say. False: it is to be done, and takes no time. Where work is done in the

@@ -15,10 +15,10 @@ namespace {
 constexpr Nanoseconds kWakeUpSlack = 150 * base::kMicrosecond;
 
 bool spin(const Group& group, base::FunctionRef<bool()> ready) {
-  if (group.policy().crowded) return false;
+  if (group.policy().oversubscribed) return false;
   const Nanoseconds end = base::now() + group.policy().spin;
   while (base::now() < end) {
-    for (int look = 0; look < 16; ++look) {
+    for (int poll = 0; poll < 16; ++poll) {
       if (ready()) return true;
       base::pause();
     }
@@ -26,12 +26,12 @@ bool spin(const Group& group, base::FunctionRef<bool()> ready) {
   return false;
 }
 
-// The chunk's arrival time is known: sleep until shortly before, then look at it without pause.
+// The chunk's arrival time is known: sleep until shortly before, then poll without pause.
 void sit_out(Group& group, Nanoseconds due, const Patience& patience,
              base::FunctionRef<bool()> ready) {
   if (due - base::now() > kWakeUpSlack) {
     group.sleep_until(std::min(due - kWakeUpSlack, patience.wake_at()), ready);
-  } else if (group.policy().crowded) {
+  } else if (group.policy().oversubscribed) {
     ::sched_yield();
   } else {
     base::pause();
@@ -51,7 +51,7 @@ void wait_slowly(Group& group, const Question& question) {
   std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
   const Nanoseconds nap_from = start + group.policy().yield;
   PublishedWait published(group);
-  published.say(first);
+  published.publish(first);
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
@@ -61,9 +61,9 @@ void wait_slowly(Group& group, const Question& question) {
       moved = *question.moves;
       patience.renew(now);
     }
-    if (patience.must_look(now)) {
+    if (patience.must_poll_peers(now)) {
       const Awaited awaited = question.awaited();
-      published.say(awaited);
+      published.publish(awaited);
       // A peer that has left is not to blame where this rank now waits for another one, or where
       // the time at which the chunk will be here is known.
       const auto ready = [&] {

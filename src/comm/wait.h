@@ -28,8 +28,8 @@ void wait_slowly(Group& group, const Question& question);
 template <class Ready, class Due, class AwaitedNow>
 void wait_until(Group& group, Ready&& ready, Due&& due, AwaitedNow&& awaited,
                 const std::uint64_t* moves = nullptr) {
-  // A few looks without any pause: a chunk from a neighbouring core is seen within its own latency.
-  for (int look = group.policy().looks; look > 0; --look) {
+  // A few polls without any pause: a chunk from a neighbouring core is seen within its own latency.
+  for (int poll = group.policy().polls; poll > 0; --poll) {
     if (ready()) return;
   }
   wait_slowly(group, Question{ready, due, awaited, moves});

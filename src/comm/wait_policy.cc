@@ -9,7 +9,7 @@
 namespace plait::comm {
 namespace {
 
-// A spinning rank does not look for lost peers, and does not notice its deadline.
+// A spinning rank does not poll its peers, and does not notice its deadline.
 constexpr base::Nanoseconds kMostSpin = 10 * base::kMillisecond;
 
 // The kernel repeats what is unanswered after 0.2 s, 0.6 s and so on: before that silence means

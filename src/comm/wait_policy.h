@@ -5,7 +5,7 @@
 // - One that takes longer is probably late because its rank was not running: give the core away.
 //   sched_yield costs about 0.3 µs and finds the chunk within a scheduler's turn.
 // - After that it is a matter of a product or a network: sleep on a futex, which the poster wakes
-//   (about 5 µs, and 50 µs on a virtual machine), and look after the peers' health meanwhile.
+//   (about 5 µs, and 50 µs on a virtual machine), and poll the peers' health meanwhile.
 //
 // Where there are more ranks than processors, spinning keeps the very rank from running that is
 // waited for, so that step is left out.
@@ -19,7 +19,7 @@
 namespace plait::comm {
 
 struct WaitPolicy {
-  int looks = 64;  // without any pause, before all that
+  int polls = 64;  // without any pause, before all that
   base::Nanoseconds spin = 20 * base::kMicrosecond;
   base::Nanoseconds yield = 200 * base::kMicrosecond;
 
@@ -34,7 +34,7 @@ struct WaitPolicy {
   // CommunicatorOptions::interrupted; may be empty.
   std::function<void()> interrupted = {};
 
-  bool crowded = false;  // more ranks than processors
+  bool oversubscribed = false;  // more ranks than processors
 };
 
 // What is left of a timeout that began at `began_at`: at least a moment, in which what is there

@@ -56,7 +56,7 @@ void AnnouncedCall::write(const Tag& tag) {
 }
 
 // Memory ordering: writes the version once more, now in the single order of all such operations
-// (seq_cst) in which read() looks at it: of two ranks' exchanges one is the later, and that rank
+// (seq_cst) in which read() loads it: of two ranks' exchanges one is the later, and that rank
 // then reads what the other has exchanged.
 void AnnouncedCall::settle() {
   version_.exchange(version_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
@@ -69,7 +69,7 @@ bool AnnouncedCall::read(Tag& tag) const {
   Words words;
   for (std::size_t i = 0; i < words.size(); ++i) {
     words[i] = words_[i].load(
-        std::memory_order_acquire);  // pairs with write(): the version is looked at after
+        std::memory_order_acquire);  // pairs with write(): the version is loaded after
   }
   if (version_.load(std::memory_order_relaxed) != before)
     return false;  // ordered after the words by their acquire
@@ -180,7 +180,7 @@ void Announcer::call(const Tag& tag) noexcept {
   shown_.sign.write({.doing = Sign::Doing::call});
 }
 
-void Announcer::look(bool multiplies) noexcept {
+void Announcer::renew(bool multiplies) noexcept {
   shown_.sign.write(
       {.doing = multiplies ? Sign::Doing::call_product : Sign::Doing::call, .at = base::now()});
 }

@@ -1,6 +1,6 @@
 // What a rank shows of itself to the others of its group: the call that it is in, the ranks that
-// its threads wait for, and when it last looked around. Where a deadline passes, the blame follows
-// the waits from rank to rank. Two ranks in different calls under one number disagree.
+// its threads wait for, and when it last polled its peers. Where a deadline passes, the blame
+// follows the waits from rank to rank. Two ranks in different calls under one number disagree.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ class alignas(kLine) AnnouncedWait {
   std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
 };
 
-// What a rank does, for the sentence about one that is late. Written as often as it looks around,
-// about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
+// What a rank does, for the sentence about one that is late. Written as often as it polls its
+// peers, about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
 struct Sign {
   enum class Doing : std::uint8_t {
     nothing,
@@ -65,7 +65,7 @@ struct Sign {
     product        // of no call of the group: of a layer, or without communication
   };
   Doing doing = Doing::nothing;
-  base::Nanoseconds at = 0;  // when it last looked around, or asked; 0: not yet in this call
+  base::Nanoseconds at = 0;  // when it last polled; 0: not yet in this call
 };
 
 class alignas(kLine) SignOfLife {
@@ -116,7 +116,7 @@ class Announcer {
   explicit Announcer(Shown& shown) : shown_(shown) {}
 
   void call(const Tag& tag) noexcept;
-  void look(bool multiplies) noexcept;
+  void renew(bool multiplies) noexcept;  // it is still in its call
   void rest() noexcept { shown_.sign.rest(); }
   void started(base::Nanoseconds asked_at) noexcept;
   void product() const noexcept;
@@ -134,7 +134,7 @@ class Announcer {
  private:
   Shown& shown_;
 
-  // This rank's last calls: peers may be some calls behind. Any thread of the rank may look at
+  // This rank's last calls: peers may be some calls behind. Any thread of the rank may read
   // them.
   std::array<AnnouncedCall, 64> calls_ = {};
 

@@ -23,9 +23,9 @@ bool same_file(int one, int other) {
 }  // namespace
 
 Output::Output(bool merges) {
-  if (merges) sinks_[0] = std::make_unique<OutputStream>(STDOUT_FILENO);
+  if (merges) outputs_[0] = std::make_unique<OutputStream>(STDOUT_FILENO);
   if (!merges || !same_file(STDOUT_FILENO, STDERR_FILENO))
-    sinks_[1] = std::make_unique<OutputStream>(STDERR_FILENO);
+    outputs_[1] = std::make_unique<OutputStream>(STDERR_FILENO);
 }
 
 std::array<base::Fd, 2> Output::connect(int rank) {
@@ -36,80 +36,80 @@ std::array<base::Fd, 2> Output::connect(int rank) {
     if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
     // Our end must not block; the rank's end must.
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    streams_.push_back({.pipe = base::Fd(ends[0]), .lines = Lines(prefix), .sink = &sink(fd)});
+    pipes_.push_back({.fd = base::Fd(ends[0]), .lines = Lines(prefix), .output = &output_for(fd)});
     far_ends[fd - 1] = base::Fd(ends[1]);
   }
   return far_ends;
 }
 
 void Output::add_to(std::vector<pollfd>& polls) {
-  polled_.clear();
-  polled_sinks_.clear();
-  for (const auto& sink : sinks_) {
-    if (sink == nullptr || !sink->pending()) continue;
-    polls.push_back({.fd = sink->fd(), .events = POLLOUT, .revents = 0});
-    polled_sinks_.push_back(sink.get());
+  polled_pipes_.clear();
+  polled_outputs_.clear();
+  for (const auto& output : outputs_) {
+    if (output == nullptr || !output->pending()) continue;
+    polls.push_back({.fd = output->fd(), .events = POLLOUT, .revents = 0});
+    polled_outputs_.push_back(output.get());
   }
-  for (Stream& stream : streams_) {
+  for (RankPipe& pipe : pipes_) {
     // If our reader is gone, the rank should notice it as it would without us: by a broken pipe.
     // But writing to a terminal that is gone kills no process.
-    if (stream.sink->broken() && !stream.sink->hung_up()) stream.pipe.reset();
+    if (pipe.output->broken() && !pipe.output->hung_up()) pipe.fd.reset();
     // A full queue stops the ranks, as a full pipe would without us.
-    if (!stream.pipe || stream.sink->full()) continue;
-    polls.push_back({.fd = stream.pipe.get(), .events = POLLIN, .revents = 0});
-    polled_.push_back(&stream);
+    if (!pipe.fd || pipe.output->full()) continue;
+    polls.push_back({.fd = pipe.fd.get(), .events = POLLIN, .revents = 0});
+    polled_pipes_.push_back(&pipe);
   }
 }
 
 void Output::serve(const pollfd* polls) {
-  for (OutputStream* sink : polled_sinks_) {
-    if ((polls++)->revents != 0) sink->write_some();
+  for (OutputStream* output : polled_outputs_) {
+    if ((polls++)->revents != 0) output->write_some();
   }
-  for (Stream* stream : polled_) {
-    if ((polls++)->revents != 0) read_some(*stream);
+  for (RankPipe* pipe : polled_pipes_) {
+    if ((polls++)->revents != 0) read_some(*pipe);
   }
 }
 
 // False if nothing more can be read at the moment.
-bool Output::read_some(Stream& stream) {
+bool Output::read_some(RankPipe& pipe) {
   std::array<char, 65536> bytes;  // NOLINT(*-member-init): read() fills it
-  const ssize_t got = read(stream.pipe.get(), bytes.data(), bytes.size());
+  const ssize_t got = read(pipe.fd.get(), bytes.data(), bytes.size());
   if (got < 0) return errno == EINTR;
   if (got > 0) {
-    stream.lines.take({bytes.data(), static_cast<std::size_t>(got)}, stream.sink->queue());
-    if (stream.sink->broken()) stream.sink->drop();
+    pipe.lines.take({bytes.data(), static_cast<std::size_t>(got)}, pipe.output->queue());
+    if (pipe.output->broken()) pipe.output->drop();
     return true;
   }
-  stream.lines.finish(stream.sink->queue());
-  stream.pipe.reset();
+  pipe.lines.finish(pipe.output->queue());
+  pipe.fd.reset();
   return false;
 }
 
 void Output::say(const std::string& sentence) {
-  OutputStream& ours = sink(STDERR_FILENO);
+  OutputStream& ours = output_for(STDERR_FILENO);
   if (ours.broken()) return;
   ours.queue() += sentence + "\n";
   ours.write_some();
 }
 
 void Output::finish() {
-  for (Stream& stream : streams_) {
-    if (!stream.pipe) continue;
-    while (read_some(stream)) {
+  for (RankPipe& pipe : pipes_) {
+    if (!pipe.fd) continue;
+    while (read_some(pipe)) {
     }
-    stream.lines.finish(stream.sink->queue());
-    stream.pipe.reset();
+    pipe.lines.finish(pipe.output->queue());
+    pipe.fd.reset();
   }
 }
 
 bool Output::pending() const {
-  return std::any_of(sinks_.begin(), sinks_.end(),
-                     [](const auto& sink) { return sink != nullptr && sink->pending(); });
+  return std::any_of(outputs_.begin(), outputs_.end(),
+                     [](const auto& output) { return output != nullptr && output->pending(); });
 }
 
 void Output::drop() {
-  for (const auto& sink : sinks_) {
-    if (sink != nullptr) sink->drop();
+  for (const auto& output : outputs_) {
+    if (output != nullptr) output->drop();
   }
 }
 

@@ -39,21 +39,21 @@ class Output {
   void drop();  // discards what no reader has taken
 
  private:
-  struct Stream {
-    base::Fd pipe;
+  struct RankPipe {
+    base::Fd fd;
     Lines lines;
-    OutputStream* sink;
+    OutputStream* output;
   };
 
-  // One sink serves both descriptors if they have the same destination; otherwise a line of one
+  // One stream serves both descriptors if they have the same destination; otherwise a line of one
   // could appear within a line of the other. Our own messages need only standard error.
-  OutputStream& sink(int fd) { return *(sinks_[fd - 1] ? sinks_[fd - 1] : sinks_[0]); }
-  bool read_some(Stream& stream);
+  OutputStream& output_for(int fd) { return *(outputs_[fd - 1] ? outputs_[fd - 1] : outputs_[0]); }
+  bool read_some(RankPipe& pipe);
 
-  std::array<std::unique_ptr<OutputStream>, 2> sinks_;
-  std::vector<Stream> streams_;
-  std::vector<Stream*> polled_;
-  std::vector<OutputStream*> polled_sinks_;
+  std::array<std::unique_ptr<OutputStream>, 2> outputs_;
+  std::vector<RankPipe> pipes_;
+  std::vector<RankPipe*> polled_pipes_;
+  std::vector<OutputStream*> polled_outputs_;
 };
 
 }  // namespace plait::launch

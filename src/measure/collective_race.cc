@@ -24,7 +24,7 @@ base::Nanoseconds processor_time() {
 class RestingWaits {
  public:
   explicit RestingWaits(comm::Group& group) : group_(group), before_(group.policy()) {
-    group.set_waits({.looks = 1, .spin = 0, .yield = 0});
+    group.set_waits({.polls = 1, .spin = 0, .yield = 0});
   }
   RestingWaits(const RestingWaits&) = delete;
   RestingWaits& operator=(const RestingWaits&) = delete;

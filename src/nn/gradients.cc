@@ -12,7 +12,7 @@ namespace plait::nn {
 namespace {
 
 // Between two looks. A collective moves up to 256 KiB a peer at each.
-constexpr base::Nanoseconds kBetweenLooks = 50 * base::kMicrosecond;
+constexpr base::Nanoseconds kBetweenPolls = 50 * base::kMicrosecond;
 
 // A block of columns whose sums stay in registers' reach while rows pass by.
 constexpr std::int64_t kBlock = 512;
@@ -53,7 +53,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
                            .x_bytes = static_cast<double>(size_of(left.dtype)),
                            .weight_bytes = static_cast<double>(size_of(right.dtype)),
                            .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
-                           .poll = kBetweenLooks,
+                           .poll = kBetweenPolls,
                            .label = "weight gradient"},
                           look);
   }
@@ -66,7 +66,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
   struct TileHook {
     Look look;
     const comm::Group& group;
-    base::Nanoseconds next = base::now() + kBetweenLooks;
+    base::Nanoseconds next = base::now() + kBetweenPolls;
     std::thread::id caller = std::this_thread::get_id();
   } hook = {.look = look, .group = spec.group};
   // A hook that holds one pointer needs no memory.
@@ -74,7 +74,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
     if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
     hook.look();
     hook.group.show_product();
-    hook.next = base::now() + kBetweenLooks;
+    hook.next = base::now() + kBetweenPolls;
   };
   gemm.run(call);
 }

@@ -13,13 +13,13 @@ MailboxDesc Exchange::mailbox_for(int ways, std::size_t chunk_bytes) {
 }
 
 void Exchange::look_after() {
-  constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+  constexpr base::Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
   mailbox().help();
   group().raise_if_failed();
   if (group().clock() != nullptr) return;  // simulated ranks cannot be lost
   const base::Nanoseconds now = base::now();
-  if (now - looked_at_ < kBetweenLooks) return;
-  looked_at_ = now;
+  if (now - polled_at_ < kBetweenPolls) return;
+  polled_at_ = now;
   if (peers().empty()) return;
   comm::Awaited here = room_at(Way::out, peers().front());
   here.peer = rank();

@@ -44,7 +44,7 @@ class Exchange : public comm::Lanes {
   }
 
  private:
-  base::Nanoseconds looked_at_ = 0;
+  base::Nanoseconds polled_at_ = 0;
 };
 
 }  // namespace plait::overlap

@@ -137,15 +137,15 @@ void tell(const Scene& scene, const Outcome& outcome, const Options& options) {
 }
 
 void count(const Scene& scene, const Outcome& outcome, Totals& totals) {
-  ++(is_kill(scene.manner) ? totals.kills : totals.farewells);
-  if (is_kill(scene.manner) && outcome.multiplied) ++totals.in_operators;
+  ++(is_kill(scene.loss) ? totals.kills : totals.farewells);
+  if (is_kill(scene.loss) && outcome.multiplied) ++totals.in_operators;
   totals.hangs += outcome.hangs;
   totals.workers += outcome.workers;
   totals.left_over += static_cast<int>(outcome.left_over.size());
   totals.wrong += static_cast<int>(outcome.wrong.size());
-  auto& times = !outcome.joined                ? totals.absences
-                : scene.manner == Manner::stop ? totals.stops
-                                               : totals.deaths;
+  auto& times = !outcome.joined            ? totals.absences
+                : scene.loss == Loss::stop ? totals.stops
+                                           : totals.deaths;
   times.insert(times.end(), outcome.noticed.begin(), outcome.noticed.end());
 }
 

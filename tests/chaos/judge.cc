@@ -17,8 +17,7 @@ constexpr Nanoseconds kPromise = 2 * base::kSecond;
 // there.
 bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>& all) {
   // A killed rank is missed in all groups at once; the others leave the groups, or wait in them.
-  return scene.manner != Manner::kill &&
-         std::any_of(all.begin(), all.end(), [&](const Report& one) {
+  return scene.loss != Loss::kill && std::any_of(all.begin(), all.end(), [&](const Report& one) {
            const bool before = report.code == Code::timeout || one.at <= report.at;
            return one.rank == report.culprit && one.group != report.group && before;
          });
@@ -42,13 +41,13 @@ bool says_where(const Report& report, const std::vector<Report>& all) {
 bool fits(const Scene& scene, const Ending& ending, Code code) {
   // A rank that died before it arrived looks like one that is late.
   if (!ending.connected) return code == Code::timeout || code == Code::peer_lost;
-  return code == (scene.manner == Manner::stop ? Code::timeout : Code::peer_lost);
+  return code == (scene.loss == Loss::stop ? Code::timeout : Code::peer_lost);
 }
 
 }  // namespace
 
 Nanoseconds patience(const Scene& scene, const Ending& ending) {
-  const bool by_timeout = scene.manner == Manner::stop || !ending.connected;
+  const bool by_timeout = scene.loss == Loss::stop || !ending.connected;
   return kPromise + (by_timeout ? scene.timeout : 0);
 }
 

@@ -120,10 +120,9 @@ class ProgramRun {
   // The ways in which a victim ends by itself.
   void go_if_told() {
     const bool mine = self_.rank == self_.scene.victim && self_.state.calls >= self_.scene.calls;
-    if (!mine || (self_.scene.manner != Manner::leave && self_.scene.manner != Manner::raise))
-      return;
+    if (!mine || (self_.scene.loss != Loss::leave && self_.scene.loss != Loss::raise)) return;
     self_.state.gone = now();
-    if (self_.scene.manner == Manner::leave) std::exit(0);
+    if (self_.scene.loss == Loss::leave) std::exit(0);
     throw std::runtime_error("this rank throws");
   }
 

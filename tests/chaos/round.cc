@@ -124,7 +124,7 @@ class Round {
   // Waits for the moment, then ends the victim. If the victim ends by itself, only waits for that.
   void strike() {
     const Nanoseconds give_up = now() + kWatchdog;
-    const bool by_itself = !is_kill(scene_.manner);
+    const bool by_itself = !is_kill(scene_.loss);
     const RankState& state = states_[scene_.victim];
     while (by_itself ? state.gone == 0 : !victim_is_there()) {
       if (now() > give_up || !pending_reports().empty()) break;
@@ -135,8 +135,8 @@ class Round {
       while (now() < until) ::sched_yield();
     }
     ending_.gone = by_itself && state.gone > 0 ? state.gone.load() : now();
-    if (scene_.manner == Manner::kill) ::kill(pids_[scene_.victim], SIGKILL);
-    if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGSTOP);
+    if (scene_.loss == Loss::kill) ::kill(pids_[scene_.victim], SIGKILL);
+    if (scene_.loss == Loss::stop) ::kill(pids_[scene_.victim], SIGSTOP);
     ::usleep(200);  // until it has stopped
     ending_.connected = state.connected;
     ending_.multiplied = state.stage == Stage::multiplying;
@@ -171,7 +171,7 @@ class Round {
       // Stops also when the last writer has ended without a report.
       if (::poll(&watched, 1, 20) == 1 && watched.revents == POLLHUP) break;
     }
-    if (scene_.manner == Manner::stop) ::kill(pids_[scene_.victim], SIGKILL);
+    if (scene_.loss == Loss::stop) ::kill(pids_[scene_.victim], SIGKILL);
   }
 
   // Reaps the processes, which must all end by themselves, at once; the others are hung.
@@ -232,11 +232,11 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
   scene.timeout = timeout;
   scene.world = world.value_or(2 + below(4));
   scene.victim = below(scene.world);
-  const int manner = below(20);
-  scene.manner = manner < 15   ? Manner::kill
-                 : manner < 16 ? Manner::leave
-                 : manner < 17 ? Manner::raise
-                               : Manner::stop;
+  const int loss = below(20);
+  scene.loss = loss < 15   ? Loss::kill
+               : loss < 16 ? Loss::leave
+               : loss < 17 ? Loss::raise
+                           : Loss::stop;
   constexpr std::array<Stage, 8> kOfCollectives = {
       Stage::starting, Stage::connecting,     Stage::connecting, Stage::working,
       Stage::working,  Stage::making_mailbox, Stage::splitting,  Stage::splitting};
@@ -255,9 +255,9 @@ Scene make_scene(std::uint64_t seed, std::optional<int> world, Nanoseconds timeo
 }
 
 std::string describe(const Scene& scene) {
-  const bool by_itself = !is_kill(scene.manner);
+  const bool by_itself = !is_kill(scene.loss);
   return sentence(
-      "rank ", scene.victim, " of ", scene.world, ' ', kManners[static_cast<int>(scene.manner)],
+      "rank ", scene.victim, " of ", scene.world, ' ', kLossTexts[static_cast<int>(scene.loss)],
       by_itself ? ""
                 : sentence(" ", base::show_duration(scene.delay), " after ",
                            kStages[static_cast<int>(scene.stage)]),
@@ -272,7 +272,7 @@ Outcome run_round(const Scene& scene, bool isolated) {
   Outcome outcome = round.run();
   outcome.workers = round.workers();
   // A rank 0 that was killed last leaves its file to the next job of this user.
-  if (scene.has_folder && scene.manner == Manner::stop && scene.victim == 0) {
+  if (scene.has_folder && scene.loss == Loss::stop && scene.victim == 0) {
     ::usleep(150'000);
     const comm::shm::MeetingPlace next(comm::shm::name_of_job(scene.job + "-next"), now());
   }

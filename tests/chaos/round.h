@@ -16,15 +16,15 @@
 
 namespace plait::chaos {
 
-enum class Manner {
+enum class Loss {
   kill,   // SIGKILL
   leave,  // exit() with all its communicators, whose groups it leaves
   raise,  // an exception that unwinds the communicators
   stop,   // SIGSTOP until all other ranks have given up
 };
-constexpr bool is_kill(Manner manner) { return manner == Manner::kill || manner == Manner::stop; }
-inline constexpr std::array<const char*, 4> kManners = {"is killed", "exits", "throws",
-                                                        "is stopped"};
+constexpr bool is_kill(Loss loss) { return loss == Loss::kill || loss == Loss::stop; }
+inline constexpr std::array<const char*, 4> kLossTexts = {"is killed", "exits", "throws",
+                                                          "is stopped"};
 
 // What a rank is doing, as far as the moment of the end depends on it.
 enum class Stage : int {
@@ -49,7 +49,7 @@ struct Scene {
   int world;
   int victim;
   Work work;
-  Manner manner;
+  Loss loss;
   Stage stage;              // wait until the victim does this,
   int calls;                // in this call or a later one,
   base::Nanoseconds delay;  // and then so long

@@ -1,4 +1,4 @@
-// How rank 0 seats the others (comm/shm/assembly.h), where they come in an order that only a test
+// How rank 0 admits the others (comm/shm/assembly.h), where they come in an order that only a test
 // can arrange; tests/comm/rendezvous_test.cc has the rest.
 #include "comm/shm/assembly.h"
 
@@ -26,7 +26,7 @@ std::optional<Error> error_of(const Place& place) {
 }
 
 // Rank 0 finds all of them at once, as they are there before it.
-TEST(Assembly, TellsThoseWhoCameTogetherWithAStranger) {
+TEST(Assembly, TellsTheRanksThatCameTogetherWithAForeignOne) {
   const std::string job = conformance::fresh_job();
   conformance::fork_ranks(6, [&](int rank) {
     if (rank != 0) {
@@ -36,10 +36,10 @@ TEST(Assembly, TellsThoseWhoCameTogetherWithAStranger) {
       EXPECT_EQ(error->culprit(), 3) << error->what();
       return;
     }
-    const Seat seat = {.rank = 0, .world = 6, .timeout = 30 * base::kSecond};
-    MeetingPlace place(name_of_job(job), base::now() + seat.timeout);
+    const Endpoint endpoint = {.rank = 0, .world = 6, .timeout = 30 * base::kSecond};
+    MeetingPlace place(name_of_job(job), base::now() + endpoint.timeout);
     ::usleep(400'000);
-    EXPECT_THROW(assemble(std::move(place), seat), Error);
+    EXPECT_THROW(assemble(std::move(place), endpoint), Error);
   });
 }
 

@@ -69,12 +69,12 @@ TEST(Cards, AHostIsCrowdedWhereItsRanksShareProcessors) {
   const Card one = card("a");
   const cpu_set_t cpus = cpus_of(one);
   const std::vector<Card> fit(CPU_COUNT(&cpus), one);
-  EXPECT_FALSE(is_crowded(fit, 0));
+  EXPECT_FALSE(is_oversubscribed(fit, 0));
   std::vector<Card> more = fit;
   more.push_back(card("b"));
-  EXPECT_FALSE(is_crowded(more, 0));
+  EXPECT_FALSE(is_oversubscribed(more, 0));
   more.push_back(one);
-  EXPECT_TRUE(is_crowded(more, 0));
+  EXPECT_TRUE(is_oversubscribed(more, 0));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "comm/mapped/mapped_transport.h"
 #include "comm/milestones.h"
-#include "comm/shm/hub.h"
+#include "comm/shm/socket_rendezvous.h"
 #include "comm/state.h"
 #include "comm/threads/thread_rendezvous.h"
 #include "conformance/ranks.h"

@@ -1,4 +1,4 @@
-// What groups promise one another that share sockets (src/comm/shm/connections.h).
+// How groups share sockets (src/comm/shm/connections.h).
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -23,14 +23,14 @@ class ConnectionsTest : public testing::Test {
     // Rank 0 has a line to rank 1 under its number, and rank 1 has line 0.
     std::vector<Fd> lines(2);
     lines[1] = Fd(ends[0]);
-    centre_ = std::make_unique<Connections>(std::move(lines));
+    coordinator_ = std::make_unique<Connections>(std::move(lines));
     std::vector<Fd> line;
     line.emplace_back(ends[1]);
     other_ = std::make_unique<Connections>(std::move(line));
   }
 
   Delivery tell(Connections::Channel channel, const std::string& bytes) {
-    return centre_->send(channel, 1, bytes, Fd());
+    return coordinator_->send(channel, 1, bytes, Fd());
   }
   std::string hear(Connections::Channel channel) {
     Message message;
@@ -39,12 +39,12 @@ class ConnectionsTest : public testing::Test {
     return delivery == Delivery::not_yet ? "nothing yet" : message.bytes;
   }
 
-  std::unique_ptr<Connections> centre_;
+  std::unique_ptr<Connections> coordinator_;
   std::unique_ptr<Connections> other_;
 };
 
 TEST_F(ConnectionsTest, KeepTheMessagesOfEachChannelInOrder) {
-  const auto channel = centre_->make_channel();
+  const auto channel = coordinator_->make_channel();
   EXPECT_NE(channel, Connections::kFirst);
   EXPECT_EQ(hear(channel), "nothing yet");
   tell(channel, "a");
@@ -57,9 +57,9 @@ TEST_F(ConnectionsTest, KeepTheMessagesOfEachChannelInOrder) {
 }
 
 TEST_F(ConnectionsTest, CloseAChannelAfterItsLastMessage) {
-  const auto channel = centre_->make_channel();
+  const auto channel = coordinator_->make_channel();
   tell(channel, "last");
-  centre_->close(channel, {1});
+  coordinator_->close(channel, {1});
   tell(Connections::kFirst, "still here");
   EXPECT_EQ(hear(channel), "last");
   EXPECT_EQ(hear(channel), "closed");
@@ -67,30 +67,30 @@ TEST_F(ConnectionsTest, CloseAChannelAfterItsLastMessage) {
 }
 
 TEST_F(ConnectionsTest, SendNothingToASideThatHasClosed) {
-  const auto channel = centre_->make_channel();
+  const auto channel = coordinator_->make_channel();
   other_->close(channel, {0});
   Message message;
-  EXPECT_EQ(centre_->receive(channel, 1, message), Delivery::closed);
+  EXPECT_EQ(coordinator_->receive(channel, 1, message), Delivery::closed);
   EXPECT_EQ(tell(channel, "too late"), Delivery::closed);
 }
 
 // Messages that had been on their way are dropped, and other channels don't miss them.
 TEST_F(ConnectionsTest, DropWhatComesForAClosedChannel) {
   for (int round = 0; round < 1000; ++round) {
-    const auto channel = centre_->make_channel();
+    const auto channel = coordinator_->make_channel();
     tell(channel, "on its way");
     other_->close(channel, {0});
     tell(Connections::kFirst, std::to_string(round));
     ASSERT_EQ(hear(Connections::kFirst), std::to_string(round));
     EXPECT_EQ(hear(channel), "nothing yet");
-    centre_->close(channel, {1});
+    coordinator_->close(channel, {1});
   }
 }
 
 TEST_F(ConnectionsTest, AreClosedTogether) {
-  const auto channel = centre_->make_channel();
+  const auto channel = coordinator_->make_channel();
   tell(channel, "before");
-  centre_.reset();
+  coordinator_.reset();
   EXPECT_EQ(hear(Connections::kFirst), "closed");
   EXPECT_EQ(hear(channel), "before");
   EXPECT_EQ(hear(channel), "closed");

@@ -35,7 +35,7 @@ void go_on_without_rank_1(const std::function<void(Communicator& comm)>& end) {
   const std::string job = fresh_job();
   Milestones gone;
   fork_ranks(4, [&](int index) {
-    if (index == 3) {  // looks whether rank 1 is gone
+    if (index == 3) {  // finds out whether rank 1 is gone
       gone.await(0);
       gone.await(1);
       return;
@@ -52,7 +52,7 @@ void go_on_without_rank_1(const std::function<void(Communicator& comm)>& end) {
     ::usleep(300'000);  // for the process to end
     const int other = 2 - index;
     for (int round = 0; round < 5; ++round) {
-      ::usleep(20'000 * index);  // one of them waits, and so looks around
+      ::usleep(20'000 * index);  // one of them waits, and so polls its peers
       line.post(other, 0, {}, 8);
       line.wait_arrived(other, 0, {});
       line.release(other, 0);

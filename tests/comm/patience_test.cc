@@ -19,24 +19,24 @@ TEST(Patience, EndsAtTheDeadline) {
   EXPECT_TRUE(patience.is_over(1000 * kMs));
 }
 
-TEST(Patience, LooksFirstSoonAndThenAtIntervals) {
+TEST(Patience, PollsPeersSoonAndThenAtIntervals) {
   Patience patience(kPolicy, {.first = 1 * kMs, .between = 10 * kMs}, 0);
-  EXPECT_FALSE(patience.must_look(1 * kMs - 1));
-  EXPECT_TRUE(patience.must_look(1 * kMs));
-  EXPECT_FALSE(patience.must_look(1 * kMs));
-  EXPECT_FALSE(patience.must_look(11 * kMs - 1));
-  EXPECT_TRUE(patience.must_look(50 * kMs)) << "a late look";
-  EXPECT_FALSE(patience.must_look(60 * kMs - 1)) << "the interval counts from the late look";
+  EXPECT_FALSE(patience.must_poll_peers(1 * kMs - 1));
+  EXPECT_TRUE(patience.must_poll_peers(1 * kMs));
+  EXPECT_FALSE(patience.must_poll_peers(1 * kMs));
+  EXPECT_FALSE(patience.must_poll_peers(11 * kMs - 1));
+  EXPECT_TRUE(patience.must_poll_peers(50 * kMs)) << "a late poll";
+  EXPECT_FALSE(patience.must_poll_peers(60 * kMs - 1)) << "the interval counts from the late poll";
   Patience hasty(kPolicy, kAtOnce, 0);
-  EXPECT_TRUE(hasty.must_look(0));
+  EXPECT_TRUE(hasty.must_poll_peers(0));
 }
 
-TEST(Patience, WakesForTheNextLookOrTheEnd) {
+TEST(Patience, WakesForTheNextPollOrTheEnd) {
   Patience patience(kPolicy, {.first = 1 * kMs, .between = 10 * kMs}, 0);
   EXPECT_EQ(patience.wake_at(), 1 * kMs);
-  EXPECT_TRUE(patience.must_look(995 * kMs));
+  EXPECT_TRUE(patience.must_poll_peers(995 * kMs));
   EXPECT_EQ(patience.wake_at(), 1000 * kMs);
-  EXPECT_EQ(patience.look_at(), 1005 * kMs);
+  EXPECT_EQ(patience.poll_peers_at(), 1005 * kMs);
 }
 
 TEST(Patience, BeginsAnewWhereSomethingMoves) {
@@ -85,10 +85,10 @@ TEST(Patience, AsksAtItsLooksWhetherTheCallerInterrupts) {
     Group& group = comm.state().group();
     asked = 0;
     Patience patience(group.policy(), {.first = 0, .between = 10 * kMs}, 0);
-    EXPECT_TRUE(patience.must_look(0, group));
-    EXPECT_FALSE(patience.must_look(5 * kMs, group));
+    EXPECT_TRUE(patience.must_poll_peers(0, group));
+    EXPECT_FALSE(patience.must_poll_peers(5 * kMs, group));
     EXPECT_EQ(asked, 1);
-    EXPECT_THROW(patience.must_look(10 * kMs, group), std::runtime_error);
+    EXPECT_THROW(patience.must_poll_peers(10 * kMs, group), std::runtime_error);
     EXPECT_TRUE(group.was_interrupted());
     EXPECT_TRUE(group.failed());
   };

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "comm/milestones.h"
-#include "comm/shm/hub.h"
+#include "comm/shm/socket_rendezvous.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 #include "plait/link.h"
@@ -324,15 +324,15 @@ TEST(NewGroup, ErrorsNameRanksOfTheOldOne) {
   const std::string job = fresh_job();
   Milestones given_up;
   fork_ranks(3, [&](int rank) {
-    const comm::shm::Seat seat = {.rank = rank, .world = 3, .timeout = 30 * base::kSecond};
-    const auto hub = comm::shm::meet_at("plait-test-" + job, seat);
+    const comm::shm::Endpoint endpoint = {.rank = rank, .world = 3, .timeout = 30 * base::kSecond};
+    const auto rendezvous = comm::shm::meet_at("plait-test-" + job, endpoint);
     if (rank == 2) {
-      hub->all_gather("", {});  // agrees, and then does not come
+      rendezvous->all_gather("", {});  // agrees, and then does not come
       return given_up.await(0);
     }
-    if (rank == 1) hub->set_timeout(base::kSecond);
+    if (rank == 1) rendezvous->set_timeout(base::kSecond);
     const Error error = expect_error(Code::timeout, [&] {
-      hub->subgroup(rank == 0 ? std::vector<int>{} : std::vector<int>{1, 2}, {});
+      rendezvous->subgroup(rank == 0 ? std::vector<int>{} : std::vector<int>{1, 2}, {});
       if (rank == 0) throw Error(Code::timeout, "joins none", 2);
     });
     EXPECT_EQ(error.culprit(), 2);

@@ -13,7 +13,7 @@
 #include "comm/milestones.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/meeting_place.h"
-#include "comm/shm/porch.h"
+#include "comm/shm/pending_connections.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -13,7 +13,7 @@
 namespace plait::comm {
 namespace {
 
-// What a wait asks for may have come between two of its looks. Rank 0 is not to blame then, though
+// What a wait asks for may have come between two of its polls. Rank 0 is not to blame then, though
 // it has left.
 TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
   run_in_threads(2, [](Communicator& comm) {

@@ -27,7 +27,7 @@ std::vector<std::string> shown(const std::vector<CpuBinding>& bindings) {
 
 using Shown = std::vector<std::string>;
 
-TEST(Seats, CoreGivesEqualSharesOfNeighbours) {
+TEST(CpuBinding, CoreGivesEqualSharesOfNeighbours) {
   EXPECT_EQ(shown(bindings_for(Bind::core, 2, host(4, 1), {})),
             (Shown{"0-1,4-5 x2", "2-3,6-7 x2"}));
   EXPECT_EQ(shown(bindings_for(Bind::core, 3, host(4, 1), {})),
@@ -37,7 +37,7 @@ TEST(Seats, CoreGivesEqualSharesOfNeighbours) {
   EXPECT_THROW(bindings_for(Bind::core, 5, host(4, 1), {}), Error);
 }
 
-TEST(Seats, NumaGoesRoundTheNodes) {
+TEST(CpuBinding, NumaGoesRoundTheNodes) {
   EXPECT_EQ(shown(bindings_for(Bind::numa, 2, host(4, 2), {})),
             (Shown{"0-1,4-5 x2", "2-3,6-7 x2"}));
   EXPECT_EQ(shown(bindings_for(Bind::numa, 3, host(8, 2), {})),
@@ -47,19 +47,19 @@ TEST(Seats, NumaGoesRoundTheNodes) {
             (Shown{"0,2 x1", "1,3 x1", "0,2 x1"}));
 }
 
-TEST(Seats, NoneSharesOutThreadsOnly) {
+TEST(CpuBinding, NoneSharesOutThreadsOnly) {
   EXPECT_EQ(shown(bindings_for(Bind::none, 2, host(8, 2), {})), (Shown{" x4", " x4"}));
   EXPECT_EQ(shown(bindings_for(Bind::none, 3, host(2, 1), {})), (Shown{" x1", " x1", " x1"}));
 }
 
-TEST(Seats, AContainersLimitOnProcessorTimeLimitsThreads) {
+TEST(CpuBinding, AContainersLimitOnProcessorTimeLimitsThreads) {
   EXPECT_EQ(shown(bindings_for(Bind::none, 2, host(8, 1), 5.0)), (Shown{" x2", " x2"}));
   EXPECT_EQ(shown(bindings_for(Bind::none, 2, host(8, 1), 0.5)), (Shown{" x1", " x1"}));
   EXPECT_EQ(shown(bindings_for(Bind::core, 2, host(4, 1), 2.5)),
             (Shown{"0-1,4-5 x1", "2-3,6-7 x1"}));
 }
 
-TEST(Seats, ByDefaultRanksAreBoundWhereTheCoresAreTheirs) {
+TEST(CpuBinding, ByDefaultRanksAreBoundWhereTheCoresAreTheirs) {
   EXPECT_EQ(default_bind(4, 4, {}), Bind::core);
   EXPECT_EQ(default_bind(4, 5, {}), Bind::none);
   EXPECT_EQ(default_bind(64, 2, 4.0), Bind::none);

@@ -15,7 +15,7 @@ namespace {
 using conformance::run_in_processes;
 
 // `refusing`: the ranks whose own check fails.
-void expect_one_voice(const std::vector<int>& refusing) {
+void expect_same_error(const std::vector<int>& refusing) {
   run_in_processes(3, [&](Communicator& comm) {
     const bool refuses = std::find(refusing.begin(), refusing.end(), comm.rank()) != refusing.end();
     const auto check = [&] {
@@ -31,16 +31,16 @@ void expect_one_voice(const std::vector<int>& refusing) {
   });
 }
 
-TEST(Consent, IsEverybodys) {
+TEST(CollectiveCheck, PassesWhereNoRankRefuses) {
   run_in_processes(
       3, [](Communicator& comm) { EXPECT_EQ(refusal_of_all(comm, [] {}), std::nullopt); });
 }
 
-TEST(Consent, IsRefusedByAllWhereOneRefuses) {
-  for (int rank = 0; rank < 3; ++rank) expect_one_voice({rank});
+TEST(CollectiveCheck, FailsOnAllRanksWhereOneRefuses) {
+  for (int rank = 0; rank < 3; ++rank) expect_same_error({rank});
 }
 
-TEST(Consent, IsRefusedInOneVoice) { expect_one_voice({1, 2}); }
+TEST(CollectiveCheck, FailsWithTheSameErrorOnAllRanks) { expect_same_error({1, 2}); }
 
 }  // namespace
 }  // namespace plait::measure

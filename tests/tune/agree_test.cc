@@ -42,8 +42,8 @@ TEST(Agreement, IsRefusedOnEveryRankWhereTwoDiffer) {
                          "of 1 lines and of 2 lines, the first different line being 2: "))
         << error.what();
     const Error words = expect_error(
-        Code::mismatch, [&] { agree_on("wishes", comm.rank() == 2 ? "no" : "yes", comm); });
-    EXPECT_TRUE(contains(words.what(), "ranks 0 and 2 have different wishes, \"yes\" and \"no\""))
+        Code::mismatch, [&] { agree_on("settings", comm.rank() == 2 ? "no" : "yes", comm); });
+    EXPECT_TRUE(contains(words.what(), "ranks 0 and 2 have different settings, \"yes\" and \"no\""))
         << words.what();
     // No rank waits for another one.
     EXPECT_EQ(slowest(comm.rank(), comm), 2);

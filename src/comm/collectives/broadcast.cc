@@ -43,7 +43,7 @@ class Broadcast final : public Task {
   bool advance() override {
     flow_.step();
     if (!flow_.done()) return false;
-    if (is_root_ && !compared_ && lanes_.world() > 1) look_for_other_roots();
+    if (is_root_ && !compared_ && lanes_.world() > 1) check_for_other_roots();
     compared_ = true;
     return true;
   }
@@ -52,7 +52,7 @@ class Broadcast final : public Task {
 
  private:
   // A root gets no answer: two ranks that both think they are the root would both return happily.
-  void look_for_other_roots() {
+  void check_for_other_roots() {
     group_.compare_calls();
     for (const int peer : lanes_.peers()) lanes_.check_none(Way::out, peer);
   }

@@ -10,7 +10,7 @@ using base::sentence;
 
 namespace {
 
-constexpr Nanoseconds kBetweenLooks = 2 * base::kMillisecond;
+constexpr Nanoseconds kPollInterval = 2 * base::kMillisecond;
 
 }  // namespace
 
@@ -41,12 +41,12 @@ Regrouping::Parts MappedGroup::agree(const std::string& mine, Nanoseconds patien
     for (int peer = 0; peer < world(); ++peer) {
       Standing& standing = page(peer).standing;
       if (standing.part(agreements_) != Standing::Part::not_yet) continue;
-      // A rank that has died or left brings nothing after this look.
+      // A rank that has died or left brings nothing after this check.
       if (!is_late && !has_died(peer) && !has_left(peer)) continue;
       standing.give_up(agreements_);
       for (int other = 0; other < world(); ++other) ring(other);
     }
-    page(rank()).doorbell.sleep(kBetweenLooks, [this] { return has_all_parts(); });
+    page(rank()).doorbell.sleep(kPollInterval, [this] { return has_all_parts(); });
   }
   Regrouping::Parts parts(world());
   for (int peer = 0; peer < world(); ++peer) {

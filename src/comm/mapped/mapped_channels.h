@@ -1,5 +1,5 @@
 // The channels of a mailbox in memory that several ranks have mapped: writing the outbox is the
-// transfer. Waiting, and waking a rank that sleeps, is left to the mailbox.
+// transfer. Waiting, and waking a rank that sleeps, are left to the mailbox.
 //
 // Each rank owns a region with room for what it receives, and the counters by which its peers tell
 // it that they have released what it sent:

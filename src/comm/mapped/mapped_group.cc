@@ -57,8 +57,8 @@ void MappedGroup::record_first(End end, const Failure& failure) noexcept {
   const std::size_t length = std::min(failure.sentence.size(), record.sentence.size() - 1);
   std::memcpy(record.sentence.data(), failure.sentence.data(), length);
   record.sentence[length] = '\0';
-  std::uint32_t unset = 0;
-  page(0).ended_by[which].compare_exchange_strong(unset, rank() + 1, std::memory_order_acq_rel);
+  std::uint32_t none = 0;
+  page(0).ended_by[which].compare_exchange_strong(none, rank() + 1, std::memory_order_acq_rel);
 }
 
 Failure MappedGroup::record_of(End end) const {
@@ -81,7 +81,7 @@ void MappedGroup::leave() noexcept {
 
 void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   raise_if_failed();
-  if (awaited != nullptr) announcer_.look(is_multiplying(*awaited, rank()));
+  if (awaited != nullptr) announcer_.renew(is_multiplying(*awaited, rank()));
   examine_lives(awaited);
   if (awaited == nullptr) return;
   examine_calls();
@@ -93,7 +93,7 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
   }
 }
 
-// A rank that ends in good order leaves the group before.
+// A rank that ended in good order has left before.
 bool MappedGroup::has_died(int peer) const {
   return peer != rank() && rendezvous_->has_ended(peer) && !has_left(peer);
 }
@@ -108,7 +108,7 @@ bool MappedGroup::misses_one() const {
 void MappedGroup::examine_lives(const Awaited* awaited) {
   for (int peer = 0; peer < world(); ++peer) {
     if (!has_died(peer)) continue;
-    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " looks around")
+    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
                                                  : describe(*awaited, rank());
     fail_and_raise(
         {Code::peer_lost, peer,
@@ -149,13 +149,13 @@ constexpr int kBeatsWithoutProcessor = 50;
 
 }  // namespace
 
-// Goes on beating meanwhile: others may be looking for the culprit too.
+// Goes on publishing its wait meanwhile: other ranks may search for the culprit too.
 int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
   const auto before = read_all();
   int culprit = awaited_peer;
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    published.say({.peer = awaited_peer, .tag = {}});
+    published.publish({.peer = awaited_peer, .tag = {}});
     if (beat < kBeatsToMove) continue;
     const auto after = read_all();
     culprit = find_late(before, after, awaited_peer, rank());
@@ -165,8 +165,8 @@ int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
 }
 
 void MappedGroup::give_up(const Awaited& awaited) {
-  // The wait stays published until all ranks know why it ends: a peer that looks for the culprit at
-  // the same time would else find this rank waiting for no other.
+  // The wait stays published until all ranks know why it ends: a peer that searches for the culprit
+  // at the same time would else find this rank waiting for no other.
   PublishedWait published(*this);
   const bool waits = awaited.peer != Error::kNobody;
   const int culprit = waits ? find_culprit(awaited.peer, published) : rank();

@@ -8,7 +8,7 @@
 namespace plait::comm {
 namespace {
 
-// Ranks are crowded when all of them together may run on fewer processors than they are.
+// Ranks are oversubscribed when all of them together may run on fewer processors than they are.
 WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::Watch& watch) {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -17,11 +17,11 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::
     const cpu_set_t theirs = base::cpus_from_bytes(cpus);
     CPU_OR(&all, &all, &theirs);
   }
-  policy.crowded = CPU_COUNT(&all) < rendezvous.world();
+  policy.oversubscribed = CPU_COUNT(&all) < rendezvous.world();
   return policy;
 }
 
-// Looks after the group while this rank meets the others in a rendezvous, as wait_slowly does in a
+// Watches the group while this rank meets the others in a rendezvous, as wait_slowly does in a
 // wait: publishes which rank it waits for, notices ranks that die, and gives up at the deadline.
 class SetupWatch {
  public:
@@ -32,18 +32,18 @@ class SetupWatch {
         deadline_(base::now() + group.policy().timeout) {}
 
   Rendezvous::Watch watch() {
-    return [this](int peer) { look(peer); };
+    return [this](int peer) { poll(peer); };
   }
 
  private:
-  void look(int peer) {
+  void poll(int peer) {
     const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
     const bool waits = peer != group_.rank();
-    if (waits) published_.say(awaited);
+    if (waits) published_.publish(awaited);
     group_.raise_if_failed();
     group_.interrupt_if_asked(&awaited);
     // What a peer said before it died may have come since the rendezvous last listened: a death
-    // counts at the next look. Whether one has left is the rendezvous's to say, which knows whether
+    // counts at the next poll. Whether one has left is the rendezvous's to say, which knows whether
     // it came before.
     if (std::exchange(misses_one_, group_.misses_one())) group_.examine_lives(&awaited);
     group_.examine_calls();

@@ -20,7 +20,7 @@ void Doorbell::sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready)
   struct Counted {
     explicit Counted(std::atomic<std::uint32_t>& sleepers) : count(sleepers) {
       count.fetch_add(1,
-                      std::memory_order_seq_cst);  // before the last look; pairs with ring()'s load
+                      std::memory_order_seq_cst);  // before the last poll; pairs with ring()'s load
     }
     ~Counted() { count.fetch_sub(1, std::memory_order_relaxed); }  // no thread acts on it
     std::atomic<std::uint32_t>& count;

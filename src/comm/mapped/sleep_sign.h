@@ -2,12 +2,12 @@
 // means to wake it than a futex: the rank sleeps on descriptors.
 //
 // Memory ordering: a peer stores what the rank waits for and then loads sleepers_; a thread of the
-// rank increments sleepers_ and then looks. Neither may be reordered, or the rank sleeps through
+// rank increments sleepers_ and then polls. Neither may be reordered, or the rank sleeps through
 // the store. As with the Doorbell, the sleeper pays for the fence (base::heavy_fence): a store
-// before that fence is seen in its last look, and a peer that stores after it sees the sleeper.
+// before that fence is seen in its last poll, and a peer that stores after it sees the sleeper.
 //
 // Where several peers find the rank asleep, the first to set is_called_ wakes it, and the others
-// rely on that. A thread that is about to look takes is_called_ back, both by exchanges (acquire
+// rely on that. A thread that is about to poll takes is_called_ back, both by exchanges (acquire
 // and release): it either finds the exchange of such a peer, and with it what that peer has stored,
 // or comes before it, and then that peer or an earlier one finds is_called_ clear and wakes the
 // rank. Whatever wakes a rank must wake all of its threads that sleep.
@@ -36,7 +36,7 @@ class alignas(kLine) SleepSign {
     // Relaxed: no thread acts on it.
     ~Sleeper() { sign_.sleepers_.fetch_sub(1, std::memory_order_relaxed); }
 
-    // To be called before the last look. Returns how long the thread may sleep after it: not for
+    // To be called before the last poll. Returns how long the thread may sleep after it: not for
     // long where the kernel offers no fence.
     base::Nanoseconds prepare(base::Nanoseconds longest) {
       constexpr base::Nanoseconds kUnfencedNap = 50 * base::kMicrosecond;

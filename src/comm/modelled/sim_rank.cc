@@ -17,14 +17,14 @@ void SimRank::spend(Nanoseconds time) {
 
 // first 1000, grain 200: 700 → 1000, 1001 → 1200
 Nanoseconds SimRank::on_grid(Nanoseconds at) const {
-  const Nanoseconds behind = std::max<Nanoseconds>(at - looks_.first, 0);
-  return looks_.first + base::round_up(behind, looks_.grain);
+  const Nanoseconds behind = std::max<Nanoseconds>(at - polls_.first, 0);
+  return polls_.first + base::round_up(behind, polls_.grain);
 }
 
 // What came while this rank looked, and was perhaps overlooked, ends the rest at once.
-void SimRank::rest(Nanoseconds until, const Looks& looks) {
+void SimRank::rest(Nanoseconds until, const Polls& polls) {
   rests_ = true;
-  looks_ = looks;
+  polls_ = polls;
   if (!coming_.empty() && until > coming_.back()) until = std::min(until, on_grid(coming_.back()));
   scheduler_.sleep(*this, until);
   rests_ = false;

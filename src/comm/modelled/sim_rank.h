@@ -45,10 +45,10 @@ class SimRank final : public VirtualClock {
   friend class Scheduler;
 
   // Until then, or until the first look at something that has come: from `first` on, every `grain`.
-  struct Looks {
+  struct Polls {
     Nanoseconds first, grain;
   };
-  void rest(Nanoseconds until, const Looks& looks);
+  void rest(Nanoseconds until, const Polls& polls);
   Nanoseconds on_grid(Nanoseconds at) const;
   Nanoseconds grain() const;
   Nanoseconds occupied_until_now() const;
@@ -68,7 +68,7 @@ class SimRank final : public VirtualClock {
   // When something comes that was not looked at yet.
   std::vector<Nanoseconds> coming_;  // the earliest last, none of them twice
   bool rests_ = false;
-  Looks looks_ = {.first = 0, .grain = 1};
+  Polls polls_ = {.first = 0, .grain = 1};
   const Question* question_ = nullptr;  // that it waits for
 
   // How long its wires have been and will be in use, and until when.

@@ -16,7 +16,7 @@ namespace {
 class ModelledGroup final : public Group {
  public:
   ModelledGroup(std::shared_ptr<Scheduler> scheduler, int rank)
-      : Group(rank, scheduler->world(), {.looks = 1}), scheduler_(std::move(scheduler)) {
+      : Group(rank, scheduler->world(), {.polls = 1}), scheduler_(std::move(scheduler)) {
     set_clock(&scheduler_->rank(rank));
   }
 

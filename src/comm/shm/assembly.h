@@ -1,10 +1,11 @@
 // How the processes of a group find each other: rank 0 listens at a name that all know, the others
 // call, and when all have come each holds a socket to rank 0.
 //
-// Only processes of the same user are let in. A caller of another user, or one that talks nonsense
-// or nothing, is ignored. However many of them call, every wait ends at its deadline, and rank 0
-// goes on letting its own ranks in: strangers cost it the time to hang up on them. Where they keep
-// the queue of callers full, ranks call again and again until they find room in it.
+// Only processes of the same user are accepted. A caller of another user, or one that sends
+// nonsense or nothing, is ignored. However many of them call, every wait ends at its deadline, and
+// rank 0 goes on accepting its own ranks: foreign callers cost it the time to close their
+// connections. Where they keep the queue of callers full, ranks call again until they find room in
+// it.
 #pragma once
 
 #include <string>
@@ -18,20 +19,22 @@
 
 namespace plait::comm::shm {
 
-struct Seat {
+// What one rank needs to meet the others.
+struct Endpoint {
   int rank;
   int world;
   base::Nanoseconds timeout;
   bool in_group = false;                          // its ranks are in a group already
-  std::string build = std::string(build_name());  // only of its own kind does it meet others
+  std::string build = std::string(build_name());  // ranks of other builds are refused
 };
 
 // Rank 0: sockets by rank (its own stays empty). Throws, and tells the callers, when a rank is
 // missing at the deadline, claimed twice, sees another world, or is of another build.
-std::vector<base::Fd> assemble(MeetingPlace place, const Seat& seat, const Watch& watch = {});
+std::vector<base::Fd> assemble(MeetingPlace place, const Endpoint& endpoint,
+                               const Watch& watch = {});
 
 // The others: one socket, to rank 0.
-base::Fd attend(const std::string& name, const Seat& seat, const Watch& watch = {});
+base::Fd attend(const std::string& name, const Endpoint& endpoint, const Watch& watch = {});
 
 // A sentence that ends the set-up on the other side, and its reading.
 std::string encode_failure(const Error& error);

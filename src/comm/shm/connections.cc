@@ -51,7 +51,7 @@ Delivery Connections::receive(Channel channel, int line, Message& message) {
   if (kept == kept_.end()) {
     return broken_.contains(line) || left_.contains(end) ? Delivery::closed : Delivery::not_yet;
   }
-  Kept first = std::move(kept->second.front());
+  KeptMessage first = std::move(kept->second.front());
   kept->second.pop_front();
   if (kept->second.empty()) kept_.erase(kept);
   if (first.lost) throw Error(*first.lost);
@@ -83,7 +83,7 @@ void Connections::close(Channel channel, const std::vector<int>& lines) noexcept
 
 bool Connections::take_one(int line) {
   if (broken_.contains(line)) return false;
-  Kept kept;
+  KeptMessage kept;
   try {
     switch (base::receive_message(sockets_[line], kept.message)) {
       case Delivery::done:
@@ -102,7 +102,7 @@ bool Connections::take_one(int line) {
   return true;
 }
 
-void Connections::keep(int line, Kept kept) {
+void Connections::keep(int line, KeptMessage kept) {
   std::string& bytes = kept.message.bytes;
   if (bytes.size() < kHeader) return;
   const End end = {.line = line, .channel = channel_of(bytes)};

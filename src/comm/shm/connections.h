@@ -52,7 +52,7 @@ class Connections {
   void close(Channel channel, const std::vector<int>& lines) noexcept;
 
  private:
-  struct Kept {
+  struct KeptMessage {
     base::Message message;
     std::optional<Error> lost;  // why its descriptor is missing
   };
@@ -63,14 +63,14 @@ class Connections {
   };
 
   bool take_one(int line);  // true: there may be more
-  void keep(int line, Kept kept);
+  void keep(int line, KeptMessage kept);
   void send_notices() noexcept;
 
   const std::vector<base::Fd> sockets_;
   base::ForkGuard fork_guard_;
   std::mutex mutex_;
   Channel made_ = kFirst;
-  std::map<End, std::deque<Kept>> kept_;
+  std::map<End, std::deque<KeptMessage>> kept_;
   std::set<int> broken_;     // lines whose other end is closed
   std::set<End> left_;       // closed by the other side, and not yet by this one
   std::set<End> over_;       // closed by this side, and not yet by the other one

@@ -107,9 +107,9 @@ void remove_abandoned(const std::string& folder) {
   }
 }
 
-std::string held_by(const base::Credentials& who) {
-  return sentence("the meeting place of this job is held by pid ", who.pid, " of user ", who.uid,
-                  ", and not by one of user ", ::geteuid());
+std::string held_by(const base::Credentials& holder) {
+  return sentence("the meeting place of this job is held by pid ", holder.pid, " of user ",
+                  holder.uid, ", and not by one of user ", ::geteuid());
 }
 
 }  // namespace
@@ -165,11 +165,11 @@ void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanosec
       listeners_.push_back(std::move(*listener));
       return;
     }
-    if (const auto holder = base::connect_to(name)) {
-      const base::Credentials who = base::credentials_of(*holder);
-      PLAIT_CHECK(who.uid != ::geteuid(), claimants(who.pid, ::getpid(), "rank 0"));
-      if (alone) base::fail(Code::system, held_by(who));
-      obstacle_ = held_by(who);
+    if (const auto socket = base::connect_to(name)) {
+      const base::Credentials holder = base::credentials_of(*socket);
+      PLAIT_CHECK(holder.uid != ::geteuid(), claimants(holder.pid, ::getpid(), "rank 0"));
+      if (alone) base::fail(Code::system, held_by(holder));
+      obstacle_ = held_by(holder);
       return;
     }
     if (watch) watch(0);
@@ -222,10 +222,10 @@ std::optional<Fd> Finder::call() {
   }
   auto host = base::connect_to(name_);
   if (!host) return std::nullopt;
-  const base::Credentials who = base::credentials_of(*host);
-  if (who.uid == ::geteuid()) return host;
-  if (folder_.empty()) base::fail(Code::system, held_by(who), ": not talking to it");
-  obstacle_ = sentence(held_by(who), ", so that it can come only to ", folder_,
+  const base::Credentials holder = base::credentials_of(*host);
+  if (holder.uid == ::geteuid()) return host;
+  if (folder_.empty()) base::fail(Code::system, held_by(holder), ": not talking to it");
+  obstacle_ = sentence(held_by(holder), ", so that it can come only to ", folder_,
                        ": do all ranks have the same XDG_RUNTIME_DIR?");
   return std::nullopt;
 }

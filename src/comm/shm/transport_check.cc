@@ -14,8 +14,8 @@ namespace {
 using base::Nanoseconds;
 
 // Most jobs have met by then, and none of their ranks has had to call.
-constexpr Nanoseconds kFirstLook = 50 * base::kMillisecond;
-constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+constexpr Nanoseconds kFirstPoll = 50 * base::kMillisecond;
+constexpr Nanoseconds kPollInterval = 20 * base::kMillisecond;
 
 // How long rank 0 stays to tell the ranks that come later that they are refused.
 constexpr Nanoseconds kLinger = base::kSecond;
@@ -28,11 +28,11 @@ TransportCheck::TransportCheck(const Site& site)
     : rank_(site.place.rank),
       world_(site.place.world),
       transport_(site.transport),
-      look_at_(base::now() + (rank_ == 0 ? 0 : kFirstLook)) {
+      poll_at_(base::now() + (rank_ == 0 ? 0 : kFirstPoll)) {
   const std::string name = name_of_job(site.place.job);
   try {
     if (rank_ == 0) {
-      porch_.emplace(MeetingPlace(name, base::now()));
+      pending_.emplace(MeetingPlace(name, base::now()));
     } else {
       finder_.emplace(name);
     }
@@ -40,40 +40,40 @@ TransportCheck::TransportCheck(const Site& site)
   }
 }
 
-void TransportCheck::look() {
+void TransportCheck::poll() {
   const Nanoseconds now = base::now();
-  if (now < look_at_) return;
-  look_at_ = now + kBetweenLooks;
-  if (porch_) look_as_first(*porch_);
-  if (finder_) look_as_other(*finder_);
+  if (now < poll_at_) return;
+  poll_at_ = now + kPollInterval;
+  if (pending_) poll_as_rank_0(*pending_);
+  if (finder_) poll_as_other_rank(*finder_);
 }
 
-void TransportCheck::look_as_first(Porch& porch) {
-  std::vector<Guest> heard;
+void TransportCheck::poll_as_rank_0(PendingConnections& pending) {
+  std::vector<Caller> heard;
   try {
-    heard = porch.wait({}, 0);
+    heard = pending.wait({}, 0);
   } catch (const Error&) {  // there are no descriptors for it
-    guests_.clear();        // which hold some
-    return porch_.reset();
+    callers_.clear();       // they hold some
+    return pending_.reset();
   }
-  const Guest* other = nullptr;
-  for (Guest& guest : heard) {
+  const Caller* other = nullptr;
+  for (Caller& caller : heard) {
     // Another build is refused by the transport.
-    if (guest.said.build == build_name()) guests_.push_back(std::move(guest));
+    if (caller.hello.build == build_name()) callers_.push_back(std::move(caller));
   }
-  for (const Guest& guest : guests_) {
-    if (guest.said.transport != transport_) other = &guest;
+  for (const Caller& caller : callers_) {
+    if (caller.hello.transport != transport_) other = &caller;
   }
-  if (other != nullptr) refuse(*other, porch);
+  if (other != nullptr) refuse(*other, pending);
 }
 
-void TransportCheck::refuse(const Guest& guest, Porch& porch) {
+void TransportCheck::refuse(const Caller& caller, PendingConnections& pending) {
   const std::string verdict =
-      encode_failure(transports_differ(guest.said.rank, guest.said.transport, 0, transport_));
-  for (const Guest& one : guests_) base::send_message(one.socket, verdict, base::Fd());
-  int told = static_cast<int>(guests_.size());
+      encode_failure(transports_differ(caller.hello.rank, caller.hello.transport, 0, transport_));
+  for (const Caller& one : callers_) base::send_message(one.socket, verdict, base::Fd());
+  int told = static_cast<int>(callers_.size());
   for (const Nanoseconds end = base::now() + kLinger; told < world_ - 1 && base::now() < end;) {
-    for (const Guest& late : porch.wait({}, end - base::now())) {
+    for (const Caller& late : pending.wait({}, end - base::now())) {
       base::send_message(late.socket, verdict, base::Fd());
       ++told;
     }
@@ -81,12 +81,12 @@ void TransportCheck::refuse(const Guest& guest, Porch& porch) {
   raise_failure(verdict);
 }
 
-void TransportCheck::look_as_other(Finder& finder) {
-  if (!first_) {
+void TransportCheck::poll_as_other_rank(Finder& finder) {
+  if (!rank_0_) {
     try {
       auto found = finder.call();
       if (!found) return;
-      first_ = std::move(*found);
+      rank_0_ = std::move(*found);
     } catch (const Error&) {  // another user's process is there
       return finder_.reset();
     }
@@ -95,12 +95,12 @@ void TransportCheck::look_as_other(Finder& finder) {
                          .pid = ::getpid(),
                          .build = std::string(build_name()),
                          .transport = transport_};
-    base::send_message(first_, write(hello), base::Fd());
+    base::send_message(rank_0_, write(hello), base::Fd());
   }
   base::Message message;
-  const base::Delivery delivery = base::receive_message(first_, message);
+  const base::Delivery delivery = base::receive_message(rank_0_, message);
   if (delivery == base::Delivery::done && is_failure(message.bytes)) raise_failure(message.bytes);
-  if (delivery == base::Delivery::closed) first_.reset();
+  if (delivery == base::Delivery::closed) rank_0_.reset();
 }
 
 }  // namespace plait::comm::shm

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/shm/meeting_place.h"
-#include "comm/shm/porch.h"
+#include "comm/shm/pending_connections.h"
 #include "comm/transport.h"
 
 namespace plait::comm::shm {
@@ -21,25 +21,25 @@ class TransportCheck {
  public:
   explicit TransportCheck(const Site& site);
 
-  // To be called again and again until this rank has been met by rank 0, or as rank 0 by all.
+  // To be called again and again until this rank has met rank 0, or as rank 0 has met all others.
   // Throws Error{mismatch} where another rank uses another transport.
-  void look();
+  void poll();
 
  private:
-  void look_as_first(Porch& porch);
-  void look_as_other(Finder& finder);
-  [[noreturn]] void refuse(const Guest& guest, Porch& porch);
+  void poll_as_rank_0(PendingConnections& pending);
+  void poll_as_other_rank(Finder& finder);
+  [[noreturn]] void refuse(const Caller& caller, PendingConnections& pending);
 
   int rank_;
   int world_;
   std::string transport_;
-  base::Nanoseconds look_at_;
+  base::Nanoseconds poll_at_;
 
-  std::optional<Porch> porch_;  // of rank 0, where the place is free
-  std::vector<Guest> guests_;   // that use the same transport
+  std::optional<PendingConnections> pending_;  // on rank 0, where the place is free
+  std::vector<Caller> callers_;                // on rank 0: those of the same build
 
-  std::optional<Finder> finder_;  // of the others
-  base::Fd first_;                // rank 0, where it has been found
+  std::optional<Finder> finder_;  // on the other ranks
+  base::Fd rank_0_;               // to rank 0, where it has been found
 };
 
 }  // namespace plait::comm::shm

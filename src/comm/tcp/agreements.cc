@@ -131,7 +131,7 @@ std::optional<Agreements::Answer> Agreements::taken() {
 }
 
 // What a peer has sent before its connection ended is here by then.
-void Agreements::look_for_losses() {
+void Agreements::note_losses() {
   Mesh& mesh = *group_.mesh();
   for (int peer = 0; peer < group_.world(); ++peer) {
     if (peer == group_.rank()) continue;
@@ -253,15 +253,15 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   std::string told;  // to the rank that is followed
   Nanoseconds since = 0;
   std::optional<Answer> answer;
-  Patience looks(group_.policy(), kAtOnce);  // how long it is, each peer's beats decide
+  Patience polls(group_.policy(), kAtOnce);  // each peer's beats decide how long to wait
   for (;;) {
     const std::uint64_t seen = mesh.news();
     mesh.move();
     answer = taken();
     if (answer) break;
     const Nanoseconds now = base::now();
-    if (looks.must_look(now, group_)) {
-      look_for_losses();
+    if (polls.must_poll_peers(now, group_)) {
+      note_losses();
       tell_cut_off();
       if (now >= beat_at) {
         tell_all(sentence(kJoined, ' ', number_));
@@ -287,7 +287,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       // The coordinator may have begun one patience later, and waits as long for others.
       peers_[follows].is_lost = is_late(follows, since, patience, kMostPatiences + 1);
     }
-    mesh.sleep(looks.look_at(), seen);
+    mesh.sleep(polls.poll_peers_at(), seen);
   }
   tell_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);

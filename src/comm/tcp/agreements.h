@@ -31,7 +31,7 @@ class Agreements {
   Regrouping::Parts agree(const std::string& mine, base::Nanoseconds patience);
   void withdraw() noexcept;
 
-  // Whether a peer has told that it looks for survivors or has given up: it makes no other calls of
+  // Whether a peer has told that it calls survivors() or has given up: it makes no other calls of
   // the group any more.
   bool has_moved_on(int peer);
   void conclude() noexcept;
@@ -61,7 +61,7 @@ class Agreements {
   static std::string write(int number, const Answer& answer);
   static std::optional<Answer> read_answer(const std::vector<std::string_view>& lines, int world);
 
-  void look_for_losses();
+  void note_losses();
   void tell_cut_off();
   std::string list_silent() const;
   [[noreturn]] void refuse_left_out(const Answer& answer, base::Nanoseconds patience);

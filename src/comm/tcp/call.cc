@@ -136,7 +136,7 @@ void Call::hear_challenge(const std::string& text, const Identity& self, Doubts&
   if (!say(socket_, Word::proof, proofs.caller)) socket_.reset();
 }
 
-// Only rank 0 is at an address that the user has told: elsewhere a stranger may listen.
+// Only rank 0 is at an address that the user has told: elsewhere an unrelated process may listen.
 void Call::distrust(const Identity& self, Doubts& doubts) {
   const std::string where = peer_of(socket_);
   socket_.reset();

@@ -20,7 +20,7 @@ namespace plait::comm::tcp {
 class Call {
  public:
   // At the rendezvous rank 0 answers when all ranks have come. Its address is one that the user has
-  // told, so that what is wrong there is an error; elsewhere a stranger may listen.
+  // told, so that what is wrong there is an error; elsewhere an unrelated process may listen.
   enum class At { rendezvous, own_address, own_address_as_probe };
 
   Call(int rank, std::vector<Address> addresses, At at)

@@ -16,8 +16,8 @@ using base::sentence;
 
 namespace {
 
-constexpr Nanoseconds kSilentInACrowd = 250 * base::kMillisecond;
-constexpr std::size_t kMostStrangers = 64;
+constexpr Nanoseconds kSilentWhenFull = 250 * base::kMillisecond;
+constexpr std::size_t kMostUnknown = 64;
 constexpr int kMostAtOnce = 32;
 
 std::string refusal_of(const Hello& hello, const Identity& self) {
@@ -47,14 +47,14 @@ void answer_another_build(const base::Fd& socket, const std::string& text, const
 
 }  // namespace
 
-Callers::Callers(int world) : most_(static_cast<std::size_t>(world) + kMostStrangers) {}
+Callers::Callers(int world) : most_(static_cast<std::size_t>(world) + kMostUnknown) {}
 
 // A flood of callers must neither keep this rank from its deadline nor push out a rank that has
 // called and is about to speak: while there are many, the rest waits in the kernel's queue.
 void Callers::accept(const base::Fd& listener) {
   const Nanoseconds now = base::now();
   if (!has_room()) {
-    std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentInACrowd; });
+    std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentWhenFull; });
   }
   for (int turn = 0; turn < kMostAtOnce && has_room(); ++turn) {
     std::optional<base::Fd> socket;
@@ -62,16 +62,16 @@ void Callers::accept(const base::Fd& listener) {
       socket = accept_caller(listener);
     } catch (const Error&) {
       if (callers_.empty()) throw;
-      return send_strangers_away();
+      return drop_unknown_callers();
     }
     if (!socket) break;
     callers_.push_back({.socket = std::move(*socket), .since = now});
   }
 }
 
-// Where this process has no descriptors left, it is the strangers who have them. From now on there
-// may be half as many. A rank among them calls again.
-void Callers::send_strangers_away() {
+// Where this process has no descriptors left, callers that are no ranks must have taken them. From
+// now on there may be half as many callers. A rank among them calls again.
+void Callers::drop_unknown_callers() {
   most_ = std::max<std::size_t>(callers_.size() / 2, 1);
   std::stable_partition(callers_.begin(), callers_.end(),
                         [](const Caller& one) { return one.hello.has_value(); });

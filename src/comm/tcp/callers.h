@@ -37,8 +37,8 @@ class Callers {
   // Listens to what they have said.
   void hear(const Identity& self, Doubts& doubts, Admit admit);
 
-  // For a process that has no descriptors left, which strangers must have taken.
-  void send_strangers_away();
+  // For a process that has no descriptors left, which callers that are no ranks must have taken.
+  void drop_unknown_callers();
 
   // What poll() is to wait for.
   void add_to(std::vector<pollfd>& sockets) const;

@@ -92,7 +92,7 @@ std::vector<Address> addresses_of(const Card& card, const Card& mine) {
   return all;
 }
 
-bool is_crowded(const std::vector<Card>& cards, int me) {
+bool is_oversubscribed(const std::vector<Card>& cards, int me) {
   cpu_set_t cpus = base::allowed_cpus();
   int near = 1;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {

@@ -26,6 +26,6 @@ std::optional<Error> find_families_apart(const std::vector<Card>& cards);
 std::vector<Address> addresses_of(const Card& card, const Card& mine);
 
 // Whether the host of one of these ranks has fewer processors than there are ranks on it.
-bool is_crowded(const std::vector<Card>& cards, int me);
+bool is_oversubscribed(const std::vector<Card>& cards, int me);
 
 }  // namespace plait::comm::tcp

@@ -1,5 +1,5 @@
 // The frame that tells a rank that the group has failed. A rank that still connects to the others
-// sends it and looks for it too. The rank at the other end may be further, and has its group read
+// sends it, and polls for it too. The rank at the other end may be further, and has its group read
 // it.
 #pragma once
 
@@ -19,7 +19,7 @@ std::optional<Failure> read_failure(const std::string& text);
 // before, so the kernel has room for it.
 void send_failure(const base::Fd& socket, const Failure& failure);
 
-// Looks for that frame among what has come. All stays in the socket, for the group to read.
+// Searches what has come for that frame. All stays in the socket, for the group to read.
 std::optional<Failure> find_failure(const base::Fd& socket);
 
 }  // namespace plait::comm::tcp

@@ -20,7 +20,7 @@ enum class Kind : std::uint32_t {
   farewell,   // the sender has left the group
   agreement,  // of the ranks that are left when the group has failed
   question,   // whether the other host is there: its kernel answers, and the process nothing
-  inquiry,    // what the rank is doing, as soon as one of its threads looks after its connections
+  inquiry,    // what the rank is doing, as soon as one of its threads polls the connections
   answer,     // to an inquiry
   wake,       // something has changed in memory that both have mapped
 };

@@ -16,7 +16,7 @@ bool FrameGate::hand_on(int process, const Frame& frame, std::string text) {
 
 bool FrameGate::receive(int process, const Frame& frame, std::string text) {
   if (frame.kind == Kind::credit) carrier_.note_credit(process);
-  std::deque<Kept>& kept = kept_[process];
+  std::deque<KeptFrame>& kept = kept_[process];
   const bool waits_for_chunks = is_ordered(frame.kind) && !may_pass(process, frame);
   const bool keeps_order = is_ordered(frame.kind) || frame.kind == Kind::agreement;
   if (waits_for_chunks || (keeps_order && !kept.empty())) {
@@ -29,9 +29,9 @@ bool FrameGate::receive(int process, const Frame& frame, std::string text) {
 bool FrameGate::open() {
   bool is_news = false;
   for (int process = 0; process < static_cast<int>(kept_.size()); ++process) {
-    std::deque<Kept>& kept = kept_[process];
+    std::deque<KeptFrame>& kept = kept_[process];
     while (!kept.empty() && may_pass(process, kept.front().frame)) {
-      Kept first = std::move(kept.front());
+      KeptFrame first = std::move(kept.front());
       kept.pop_front();
       hand_on(process, first.frame, std::move(first.text));
       is_news = true;

@@ -34,7 +34,7 @@ class FrameGate final : public Receiver {
   bool open();
 
  private:
-  struct Kept {
+  struct KeptFrame {
     Frame frame;
     std::string text;
   };
@@ -45,7 +45,7 @@ class FrameGate final : public Receiver {
 
   Carrier& carrier_;
   const Connection::Find& find_;
-  std::vector<std::deque<Kept>> kept_;  // by process, oldest first
+  std::vector<std::deque<KeptFrame>> kept_;  // by process, oldest first
 };
 
 }  // namespace plait::comm::tcp

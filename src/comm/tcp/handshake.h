@@ -27,7 +27,8 @@ struct Message {
   std::string text;
 };
 
-// The longest text of a stranger that is listened to, and of rank 0 once it is known to be that.
+// The longest text that is read from an unknown process, and from rank 0 once it is known to be
+// that.
 inline constexpr std::uint32_t kMostHelloBytes = 16 << 10;
 inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 
@@ -103,7 +104,8 @@ struct Challenge {
 std::string write(const Challenge& challenge);
 std::optional<Challenge> read_challenge(const std::string& text);
 
-// The words of a stranger, fit to be shown: not too many, and nothing that a terminal obeys.
+// The words of an unknown process, fit to be shown: not too many, and nothing that a terminal
+// obeys.
 std::string printable(std::string_view text);
 
 }  // namespace plait::comm::tcp

@@ -1,5 +1,4 @@
-// What a rank is known by while ranks over TCP meet, and what it has heard that made it doubt
-// others.
+// What a rank is known by while ranks over TCP meet, and why it doubts others.
 #pragma once
 
 #include <map>
@@ -20,8 +19,8 @@ struct Identity {
   bool has_secret() const { return !key.empty(); }
 };
 
-// Why ranks that have not come may be missing. Strangers can cause these sentences, and nothing
-// more.
+// Why ranks that have not come may be missing. Unknown processes can cause these sentences,
+// and nothing more.
 struct Doubts {
   std::map<int, std::string> of_rank;  // what was wrong with what said that it was this one
   std::string of_any;                  // a rank of another build has called

@@ -28,7 +28,7 @@ namespace plait::comm::tcp {
 
 struct Met {
   std::shared_ptr<Mesh> mesh;
-  bool crowded;  // more ranks on this host than processors
+  bool oversubscribed;  // more ranks on this host than processors
 };
 
 // Collective. Throws Error{timeout} that names the ranks that have not come.

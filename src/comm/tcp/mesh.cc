@@ -20,12 +20,12 @@ using base::Nanoseconds;
 
 namespace {
 
-// What one look at the sockets costs, or so.
+// About what one poll of the sockets costs.
 constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 
 // After a failure nothing but its news is worth waiting for.
 constexpr Nanoseconds kAfterFailure = 200 * base::kMillisecond;
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+constexpr Nanoseconds kPollInterval = 10 * base::kMillisecond;
 
 constexpr int kFew = 8;
 
@@ -280,7 +280,7 @@ void Mesh::note_slow(int process) {
 void Mesh::deliver(bool has_failed) noexcept {
   const Nanoseconds start = base::now();
   const Nanoseconds until = start + (has_failed ? std::min(kAfterFailure, patience_) : patience_);
-  Nanoseconds look_at = 0;
+  Nanoseconds poll_at = 0;
   for (;;) {
     const std::uint64_t seen = news();
     move();
@@ -288,7 +288,7 @@ void Mesh::deliver(bool has_failed) noexcept {
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
     for (const int process : missing) {
-      if (now >= look_at) loss_of(process);
+      if (now >= poll_at) loss_of(process);
       if (now < until) continue;
       if (has_failed) {  // which was told
         note_slow(process);
@@ -298,7 +298,7 @@ void Mesh::deliver(bool has_failed) noexcept {
       std::fprintf(stderr, "plait: %s has not taken the last frames within %s\n",
                    name_of(process).c_str(), base::show_duration(now - start).c_str());
     }
-    if (now >= look_at) look_at = now + kBetweenLooks;
+    if (now >= poll_at) poll_at = now + kPollInterval;
     sleep(std::min(until, now + base::kMillisecond), seen);
   }
 }

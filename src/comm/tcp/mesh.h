@@ -86,14 +86,14 @@ class Mesh {
   // are asked again and again.
   void move_now_and_then() noexcept;
 
-  // Counts the times at which a thread that waits had a reason to look again.
+  // Counts the times at which a thread that waits had a reason to poll again.
   std::uint64_t news() const { return news_.load(std::memory_order_acquire); }
 
   // Sleeps until something comes or may go out, or there are news that were not seen, at most until
   // `until`.
   void sleep(base::Nanoseconds until, std::uint64_t seen);
 
-  // Lets all that sleep look again: something has changed that came by no connection.
+  // Lets all threads that sleep poll again: something has changed that came by no connection.
   void wake() noexcept;
 
   // The processes that share memory with this one.

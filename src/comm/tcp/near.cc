@@ -73,29 +73,31 @@ std::optional<std::string> home_of_this_process(std::string host) {
   return sentence(machine, '/', host, '/', network, '/', processes, '/', ::geteuid());
 }
 
-struct Card {
+struct HostEntry {
   std::string home;  // "?": unknown
   pid_t pid;
   std::string offer;  // of its page
 };
 
-std::string write(const Card& card) { return sentence(card.home, ' ', card.pid, ' ', card.offer); }
+std::string write(const HostEntry& entry) {
+  return sentence(entry.home, ' ', entry.pid, ' ', entry.offer);
+}
 
-std::optional<Card> read(const std::string& text) {
+std::optional<HostEntry> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const auto pid = words.size() == 3 ? base::parse_int(words[1]) : std::nullopt;
   if (!pid) return std::nullopt;
-  return Card{.home = std::string(words[0]),
-              .pid = static_cast<pid_t>(*pid),
-              .offer = std::string(words[2])};
+  return HostEntry{.home = std::string(words[0]),
+                   .pid = static_cast<pid_t>(*pid),
+                   .offer = std::string(words[2])};
 }
 
 // For each process the lowest that has the same home.
-std::vector<int> group_by_home(const std::vector<Card>& cards) {
+std::vector<int> group_by_home(const std::vector<HostEntry>& entries) {
   std::map<std::string, int> lowest;
   std::vector<int> homes;
-  for (int process = 0; process < static_cast<int>(cards.size()); ++process) {
-    const std::string& home = cards[process].home;
+  for (int process = 0; process < static_cast<int>(entries.size()); ++process) {
+    const std::string& home = entries[process].home;
     homes.push_back(home == "?" ? process : lowest.try_emplace(home, process).first->second);
   }
   return homes;
@@ -125,24 +127,24 @@ Near::Near(int me, int processes) : me_(me), homes_(processes) {
 void Near::meet(const std::string& host, AllGather all_gather) {
   const Lent page(sizeof(SleepSign));
   const auto home = home_of_this_process(host);
-  std::vector<Card> cards;
+  std::vector<HostEntry> entries;
   for (const std::string& text :
        all_gather(write({.home = home.value_or("?"), .pid = ::getpid(), .offer = page.offer()}))) {
-    const auto card = read(text);
-    if (!card)
-      base::fail(Code::system, "what rank ", cards.size(), " told of its host makes no sense");
-    cards.push_back(*card);
+    const auto entry = read(text);
+    if (!entry)
+      base::fail(Code::system, "what rank ", entries.size(), " told of its host makes no sense");
+    entries.push_back(*entry);
   }
-  const std::vector<int> homes = group_by_home(cards);
+  const std::vector<int> homes = group_by_home(entries);
   const bool is_one_host =
       std::all_of(homes.begin(), homes.end(), [](int one) { return one == 0; });
   const std::set<int> distinct(homes.begin(), homes.end());
   if (is_one_host || distinct.size() == homes.size()) return;
   homes_ = homes;
   std::vector<std::string> offers;
-  for (const Card& card : cards) {
-    pids_.push_back(card.pid);
-    offers.push_back(card.offer);
+  for (const HostEntry& entry : entries) {
+    pids_.push_back(entry.pid);
+    offers.push_back(entry.offer);
   }
   const auto verdicts = all_gather(map_pages(offers) ? "near" : "far");
   std::set<int> apart;

@@ -33,7 +33,7 @@ void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
 std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carrier) {
   Met met = meet(site);
   WaitPolicy policy = site.policy;
-  policy.crowded = met.crowded;
+  policy.oversubscribed = met.oversubscribed;
   Members all = {.processes = {}, .numbers = {}, .me = site.place.rank};
   for (int process = 0; process < site.place.world; ++process) {
     all.processes.push_back(process);

@@ -27,7 +27,7 @@ constexpr Nanoseconds kForAnswers = 100 * base::kMillisecond;
 constexpr int kMostInquiries = 3;
 
 // A rank that waits for answers says as often as in any wait that it does.
-constexpr Nanoseconds kBetweenBeats = Looks{}.between;
+constexpr Nanoseconds kBetweenBeats = PollTimes{}.between;
 
 }  // namespace
 
@@ -141,7 +141,7 @@ void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
       continue;
     }
     const Nanoseconds now = base::now();
-    if (patience.must_look(now, *this)) look_for_losses([&] { return doing(peer); });
+    if (patience.must_poll_peers(now, *this)) check_for_losses([&] { return doing(peer); });
     if (patience.is_over(now)) {
       mesh_->give_up_on(members_.processes[peer]);
       fail({.code = Code::timeout,
@@ -192,8 +192,8 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
     const std::vector<int> missing = find_missing();
     if (missing.empty()) break;
     const Nanoseconds now = base::now();
-    if (patience.must_look(now, *this)) {
-      look_for_losses(
+    if (patience.must_poll_peers(now, *this)) {
+      check_for_losses(
           [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
       if (failed() && failed_at == 0) failed_at = now;
       if (failed() && (now - failed_at > kUnderWay || can_never_bring(missing))) raise();
@@ -230,7 +230,7 @@ void TcpGroup::refuse_for_missing(const std::vector<int>& missing) {
       missing.front());
 }
 
-void TcpGroup::look_for_losses(base::FunctionRef<std::string()> doing) {
+void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {
   mesh_->move();
   for (int peer = 0; peer < world() && !failed(); ++peer) {
     if (peer == rank() || has_left(peer)) continue;
@@ -244,13 +244,13 @@ void TcpGroup::look_for_losses(base::FunctionRef<std::string()> doing) {
 }
 
 void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
-  look_for_losses([&] {
-    return awaited == nullptr ? sentence("rank ", rank(), " looks after its peers")
+  check_for_losses([&] {
+    return awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
                               : describe(*awaited, rank());
   });
   raise_if_failed();
   if (awaited == nullptr) return;
-  announcer_.look(is_multiplying(*awaited, rank()));
+  announcer_.renew(is_multiplying(*awaited, rank()));
   if (awaited->peer == Error::kNobody) return;
   if (awaited->peer != rank()) compare_answers();
   // Frames come in order: a peer that already takes part in a set-up is through with this call.
@@ -325,7 +325,7 @@ std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, PublishedWait
   inquire();
   const Nanoseconds until = start + kForAnswers;
   while (base::now() < until && !failed()) {
-    published.say(awaited);
+    published.publish(awaited);
     sleep_until(std::min(until, base::now() + kBetweenBeats), [] { return false; });
   }
   std::vector<Whereabouts> all;
@@ -357,8 +357,8 @@ std::string TcpGroup::describe_late(int peer) const {
                 : sentence("rank ", peer, " is in no call of this group, or stopped");
 }
 
-// The wait stays known until all ranks know why it ends: a peer that looks for the culprit at the
-// same time would else find this rank waiting for no other.
+// The wait stays published until all ranks know why it ends: a peer that searches for the culprit
+// at the same time would else find this rank waiting for no other.
 void TcpGroup::give_up(const Awaited& awaited) {
   PublishedWait published(*this);
   const bool waits = awaited.peer != Error::kNobody && awaited.peer != rank();

@@ -60,7 +60,7 @@ class TcpGroup final : public Group, public Receiver {
                       base::FunctionRef<std::string(int peer)> doing) noexcept;
 
   // Fails the group where a process is lost. `doing` begins the sentence.
-  void look_for_losses(base::FunctionRef<std::string()> doing);
+  void check_for_losses(base::FunctionRef<std::string()> doing);
 
   // What this rank does is kept here, and told to a peer that asks.
   void announce(const Tag& tag) noexcept override { announcer_.call(tag); }

@@ -84,7 +84,7 @@ class TcpSlots final : public SlotTransport, public Receiver {
 
   bool has_room(int peer, int slot);
   bool has_come(int source, int slot);
-  bool has_room_by_now(int peer, int slot);  // after a look at the connections where there is none
+  bool has_room_by_now(int peer, int slot);  // polls the connections where there is none
   Arrival next(int source, int slot);
   void send(int peer, int slot, const Tag& tag, std::size_t bytes);
   void give_credit(int source, int slot);

@@ -98,7 +98,7 @@ LocalProcesses::LocalProcesses(const std::vector<std::string>& records) {
     CPU_OR(&cpus, &cpus, &record.cpus);
     ++local;
   }
-  crowded_ = CPU_COUNT(&cpus) < local;
+  oversubscribed_ = CPU_COUNT(&cpus) < local;
 }
 
 bool LocalProcesses::has_ended(int process) const {

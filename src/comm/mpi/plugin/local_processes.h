@@ -29,7 +29,7 @@ class LocalProcesses {
   std::string describe(int process) const;
 
   // More processes on this host than processors that they may run on.
-  bool crowded() const { return crowded_; }
+  bool oversubscribed() const { return oversubscribed_; }
 
  private:
   struct Process {
@@ -40,7 +40,7 @@ class LocalProcesses {
   };
 
   std::vector<Process> all_;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
 };
 
 }  // namespace plait::comm::mpi

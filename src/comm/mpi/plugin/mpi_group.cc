@@ -201,9 +201,9 @@ void MpiGroup::tell_all(const Notice& notice) noexcept try {
 
 void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
   if (awaited == nullptr) {
-    look_around();
+    poll_peers();
   } else {
-    look_around([&] { return describe(*awaited, rank()); });
+    poll_peers([&] { return describe(*awaited, rank()); });
   }
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNobody) return;
@@ -239,11 +239,11 @@ bool MpiGroup::is_setting_up(const Awaited& awaited) {
   return seen_.at != 0 && base::now() - seen_.at > kUnderWay;
 }
 
-void MpiGroup::look_around() {
-  look_around([&] { return sentence("rank ", rank(), " looks around"); });
+void MpiGroup::poll_peers() {
+  poll_peers([&] { return sentence("rank ", rank(), " polls its peers"); });
 }
 
-void MpiGroup::look_around(base::FunctionRef<std::string()> doing) {
+void MpiGroup::poll_peers(base::FunctionRef<std::string()> doing) {
   release_finished();
   listen();
   for (int peer = 0; peer < world(); ++peer) {

@@ -54,8 +54,8 @@ class MpiGroup final : public Group {
 
   // Like listen(), with a look at each process, about 1 µs a peer: fails the group where a process
   // of this host has died. `doing` begins the sentence: what this rank does meanwhile.
-  void look_around(base::FunctionRef<std::string()> doing);
-  void look_around();
+  void poll_peers(base::FunctionRef<std::string()> doing);
+  void poll_peers();
 
   // Called when all members have sent their last notice: true when no receive is posted any more,
   // which the group's end must wait for.

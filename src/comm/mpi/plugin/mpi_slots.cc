@@ -49,8 +49,8 @@ void MpiSlots::wait_until_all_is_taken() {
                             " to take the last chunks");
     };
     const Nanoseconds now = base::now();
-    if (patience.must_look(now, *group_)) {
-      group_->look_around(doing);
+    if (patience.must_poll_peers(now, *group_)) {
+      group_->poll_peers(doing);
     } else {
       group_->listen();
     }

@@ -89,7 +89,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   Patience patience(group_->policy(), kAtOnce);
   Nanoseconds failed_at = 0;
   const auto look_after = [&](Nanoseconds now, const std::vector<int>& missing) {
-    group_->look_around();
+    group_->poll_peers();
     refuse_for_leavers(missing);
     if (!group_->failed()) return;
     if (failed_at == 0) failed_at = now;
@@ -98,7 +98,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const auto watch = [&](const std::vector<int>& missing) {
     group_->listen();
     const Nanoseconds now = base::now();
-    if (patience.must_look(now, *group_)) look_after(now, missing);
+    if (patience.must_poll_peers(now, *group_)) look_after(now, missing);
     if (patience.is_over(now))
       refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
   };

@@ -29,7 +29,7 @@ struct ConnectMessage {
 
 namespace {
 
-constexpr Nanoseconds kBetweenLooks = 10 * base::kMillisecond;
+constexpr Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
 
 // A try that has just begun may hear first of an interruption before it, and then that the process
 // is here again.
@@ -132,19 +132,19 @@ void MpiWorld::begin(int first_tag) {
 
 void MpiWorld::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
                             const std::function<void()>& watch) {
-  Nanoseconds look_at = 0;
+  Nanoseconds poll_at = 0;
   for (int turn = 0;; ++turn) {
     read_messages();
     const std::vector<int> missing = find_missing();
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
-    if (now >= look_at) {
+    if (now >= poll_at) {
       ask(policy);
       if (watch) watch();
       release_finished();
       refuse_for_dead(missing);
       refuse_for_interrupted();
-      look_at = now + kBetweenLooks;
+      poll_at = now + kBetweenPolls;
     }
     if (now >= deadline)
       refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, policy.timeout);
@@ -205,7 +205,7 @@ std::unique_ptr<Transport> MpiWorld::make_group(WaitPolicy policy) {
     watch_at_the_end(local_processes_);
   }
   all.local_processes = local_processes_.get();
-  policy.crowded = local_processes_->crowded();
+  policy.oversubscribed = local_processes_->oversubscribed();
   return std::make_unique<MpiTransport>(
       std::make_shared<MpiGroup>(std::move(all), local_processes_, policy));
 }

@@ -30,10 +30,10 @@ bool is_at_least(std::uint32_t count, std::uint32_t wanted, std::uint32_t now) {
 // Endpoints are closed without asking the peers, so this is for hangs.
 constexpr Nanoseconds kClosing = base::kSecond;
 
-std::string words(ucs_status_t status) { return ucs_status_string(status); }
+std::string text_of(ucs_status_t status) { return ucs_status_string(status); }
 
 void check(ucs_status_t status, const char* what) {
-  if (status != UCS_OK) base::fail(Code::system, "UCX cannot ", what, ": ", words(status));
+  if (status != UCS_OK) base::fail(Code::system, "UCX cannot ", what, ": ", text_of(status));
 }
 
 std::uint64_t random_number() {
@@ -168,7 +168,7 @@ void UcxCarrier::connect(int process, std::string_view address) {
   const ucs_status_t status = ucp_ep_create(worker_, &params, &peer.endpoint);
   if (status != UCS_OK) {
     base::fail(Code::system, "UCX has no transport between rank ", me_, " and rank ", process,
-               " that would notice the end of the other: ", words(status),
+               " that would notice the end of the other: ", text_of(status),
                "; UCX_TLS and UCX_NET_DEVICES say which it may use");
   }
   if (std::getenv("UCX_RNDV_THRESH") == nullptr && has_only_tcp(peer.endpoint)) peer.flags = kEager;
@@ -202,7 +202,7 @@ void UcxCarrier::send_message(Peer& peer, const Header& header, const std::byte*
                                              sizeof(Header), payload, bytes, &param);
   if (request == nullptr) return;  // it is done
   if (UCS_PTR_IS_ERR(request)) {
-    peer.error = "UCX cannot send to it: " + words(UCS_PTR_STATUS(request));
+    peer.error = "UCX cannot send to it: " + text_of(UCS_PTR_STATUS(request));
     return;
   }
   ++peer.under_way;
@@ -214,13 +214,13 @@ void UcxCarrier::note_sent(void* request, ucs_status_t status, void* outgoing) n
   Peer& peer = *message->peer;
   --peer.under_way;
   if (status != UCS_OK && peer.error.empty())
-    peer.error = "UCX cannot send to it: " + words(status);
+    peer.error = "UCX cannot send to it: " + text_of(status);
   ucp_request_free(request);
 }
 
 void UcxCarrier::note_lost(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) noexcept {
   std::string& error = static_cast<Peer*>(peer)->error;
-  if (error.empty()) error = "UCX has lost it: " + words(status);
+  if (error.empty()) error = "UCX has lost it: " + text_of(status);
 }
 
 ucs_status_t UcxCarrier::receive(void* self, const void* header, std::size_t header_bytes,
@@ -286,7 +286,7 @@ ucs_status_t UcxCarrier::fetch(Incoming& chunk, void* data, std::byte* place) {
   param.user_data = &chunk;
   ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_, data, place, chunk.frame.bytes, &param);
   if (UCS_PTR_IS_ERR(request)) {
-    chunk.peer->error = "UCX cannot fetch a chunk from it: " + words(UCS_PTR_STATUS(request));
+    chunk.peer->error = "UCX cannot fetch a chunk from it: " + text_of(UCS_PTR_STATUS(request));
   } else if (request != nullptr) {
     chunk.is_here = false;
   }
@@ -300,7 +300,7 @@ void UcxCarrier::note_received(void* request, ucs_status_t status, std::size_t /
   if (status == UCS_OK) {
     chunk.is_here = true;
   } else if (chunk.peer->error.empty()) {
-    chunk.peer->error = "UCX cannot fetch a chunk from it: " + words(status);
+    chunk.peer->error = "UCX cannot fetch a chunk from it: " + text_of(status);
   }
   ucp_request_free(request);
 }

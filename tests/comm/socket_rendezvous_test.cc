@@ -1,5 +1,5 @@
 // Where processes meet: what one rank hears when another is already further.
-#include "comm/shm/hub.h"
+#include "comm/shm/socket_rendezvous.h"
 
 #include <gtest/gtest.h>
 
@@ -21,21 +21,21 @@ namespace {
 constexpr base::Nanoseconds kPatience = 60 * base::kSecond;
 
 // Rank 0 may have gone on, and the group have ended, before rank 1 reads that all have come.
-TEST(Hub, AMeetingThatAllCameToIsNotRefused) {
+TEST(SocketRendezvous, AMeetingThatAllCameToIsNotRefused) {
   const std::string name = name_of_job(conformance::fresh_job());
-  const auto seat = [](int rank) { return Seat{rank, 2, 30 * base::kSecond}; };
+  const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
   std::promise<void> one_waits;
   std::promise<void> zero_is_done;
   const std::jthread zero([&] {
-    const auto hub = meet_at(name, seat(0));
+    const auto rendezvous = meet_at(name, endpoint(0));
     one_waits.get_future().wait();
-    hub->all_gather("early", {});
+    rendezvous->all_gather("early", {});
     zero_is_done.set_value();
   });
-  const auto hub = meet_at(name, seat(1));
-  bool looked = false;
-  const auto all = hub->all_gather("late", [&](int peer) {
-    if (!std::exchange(looked, true)) {
+  const auto rendezvous = meet_at(name, endpoint(1));
+  bool has_polled = false;
+  const auto all = rendezvous->all_gather("late", [&](int peer) {
+    if (!std::exchange(has_polled, true)) {
       one_waits.set_value();
       zero_is_done.get_future().wait();
     }
@@ -49,31 +49,31 @@ struct Own : Error {
   explicit Own(Code code) : Error(code, "the caller's own words") {}
 };
 
-using Meeting = std::function<void(Rendezvous& hub, const Watch& watch)>;
+using Meeting = std::function<void(Rendezvous& rendezvous, const Watch& watch)>;
 
 const Meeting kMeetings[] = {
-    [](Rendezvous& hub, const Watch& watch) { hub.all_gather("bytes", watch); },
-    [](Rendezvous& hub, const Watch& watch) { hub.share(64, "memory", watch); },
-    [](Rendezvous& hub, const Watch& watch) { hub.subgroup({1, 0}, watch); },
+    [](Rendezvous& rendezvous, const Watch& watch) { rendezvous.all_gather("bytes", watch); },
+    [](Rendezvous& rendezvous, const Watch& watch) { rendezvous.share(64, "memory", watch); },
+    [](Rendezvous& rendezvous, const Watch& watch) { rendezvous.subgroup({1, 0}, watch); },
 };
 
-TEST(Hub, WhatTheCallersHookThrowsComesOutAsItIs) {
+TEST(SocketRendezvous, WhatTheCallersHookThrowsComesOutAsItIs) {
   for (const int interrupted : {0, 1}) {
     for (const Code code : {Code::system, Code::peer_lost}) {
       for (const Meeting& meet : kMeetings) {
         const std::string name = name_of_job(conformance::fresh_job());
-        const auto seat = [](int rank) { return Seat{rank, 2, 30 * base::kSecond}; };
+        const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
         std::promise<void> has_ended;
         const std::jthread other([&] {
-          const auto hub = meet_at(name, seat(1 - interrupted));
+          const auto rendezvous = meet_at(name, endpoint(1 - interrupted));
           has_ended.get_future().wait();
         });
-        const auto hub = meet_at(name, seat(interrupted));
+        const auto rendezvous = meet_at(name, endpoint(interrupted));
         bool has_thrown = false;
         const auto hook = Interruption::counted([&] {
           if (!std::exchange(has_thrown, true)) throw Own(code);
         });
-        EXPECT_THROW(meet(*hub, [&](int /*peer*/) { hook(); }), Own);
+        EXPECT_THROW(meet(*rendezvous, [&](int /*peer*/) { hook(); }), Own);
         has_ended.set_value();
       }
     }
@@ -81,7 +81,7 @@ TEST(Hub, WhatTheCallersHookThrowsComesOutAsItIs) {
 }
 
 // Before ranks have met: rank 0 listens, or calls and is not answered yet.
-TEST(Hub, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
+TEST(SocketRendezvous, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
   for (const int rank : {0, 1}) {
     const std::string name = name_of_job(conformance::fresh_job());
     const auto hook = Interruption::counted([] { throw Own(Code::system); });
@@ -90,7 +90,7 @@ TEST(Hub, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
   }
 }
 
-// Calls body(rank, hub) on a thread for each rank.
+// Calls body(rank, rendezvous) on a thread for each rank.
 void meet_in_threads(int world, const std::function<void(int, std::unique_ptr<Rendezvous>)>& body) {
   const std::string name = name_of_job(conformance::fresh_job());
   std::vector<std::jthread> ranks;
@@ -101,14 +101,15 @@ void meet_in_threads(int world, const std::function<void(int, std::unique_ptr<Re
 }
 
 // Each thread of a rank uses a group of its own, and each rank is ahead in another of them.
-TEST(Hub, GroupsThatShareSocketsMeetAtTheSameTime) {
+TEST(SocketRendezvous, GroupsThatShareSocketsMeetAtTheSameTime) {
   constexpr int kWorld = 3;
   constexpr int kGroups = 3;
   constexpr int kRounds = 30;
-  meet_in_threads(kWorld, [](int rank, std::unique_ptr<Rendezvous> hub) {
+  meet_in_threads(kWorld, [](int rank, std::unique_ptr<Rendezvous> rendezvous) {
     std::vector<std::unique_ptr<Rendezvous>> groups;
     groups.reserve(kGroups);
-    for (int group = 0; group < kGroups; ++group) groups.push_back(hub->subgroup({2, 0, 1}, {}));
+    for (int group = 0; group < kGroups; ++group)
+      groups.push_back(rendezvous->subgroup({2, 0, 1}, {}));
     const int me = (rank + 1) % kWorld;
     const auto meet = [&](int number) {
       Rendezvous& group = *groups[number];
@@ -127,18 +128,18 @@ TEST(Hub, GroupsThatShareSocketsMeetAtTheSameTime) {
     }
     // The parent meets too.
     for (int round = 0; round < kRounds; ++round) {
-      EXPECT_EQ(hub->all_gather("parent", {}), std::vector<std::string>(kWorld, "parent"));
+      EXPECT_EQ(rendezvous->all_gather("parent", {}), std::vector<std::string>(kWorld, "parent"));
     }
   });
 }
 
 // The rank that has a socket to each of the others is in the midst of the sub-group.
-TEST(Hub, ASubGroupOutlivesItsParent) {
-  meet_in_threads(4, [](int rank, std::unique_ptr<Rendezvous> hub) {
+TEST(SocketRendezvous, ASubGroupOutlivesItsParent) {
+  meet_in_threads(4, [](int rank, std::unique_ptr<Rendezvous> rendezvous) {
     const bool is_in = rank != 2;
-    auto part = hub->subgroup(is_in ? std::vector<int>{3, 0, 1} : std::vector<int>{}, {});
+    auto part = rendezvous->subgroup(is_in ? std::vector<int>{3, 0, 1} : std::vector<int>{}, {});
     ASSERT_EQ(part != nullptr, is_in);
-    hub.reset();
+    rendezvous.reset();
     if (!is_in) return;
     const auto inner = part->subgroup({2, 1, 0}, {});
     part.reset();
@@ -148,11 +149,11 @@ TEST(Hub, ASubGroupOutlivesItsParent) {
 }
 
 // The others go on in the groups that it has not left.
-TEST(Hub, ARankThatLeavesOneGroupIsMissedInThatAlone) {
+TEST(SocketRendezvous, ARankThatLeavesOneGroupIsMissedInThatAlone) {
   for (int leaver = 0; leaver < 3; ++leaver) {
-    meet_in_threads(3, [&](int rank, std::unique_ptr<Rendezvous> hub) {
-      auto left = hub->subgroup({0, 1, 2}, {});
-      const auto kept = hub->subgroup({0, 1, 2}, {});
+    meet_in_threads(3, [&](int rank, std::unique_ptr<Rendezvous> rendezvous) {
+      auto left = rendezvous->subgroup({0, 1, 2}, {});
+      const auto kept = rendezvous->subgroup({0, 1, 2}, {});
       if (rank == leaver) {
         left.reset();
       } else {
@@ -162,18 +163,18 @@ TEST(Hub, ARankThatLeavesOneGroupIsMissedInThatAlone) {
         EXPECT_TRUE(conformance::contains(error.what(), "left or closed")) << error.what();
       }
       EXPECT_EQ(kept->all_gather("here", {}).size(), 3U);
-      EXPECT_EQ(hub->all_gather("here", {}).size(), 3U);
+      EXPECT_EQ(rendezvous->all_gather("here", {}).size(), 3U);
     });
   }
 }
 
 // More groups end at once than a socket has room for notices of it.
-TEST(Hub, ManyGroupsEndAtOnce) {
+TEST(SocketRendezvous, ManyGroupsEndAtOnce) {
   constexpr int kMany = 1000;
-  meet_in_threads(2, [](int rank, std::unique_ptr<Rendezvous> hub) {
+  meet_in_threads(2, [](int rank, std::unique_ptr<Rendezvous> rendezvous) {
     std::vector<std::unique_ptr<Rendezvous>> groups;
     groups.reserve(kMany);
-    for (int group = 0; group < kMany; ++group) groups.push_back(hub->subgroup({0, 1}, {}));
+    for (int group = 0; group < kMany; ++group) groups.push_back(rendezvous->subgroup({0, 1}, {}));
     auto last = std::move(groups.back());
     groups.clear();
     EXPECT_EQ(last->all_gather("still here", {}).size(), 2U);
@@ -182,7 +183,7 @@ TEST(Hub, ManyGroupsEndAtOnce) {
     } else {
       conformance::expect_error(Code::peer_lost, [&] { last->all_gather("bytes", {}); });
     }
-    EXPECT_EQ(hub->all_gather("still here", {}).size(), 2U);
+    EXPECT_EQ(rendezvous->all_gather("still here", {}).size(), 2U);
   });
 }
 

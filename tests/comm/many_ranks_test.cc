@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/open_descriptors.h"
-#include "comm/shm/hub.h"
+#include "comm/shm/socket_rendezvous.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -23,7 +23,7 @@ using conformance::fresh_job;
 
 constexpr uid_t kNobody = 65534;
 
-// A sanitizer's ranks take much time, and more memory than a small machine has for a crowd.
+// A sanitizer's ranks take much time, and more memory than a small machine has for so many.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kIsSanitized = true;
 #else
@@ -38,7 +38,7 @@ void be_a_user(rlim_t files) {
   ASSERT_EQ(::setuid(kNobody), 0);
 }
 
-TEST(Crowd, ADescriptorForEachPeerAtMost) {
+TEST(ManyRanks, ADescriptorForEachPeerAtMost) {
   constexpr int kWorld = 8;
   const std::string job = fresh_job();
   fork_ranks(kWorld, [&](int rank) {
@@ -62,7 +62,7 @@ TEST(Crowd, ADescriptorForEachPeerAtMost) {
 }
 
 // Such a sub-group makes sockets of its own, and its own sub-groups use these.
-TEST(Crowd, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
+TEST(ManyRanks, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
   constexpr int kWorld = 8;
   constexpr int kMembers = kWorld - 1;
   const std::string job = fresh_job();
@@ -91,17 +91,17 @@ TEST(Crowd, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
   });
 }
 
-TEST(Crowd, SixtyFourRanksHaveTwentySubGroups) {
+TEST(ManyRanks, SixtyFourRanksHaveTwentySubGroups) {
   constexpr int kWorld = kIsSanitized ? 24 : 64;
-  const std::string name = name_of_job(fresh_job()) + "-crowd";
+  const std::string name = name_of_job(fresh_job()) + "-many";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(16 * kWorld);
-    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
+    const auto rendezvous = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     std::vector<int> all(kWorld);
     for (int peer = 0; peer < kWorld; ++peer) all[peer] = peer;
     std::vector<std::unique_ptr<comm::Rendezvous>> parts;
     parts.reserve(20);
-    for (int part = 0; part < 20; ++part) parts.push_back(hub->subgroup(all, {}));
+    for (int part = 0; part < 20; ++part) parts.push_back(rendezvous->subgroup(all, {}));
     for (const auto& part : parts) {
       EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
@@ -110,7 +110,7 @@ TEST(Crowd, SixtyFourRanksHaveTwentySubGroups) {
 }
 
 // Each sends a descriptor to each other: many more at a time than the user may have on their way.
-TEST(Crowd, NinetySixRanksOfAUserConnectEveryTime) {
+TEST(ManyRanks, NinetySixRanksOfAUserConnectEveryTime) {
   constexpr int kWorld = kIsSanitized ? 24 : 96;
   const std::string job = fresh_job();
   const auto be_rank = [&](int rank) {
@@ -129,14 +129,14 @@ TEST(Crowd, NinetySixRanksOfAUserConnectEveryTime) {
 }
 
 // Each rank's limit of descriptors leaves it just as many as it needs.
-TEST(Crowd, ManyMoreRanksThanDescriptorsOnTheirWay) {
+TEST(ManyRanks, ManyMoreRanksThanDescriptorsOnTheirWay) {
   constexpr int kWorld = 24;
-  const std::string name = name_of_job(fresh_job()) + "-crowd";
+  const std::string name = name_of_job(fresh_job()) + "-many";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(80);
-    const auto hub = meet_at(name, {rank, kWorld, 90 * base::kSecond});
+    const auto rendezvous = meet_at(name, {rank, kWorld, 90 * base::kSecond});
     for (int round = 0; round < 20; ++round) {
-      EXPECT_EQ(hub->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
+      EXPECT_EQ(rendezvous->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
   });
 }

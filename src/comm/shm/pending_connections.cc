@@ -1,4 +1,4 @@
-#include "comm/shm/porch.h"
+#include "comm/shm/pending_connections.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -21,21 +21,21 @@ namespace {
 
 constexpr std::string_view kGreeting = "plait-2";
 
-// Those that don't say which build they are: other builds, then.
+// The greeting of older builds, which does not say which build it comes from.
 constexpr std::string_view kFormerGreeting = "plait-1";
 
-// A greeting has so many; a rank that uses another transport than shm adds that one's name (see
-// transport_check.h).
+// The words of a greeting. A rank that uses another transport than shm adds that transport's name
+// (see transport_check.h).
 constexpr std::size_t kWords = 5;
 
 // A rank says its number as soon as it calls. At most kMostSilent callers that have said nothing
-// are kept at a time; where there are as many, each is kept for at most kSilence.
+// are kept at a time; once there are so many, each is kept for at most kSilence.
 constexpr std::size_t kMostSilent = 64;
 constexpr Nanoseconds kSilence = 250 * base::kMillisecond;
 
 constexpr int kMostAtATime = 64;
 
-constexpr Nanoseconds kBetweenLooks = 20 * base::kMillisecond;
+constexpr Nanoseconds kPollInterval = 20 * base::kMillisecond;
 
 std::optional<Hello> read(const std::string& text) {
   const auto words = base::split(text, ' ');
@@ -65,65 +65,66 @@ std::string write(const Hello& hello) {
   return hello.transport == kShm ? text : text + ' ' + hello.transport;
 }
 
-Porch::Porch(MeetingPlace place)
+PendingConnections::PendingConnections(MeetingPlace place)
     : place_(std::move(place)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       most_(kMostSilent) {
   if (!spare_) base::fail_errno("cannot open /dev/null");
 }
 
-std::vector<Guest> Porch::wait(std::vector<const Fd*> others, Nanoseconds longest) {
+std::vector<Caller> PendingConnections::wait(std::vector<const Fd*> others, Nanoseconds longest) {
   for (const Fd& listener : place_.listeners()) {
-    if (callers_.size() < most_) others.push_back(&listener);
+    if (pending_.size() < most_) others.push_back(&listener);
   }
-  for (const Caller& caller : callers_) others.push_back(&caller.socket);
-  base::wait_readable(others, std::min(longest, kBetweenLooks));
-  let_in();
-  return hear();
+  for (const Pending& one : pending_) others.push_back(&one.socket);
+  base::wait_readable(others, std::min(longest, kPollInterval));
+  accept();
+  return receive_hellos();
 }
 
-void Porch::close() {
+void PendingConnections::close() {
   place_.close();
   spare_.reset();
 }
 
-void Porch::make_room() {
+void PendingConnections::free_descriptor() {
   spare_.reset();
-  most_ = callers_.size() + 1;
+  most_ = pending_.size() + 1;
 }
 
-void Porch::let_in() {
-  for (const Fd& listener : place_.listeners()) let_in(listener);
+void PendingConnections::accept() {
+  for (const Fd& listener : place_.listeners()) accept_from(listener);
 }
 
-// At most kMostAtATime in one turn, other users' too: there may always be one more.
-void Porch::let_in(const Fd& listener) {
-  for (int accepted = 0; accepted < kMostAtATime && callers_.size() < most_; ++accepted) {
+// Accepts at most kMostAtATime in one turn, other users' callers included: the queue may never
+// become empty.
+void PendingConnections::accept_from(const Fd& listener) {
+  for (int accepted = 0; accepted < kMostAtATime && pending_.size() < most_; ++accepted) {
     auto caller = base::accept_from(listener);
     if (!caller) return;
     if (base::credentials_of(*caller).uid == ::geteuid())
-      callers_.push_back({.socket = std::move(*caller), .since = base::now()});
+      pending_.push_back({.socket = std::move(*caller), .since = base::now()});
   }
 }
 
-std::vector<Guest> Porch::hear() {
-  std::vector<Guest> guests;
-  std::vector<Caller> silent;
-  const bool crowded = callers_.size() >= most_;
+std::vector<Caller> PendingConnections::receive_hellos() {
+  std::vector<Caller> callers;
+  std::vector<Pending> silent;
+  const bool is_full = pending_.size() >= most_;
   const Nanoseconds patient_since = base::now() - kSilence;
-  for (Caller& caller : callers_) {
+  for (Pending& one : pending_) {
     base::Message message;
-    const Delivery delivery = base::receive_message(caller.socket, message);
+    const Delivery delivery = base::receive_message(one.socket, message);
     if (delivery == Delivery::not_yet) {
-      const bool patience_ends = crowded && caller.since < patient_since;
-      if (!patience_ends) silent.push_back(std::move(caller));
+      const bool is_dropped = is_full && one.since < patient_since;
+      if (!is_dropped) silent.push_back(std::move(one));
     } else if (delivery == Delivery::done) {
-      const auto said = read(message.bytes);
-      if (said) guests.push_back({.said = *said, .socket = std::move(caller.socket)});
+      const auto hello = read(message.bytes);
+      if (hello) callers.push_back({.hello = *hello, .socket = std::move(one.socket)});
     }
   }
-  callers_ = std::move(silent);
-  return guests;
+  pending_ = std::move(silent);
+  return callers;
 }
 
 }  // namespace plait::comm::shm

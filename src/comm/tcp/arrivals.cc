@@ -1,0 +1,100 @@
+#include "comm/tcp/arrivals.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "comm/group.h"
+#include "comm/tcp/address.h"
+#include "comm/tcp/cards.h"
+#include "comm/tcp/failure_frame.h"
+
+namespace plait::comm::tcp {
+
+using base::Nanoseconds;
+using base::sentence;
+
+Arrivals::Arrivals(Identity mine)
+    : self(std::move(mine)),
+      lines(self.world),
+      cards(self.world),
+      ends(self.world, [this](int rank) { return addresses_of(cards[rank], self.card); }) {}
+
+void Arrivals::set_card(Card card) {
+  self.card = std::move(card);
+  cards[self.rank] = self.card;
+}
+
+std::vector<int> Arrivals::find_missing() const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < self.world; ++rank) {
+    if (rank != self.rank && !lines.has(rank)) missing.push_back(rank);
+  }
+  return missing;
+}
+
+Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanoseconds timeout) const {
+  const std::vector<int> missing = find_missing();
+  const std::string within = " within " + base::show_duration(timeout);
+  const std::string why = doubts.about(missing);
+  const std::string doubt = why.empty() ? "" : "; " + why;
+  if (rendezvous && self.rank != 0 && missing.front() == 0) {
+    return {Code::timeout,
+            sentence("rank 0 of ", self.world, " has not been met at ", rendezvous->host, ':',
+                     rendezvous->port, within, doubt),
+            0};
+  }
+  return {Code::timeout,
+          sentence(missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ",
+                   self.world, missing.size() > 1 ? " have" : " has", " not come", within, doubt),
+          missing.front()};
+}
+
+void Arrivals::tell_of_error(const Error& error) const {
+  Failure failure = failure_of(error);
+  if (failure.culprit == Error::kNobody) {
+    failure.culprit = self.rank;
+    failure.sentence = sentence("rank ", self.rank, " (pid ", self.card.pid, "): ", error.what());
+  }
+  lines.say_frames(failure);
+}
+
+// The others would wait for this rank until their deadlines. While they gather, rank 0 tells them,
+// and any other rank tells rank 0.
+void Arrivals::tell_of_interruption(int rank, const std::string& why) const {
+  const std::string text = sentence(rank, ' ', why);
+  lines.say_words(Word::interrupted, text, rank);
+  for (const Call& call : calls) call.tell_of_interruption(text, self);
+  lines.say_frames({.code = Code::peer_lost, .culprit = rank, .sentence = why});
+}
+
+void Arrivals::check_for_interruptions() {
+  const auto told = lines.hear_interruption();
+  if (!told) return;
+  tell_of_interruption(told->culprit, told->sentence);
+  throw Error(told->code, told->sentence, told->culprit);
+}
+
+// What a rank says before it closes its connection counts, and a rank without a connection to this
+// one has ended if it does not listen any more.
+void Arrivals::check_for_ended_ranks() {
+  for (int rank = 0; rank < self.world; ++rank) {
+    if (!lines.has(rank)) continue;
+    const bool is_closed = is_closed_by_peer(lines[rank]);
+    if (const auto failure = find_failure(lines[rank]))
+      throw Error(failure->code, printable(failure->sentence), failure->culprit);
+    ends.note(rank, is_closed);
+  }
+  std::vector<int> awaited = find_missing();
+  std::erase_if(awaited, [&](int rank) { return rank < self.rank || cards[rank].hosts.empty(); });
+  ends.probe(awaited, self, doubts);
+  const auto ended = ends.find_ended();
+  if (!ended) return;
+  const Card& card = cards[*ended];
+  throw Error(Code::peer_lost,
+              sentence("rank ", *ended, " (pid ", card.pid, " on ", card.name,
+                       ") has died or given up while the group was assembling"),
+              *ended);
+}
+
+}  // namespace plait::comm::tcp

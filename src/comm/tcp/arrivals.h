@@ -1,0 +1,54 @@
+// The ranks of one start that meet, as far as one of them knows: which have come, what is known of
+// each, and how they tell each other that the meeting has failed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "comm/tcp/call.h"
+#include "comm/tcp/end_watch.h"
+#include "comm/tcp/identity.h"
+#include "comm/tcp/lines.h"
+#include "comm/tcp/rendezvous.h"
+#include "plait/error.h"
+
+namespace plait::comm::tcp {
+
+struct Arrivals {
+  explicit Arrivals(Identity mine);
+  Arrivals(const Arrivals&) = delete;
+  Arrivals& operator=(const Arrivals&) = delete;
+
+  // What this rank tells the others about itself.
+  void set_card(Card card);
+
+  std::vector<int> find_missing() const;
+  bool is_complete() const { return find_missing().empty(); }
+
+  // Says which ranks have not come within `timeout`. `rendezvous`: where rank 0 was called, if the
+  // environment says where.
+  Error timed_out(const std::optional<Rendezvous>& rendezvous, base::Nanoseconds timeout) const;
+
+  // Each rank passes on what it is told, since not all have a connection to the one that failed.
+  void tell_of_error(const Error& error) const;
+  void tell_of_interruption(int rank, const std::string& why) const;
+
+  // For rank 0 until it has welcomed the others. Throws, and passes it on, where a rank has said
+  // that it was interrupted.
+  void check_for_interruptions();
+
+  // Where ranks connect to each other. Throws where one of them has said why the meeting fails, or
+  // has ended.
+  void check_for_ended_ranks();
+
+  Identity self;
+  Lines lines;
+  std::vector<Card> cards;  // by rank: empty until the rank has been heard of
+  std::vector<Call> calls;  // to other ranks
+  Doubts doubts;
+  EndWatch ends;
+};
+
+}  // namespace plait::comm::tcp

@@ -1,0 +1,124 @@
+// What ranks that meet tell each other of failures, and what they say about ranks that don't come.
+#include "comm/tcp/arrivals.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/tcp/failure_frame.h"
+#include "comm/tcp_ends.h"
+#include "conformance/ranks.h"
+
+namespace plait::comm::tcp {
+namespace {
+
+using conformance::contains;
+using conformance::expect_error;
+
+constexpr base::Nanoseconds kTimeout = 12 * base::kSecond;
+
+class ArrivalsTest : public testing::Test {
+ protected:
+  ArrivalsTest() { ranks.set_card(card_of_this_process(29600)); }
+
+  // The rank has come; returns its end of the connection.
+  base::Fd come(int rank, Lines::Says says) {
+    std::array<int, 2> ends = {};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    ranks.lines.set(rank, base::Fd(ends[0]), says);
+    return base::Fd(ends[1]);
+  }
+
+  Arrivals ranks = Arrivals(rank_of_three(0));
+};
+
+TEST_F(ArrivalsTest, FindTheMissingRanks) {
+  EXPECT_EQ(ranks.find_missing(), (std::vector<int>{1, 2}));
+  EXPECT_FALSE(ranks.is_complete());
+  const base::Fd one = come(1, Lines::Says::words);
+  EXPECT_EQ(ranks.find_missing(), std::vector<int>{2});
+  const base::Fd two = come(2, Lines::Says::words);
+  EXPECT_TRUE(ranks.is_complete());
+}
+
+TEST_F(ArrivalsTest, NameTheMissingRanksAfterATimeout) {
+  const Error both = ranks.timed_out(std::nullopt, kTimeout);
+  EXPECT_EQ(both.code(), Code::timeout);
+  EXPECT_EQ(both.culprit(), 1);
+  EXPECT_STREQ(both.what(), "ranks 1 and 2 of 3 have not come within 12 s");
+  const base::Fd one = come(1, Lines::Says::words);
+  ranks.doubts.of_rank[2] = "it was odd";
+  const Error last = ranks.timed_out(std::nullopt, kTimeout);
+  EXPECT_EQ(last.culprit(), 2);
+  EXPECT_STREQ(last.what(), "rank 2 of 3 has not come within 12 s; it was odd");
+}
+
+TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
+  const Arrivals others(rank_of_three(1));
+  const Error error = others.timed_out(Rendezvous{.host = "node1", .port = 29600}, kTimeout);
+  EXPECT_EQ(error.culprit(), 0);
+  EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
+}
+
+TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {
+  const base::Fd one = come(1, Lines::Says::frames);
+  ranks.tell_of_error(Error(Code::system, "no descriptors"));
+  const auto failure = find_failure(one);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, Code::system);
+  EXPECT_EQ(failure->culprit, 0);
+  EXPECT_TRUE(contains(failure->sentence, "rank 0 (pid ")) << failure->sentence;
+  EXPECT_TRUE(contains(failure->sentence, "no descriptors")) << failure->sentence;
+}
+
+TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
+  const base::Fd one = come(1, Lines::Says::words);
+  const base::Fd two = come(2, Lines::Says::words);
+  ranks.check_for_interruptions();
+  ASSERT_TRUE(say(two, Word::interrupted, "2 rank 2 was interrupted"));
+  const Error error = expect_error(Code::peer_lost, [&] {
+    await([&] {
+      ranks.check_for_interruptions();
+      return false;
+    });
+  });
+  EXPECT_EQ(error.culprit(), 2);
+  EXPECT_STREQ(error.what(), "rank 2 was interrupted");
+  const Message message = next_message(one);
+  EXPECT_EQ(message.word, Word::interrupted);
+  EXPECT_EQ(message.text, "2 rank 2 was interrupted");
+}
+
+TEST_F(ArrivalsTest, BelieveWhatARankSaysBeforeItCloses) {
+  base::Fd one = come(1, Lines::Says::frames);
+  const base::Fd two = come(2, Lines::Says::frames);
+  send_failure(one, {.code = Code::timeout, .culprit = 2, .sentence = "rank 2 is late"});
+  one.reset();
+  const Error error = expect_error(Code::timeout, [&] { ranks.check_for_ended_ranks(); });
+  EXPECT_EQ(error.culprit(), 2);
+}
+
+TEST_F(ArrivalsTest, MissARankThatClosedItsConnection) {
+  base::Fd one = come(1, Lines::Says::frames);
+  const base::Fd two = come(2, Lines::Says::frames);
+  ranks.cards[1] = card_of_this_process(29600);
+  one.reset();
+  ranks.check_for_ended_ranks();  // it may call again
+  const Error error = expect_error(Code::peer_lost, [&] {
+    await([&] {
+      ranks.check_for_ended_ranks();
+      return false;
+    });
+  });
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_TRUE(contains(error.what(), "has died or given up")) << error.what();
+}
+
+}  // namespace
+}  // namespace plait::comm::tcp
