@@ -100,7 +100,7 @@ class VerifyTest(CommandTest):
         """The signal settings that the first world's run changed must be restored."""
         for transport, ranks, later in [("shm", "1,2", 2), ("shm,threads", "1", 0)]:
             with self.subTest(transport):
-                # So many that the second world is still at work when the signal comes.
+                # The second world is still at work when the signal comes.
                 process = self.start("verify", "--cases", 200, "--seed", 3, "--ranks", ranks, "--transport", transport)
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
                 wait_until(lambda: children.read_text().split(), "a rank of the first world")
