@@ -98,7 +98,8 @@ class VerifyTest(CommandTest):
 
     def test_one_that_is_told_to_end_in_a_later_world_ends(self):
         """The signal settings that the first world's run changed must be restored."""
-        for transport, ranks, later in [("shm", "1,2", 2), ("shm,threads", "1", 0)]:
+        # Processes of the second world: two ranks and their guard, or none. The first one has a rank and a guard.
+        for transport, ranks, later in [("shm", "1,2", 3), ("shm,threads", "1", 0)]:
             with self.subTest(transport):
                 # The second world is still at work when the signal comes.
                 process = self.start("verify", "--cases", 200, "--seed", 3, "--ranks", ranks, "--transport", transport)
