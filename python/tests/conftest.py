@@ -12,16 +12,23 @@ import pytest
 def interrupt(wait: Callable[[], object]) -> float:
     """Press Ctrl-C during a wait, and return how many seconds later it raised."""
     pressed: list[float] = []
+    begins = threading.Event()  # an interrupt before that would end the tests
 
     def press() -> None:
+        begins.wait()
+        time.sleep(0.2)
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    presses = threading.Timer(0.2, press)
+    def begin() -> None:
+        begins.set()
+        wait()
+
+    presses = threading.Thread(target=press)
     presses.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            wait()
+            begin()
         seconds = time.monotonic() - pressed[0]
     finally:
         presses.join()

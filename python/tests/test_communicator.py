@@ -201,9 +201,16 @@ def test_a_timeout_is_positive(timeout: float) -> None:
 def test_the_deadline_ends_a_wait() -> None:
     group = plait.ThreadGroup(2)
     late: list[plait.Communicator] = []
-    other = threading.Thread(target=lambda: late.append(group.join(1)))
+    starts = threading.Event()
+
+    def join() -> None:
+        starts.set()
+        late.append(group.join(1))
+
+    other = threading.Thread(target=join)
     other.start()
-    comm = group.join(0, timeout=0.2)
+    starts.wait()
+    comm = group.join(0, timeout=1.0)  # within which the other joins, on a busy machine too
     other.join()
     with pytest.raises(plait.Error) as caught:
         plait.barrier(comm)
@@ -241,7 +248,7 @@ def test_ctrl_c_ends_a_wait(interrupt: Interrupt, is_prompt: IsPrompt) -> None:
 
 
 def later(seconds: float, signal_number: int) -> None:
-    """Send this process a signal after a moment; Python handles it in the main thread."""
+    """Send this process a signal when it waits; Python handles it in the main thread."""
     threading.Timer(seconds, os.kill, (os.getpid(), signal_number)).start()
 
 
@@ -271,7 +278,7 @@ def test_ctrl_c_ends_the_wait_for_a_turn(interrupt: Interrupt, is_prompt: IsProm
             comms.append(comm)
             threads[1].start()
             is_in_call.wait(100)
-            time.sleep(0.1)  # the other thread is in the barrier
+            time.sleep(0.5)  # the other thread is in the barrier, on a busy machine too
             seconds = interrupt(lambda: plait.barrier(comm))
             may_come.set()  # the other thread's call goes on
             for thread in threads:
@@ -308,7 +315,7 @@ def test_a_handler_that_uses_what_it_interrupts_is_told(
     waiting: plait.Communicator, call: Callable[[plait.Communicator], None]
 ) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: call(waiting))
-    later(0.2, signal.SIGUSR1)
+    later(1.0, signal.SIGUSR1)
     with pytest.raises(plait.Error, match="in a call of this communicator already") as caught:
         plait.barrier(waiting)
     assert caught.value.code == plait.Code.invalid_argument
@@ -320,7 +327,7 @@ def test_a_handler_that_drops_a_pending_ends_the_group(waiting: plait.Communicat
     held = [plait.start_all_reduce(data, waiting), plait.start_all_reduce(data, waiting)]
     first = held.pop(0)
     signal.signal(signal.SIGUSR1, lambda *_: held.clear())
-    later(0.2, signal.SIGUSR1)
+    later(1.0, signal.SIGUSR1)
     with pytest.raises(plait.Error, match="destroys a collective under way"):
         first.wait()
     assert held == []

@@ -1,5 +1,6 @@
 """The plait command under test, and helpers for tests of processes."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -53,7 +54,8 @@ class CommandTest(unittest.TestCase):
 
     def tearDown(self):
         for pid in self.marked():
-            os.kill(pid, 9)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since it was listed
+                os.kill(pid, 9)
 
     def marked(self):
         found = []

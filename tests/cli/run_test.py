@@ -194,7 +194,11 @@ class RunTest(CommandTest):
         self.assertTrue(result.stderr.startswith("plait run: rank 0 was killed by SIGSEGV"))
 
     def test_a_rank_that_will_not_end_is_killed(self):
-        code = "test $PLAIT_RANK = 1 && exit 1; trap '' TERM; while true; do sleep 0.05; done"
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = shlex.quote(f"{folder.name}/is_set")  # rank 1 fails when rank 0 ignores the signal
+        code = (f"test $PLAIT_RANK = 1 && {{ until test -e {file}; do sleep 0.01; done; exit 1; }}; "
+                f"trap '' TERM; touch {file}; while true; do sleep 0.05; done")
         self.assert_says(
             self.plait("run", "-n", 2, "--linger", "100ms", "--grace", "200ms", "sh", "-c", code),
             1,

@@ -24,10 +24,13 @@ constexpr Nanoseconds kPatience = 20 * base::kSecond;
 TcpGroup& group_of(Communicator& comm) { return dynamic_cast<TcpGroup&>(comm.state().group()); }
 
 // Milestones: a rank has connected (a barrier would fail on those that are in it yet), and rank 0
-// has died, or soon will; and a rank has its answer.
+// has died, or soon will; a rank has its answer; and what the tests say.
 constexpr int kConnected = 0;
 constexpr int kDead = 1;
 constexpr int kAnswered = 2;
+constexpr int kEnded = 3;
+constexpr int kFollows = 4;
+constexpr int kCutOff = 5;
 
 [[noreturn]] void die() { ::_exit(testing::Test::HasFailure() ? 1 : 0); }
 
@@ -73,10 +76,14 @@ TEST(Agreements, KeepTheAnswerThatOneRankHas) {
                {});
 }
 
-// Rank 0 has answered rank 3 alone, which sends the answer to rank 2 alone. Both die. Rank 2 has
-// followed rank 1 by then, and waits for its answer.
+// Rank 0 has answered rank 3 alone, which sends the answer to rank 2 alone. Both die. Ranks 1 and 2
+// follow rank 1 by then, and wait: they have been asked many times since rank 0 had ended.
 TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
   Milestones milestones;
+  int asked = 0;
+  const auto hook = [&] {
+    if (milestones.reached(kEnded) > 0 && ++asked == 20) milestones.reach(kFollows);
+  };
   run_over_tcp(4,
                [&](Communicator& comm) {
                  TcpGroup& group = group_of(comm);
@@ -88,7 +95,12 @@ TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
                  }
                  if (group.rank() == 3) {
                    milestones.await(kDead);
-                   std::this_thread::sleep_for(milliseconds(600));
+                   while (!group.mesh()->is_closed_by(0)) {
+                     group.mesh()->move_surely();
+                     std::this_thread::sleep_for(milliseconds(1));
+                   }
+                   milestones.reach(kEnded);
+                   milestones.await(kFollows, 2);
                    group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n+c\n+d");
                    die();
                  }
@@ -96,7 +108,7 @@ TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
                  EXPECT_EQ(group.agreements().agree(mine, kPatience),
                            (Parts{std::nullopt, "1", "2", std::nullopt}));
                },
-               {});
+               {.interrupted = hook});
 }
 
 // A cable between ranks 0 and 2 was broken for a while: each takes the other for lost. Rank 2
@@ -108,11 +120,13 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                  TcpGroup& group = group_of(comm);
                  milestones.reach(kConnected);
                  milestones.await(kConnected, 3);
-                 if (group.rank() != 1) group.tell(2 - group.rank(), Kind::agreement, "cut off");
+                 if (group.rank() != 1) {
+                   group.tell(2 - group.rank(), Kind::agreement, "cut off");
+                   milestones.reach(kCutOff);
+                 }
+                 milestones.await(kCutOff, 2);  // the words of ranks 0 and 2 have come
                  const Nanoseconds begin = base::now();
                  if (group.rank() == 2) {
-                   // The word of rank 0 has come.
-                   std::this_thread::sleep_for(milliseconds(300));
                    group.mesh()->move_surely();
                    const Error error = conformance::expect_error(
                        Code::peer_lost, [&] { group.agreements().agree("mine", kPatience); });
@@ -120,7 +134,7 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                                 "survivors: ranks 0 and 1 go on without rank 2, to which the "
                                 "connection was broken for a while");
                  } else {
-                   std::this_thread::sleep_for(milliseconds(600));
+                   std::this_thread::sleep_for(milliseconds(300));  // rank 2 begins
                    group.mesh()->move_surely();
                    EXPECT_EQ(group.agreements().agree(std::to_string(group.rank()), kPatience),
                              (Parts{"0", "1", std::nullopt}));

@@ -24,6 +24,9 @@ constexpr std::chrono::milliseconds kShort{400};
 constexpr int kGivenUp = 0;
 constexpr int kReady = 1;
 
+// Whether the hook of this thread's group is to tell that it waits.
+thread_local bool waits_for_the_late_one = false;
+
 // Rank 2 waits for rank 0. One thread of rank 0 waits for rank 1, which is late, while another one
 // waits for rank 3 again and again: that one's waits must not hide the first's.
 TEST(Blame, FollowsTheWaitThatLasts) {
@@ -48,7 +51,7 @@ TEST(Blame, FollowsTheWaitThatLasts) {
     const Error error = expect_error(Code::timeout, [&] {
       if (comm.rank() == 0) {
         const std::jthread other(bounce, 3);
-        milestones.reach(kReady);
+        waits_for_the_late_one = true;
         line->wait_arrived(1, 0, {});
       }
       if (comm.rank() == 1) milestones.await(kGivenUp, 3);
@@ -62,7 +65,10 @@ TEST(Blame, FollowsTheWaitThatLasts) {
     milestones.reach(kGivenUp);
     EXPECT_EQ(error.culprit(), 1) << error.what();
   };
-  run_as_threads(4, body, {});
+  const auto hook = [&] {
+    if (waits_for_the_late_one) milestones.reach(kReady);
+  };
+  run_as_threads(4, body, {.interrupted = hook});
 }
 
 // At the deadline a sentence tells a rank that works from one that is stuck, and from one whose

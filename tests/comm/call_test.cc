@@ -51,7 +51,8 @@ class CallTest : public testing::Test {
     return *call_;
   }
 
-  base::Fd listener = listen_at_port(0);
+  const base::Fd kept = keep_port();
+  base::Fd listener = listen_at_port(port_of(kept));
   std::optional<base::Fd> answerer;
   std::string bytes;
   Identity self = rank_of_three(2);

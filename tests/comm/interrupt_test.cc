@@ -146,7 +146,7 @@ TEST_F(Interruption, EndsAMeetingThroughAnAllGather) {
     for (const int interrupted : {0, 1}) {
       SCOPED_TRACE(case_of(transport, interrupted));
       const Store store(3);
-      Milestones both_wait;
+      Meeting meeting;
       Milestones ended;
       fork_ranks(3, [&](int rank) {
         CommunicatorOptions options = options_of(rank, 3, job_, transport);
@@ -157,8 +157,8 @@ TEST_F(Interruption, EndsAMeetingThroughAnAllGather) {
         };
         int asked = 0;
         options.interrupted = [&] {
-          if (++asked == 20) both_wait.reach(0);
-          if (rank == interrupted && both_wait.reached(0) >= 2) throw Stopped{};
+          const bool is_met = rank < 2 && meeting.have_met(rank, asked);
+          if (rank == interrupted && is_met) throw Stopped{};
         };
         const auto connect = [&] { Communicator::connect(options); };
         if (rank == interrupted) {
@@ -217,13 +217,21 @@ TEST_F(Interruption, EndsAMeetingInWhichRanksConnectToEachOther) {
 TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {
     Milestones ended;
+    Meeting meeting;
     constexpr int kRankZeroConnects = 1;
     const std::string job = fresh_job();
     fork_ranks(3, [&](int rank) {
       Wish wish;
+      int asked = 0;
+      const auto hook = [&, stop = wish.hook()] {
+        // Rank 1 has been met by this try of rank 0, and not by the next one.
+        const bool is_met = rank < 2 && !is_through && meeting.have_met(rank, asked);
+        if (is_met && rank == 0 && wish.at() == Clock::time_point()) wish.wish_at(Clock::now());
+        stop();
+      };
       const CommunicatorOptions options = {.transport = "shm",
                                            .place = Place{.rank = rank, .world = 3, .job = job},
-                                           .interrupted = wish.hook()};
+                                           .interrupted = hook};
       const auto wait = [&] {
         Communicator comm = Communicator::connect(options);
         // Rank 2 doesn't come to the barrier.
@@ -238,8 +246,6 @@ TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
         wait();
       } else if (rank == 0) {
         ended.reach(kRankZeroConnects);
-        // Rank 1 has so long to be met by this try, and not by the next one.
-        if (!is_through) wish.wish_at(Clock::now() + 20 * kUntilAsked);
         EXPECT_THROW(wait(), Stopped);
         ended.reach(0);
       } else {

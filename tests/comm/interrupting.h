@@ -115,6 +115,26 @@ inline void expect_that_a_wait_ends(const std::string& transport, const Wait& wa
   });
 }
 
+// Has each rank's hook tell how far two ranks of a group are that assembles: rank 0 has met rank 1.
+// Each counts questions once the other is so far, so that none of them may be late.
+class Meeting {
+ public:
+  // For the hook of rank 0 or 1, at each question. Whether they have met.
+  bool have_met(int rank, int& asked) {
+    constexpr int kMany = 20;  // questions, in which a rank calls that listens, or hears a caller
+    constexpr int kListens = 0;
+    constexpr int kHasCalled = 1;
+    constexpr int kMet = 2;
+    if (rank == 0 && reached_.reached(kListens) == 0) reached_.reach(kListens);
+    const int before = rank == 0 ? kHasCalled : kListens;
+    if (reached_.reached(before) > 0 && ++asked == kMany) reached_.reach(before + 1);
+    return reached_.reached(kMet) > 0;
+  }
+
+ private:
+  Milestones reached_;
+};
+
 // While ranks find each other: rank 2 never comes.
 inline void expect_that_connecting_ends(const std::string& transport) {
   for (const int interrupted : {0, 1}) {
@@ -122,13 +142,12 @@ inline void expect_that_connecting_ends(const std::string& transport) {
     Prompt prompt;
     prompt.expect([&] {
       const std::string job = conformance::fresh_job();
-      Milestones both_wait;
+      Meeting meeting;
       conformance::fork_ranks(2, [&](int rank) {
         Wish wish;
         int asked = 0;
         const auto hook = [&, stop = wish.hook()] {
-          if (++asked == 20) both_wait.reach(0);  // the rank has long been met
-          if (rank != interrupted || both_wait.reached(0) < 2) return;
+          if (!meeting.have_met(rank, asked) || rank != interrupted) return;
           if (wish.at() == Clock::time_point()) wish.wish_at(Clock::now() + kUntilAsked);
           stop();
         };

@@ -200,7 +200,7 @@ TEST(MeetingPlace, RanksRemoveTheFileOfTheirDeadRankZero) {
     see(&folder);
     if (rank == 0) {
       const MeetingPlace place(name_of_job(job), base::now() + base::kSecond);
-      base::wait_readable({&place.listeners()[1]}, base::kSecond);
+      base::wait_readable({&place.listeners()[1]}, 30 * base::kSecond);
       ::usleep(100'000);
       ::_exit(0);
     }

@@ -87,6 +87,9 @@ const Wait kWaits[] = {
     {"split", [](Communicator& comm) { comm.split(0, 0); }},
 };
 
+// Whether the hook of this thread's group is to tell that it waits.
+thread_local bool begins_to_wait = false;
+
 class EveryWait : public testing::TestWithParam<Wait> {
  protected:
   static void wait(Communicator& comm) {
@@ -98,20 +101,25 @@ class EveryWait : public testing::TestWithParam<Wait> {
   static void run(const Body& body) {
     for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
       Milestones milestones;
-      runner(3, [&](Communicator& comm) { body(comm, milestones); }, {});
+      // The library asks it where a rank waits, so that others have seen that by then.
+      const auto hook = [&] {
+        if (begins_to_wait) milestones.reach(kOneWaits);
+      };
+      begins_to_wait = false;
+      runner(3, [&](Communicator& comm) { body(comm, milestones); }, {.interrupted = hook});
     }
   }
 
-  static constexpr int kOneWaits = 0;  // a rank that has no deadline begins to wait
+  static constexpr int kOneWaits = 0;  // a rank that has no deadline waits
   static constexpr int kGivenUp = 1;   // one that has one has reached it, or a rank has heard of it
 
-  // One rank alone has a deadline, and it begins to wait when the other one does.
+  // One rank alone has a deadline, and it begins to wait when the other one waits.
   static void wait_for_a_late_one(Communicator& comm, Milestones& milestones, int gives_up) {
     if (comm.rank() == gives_up) {
       milestones.await(kOneWaits);
       conformance::set_timeout(comm, kShort);
     } else {
-      milestones.reach(kOneWaits);
+      begins_to_wait = true;
     }
     wait(comm);
   }
@@ -248,7 +256,7 @@ TEST_P(EveryWait, BlamesTheOneForWhomAllWait) {
     if (comm.rank() == 2) milestones.await(kGivenUp, 2);
     const Error error = expect_error(Code::timeout, [&] {
       if (comm.rank() == 1) {
-        milestones.reach(kOneWaits);
+        begins_to_wait = true;
         line.wait_arrived(2, 0, {});
       }
       wait_for_a_late_one(comm, milestones, 0);
@@ -289,6 +297,7 @@ TEST(Leaving, AfterTheLastCallDisturbsNobody) {
 TEST(Disagreement, BetweenSetUpCallsNamesBoth) {
   const auto body = [](Communicator& comm) {
     const Error error = expect_error(Code::mismatch, [&] {
+      barrier(comm);  // or a rank that still connects might get the error there
       if (comm.rank() == 0) {
         comm.split(0, 0);
       } else {
@@ -306,6 +315,7 @@ TEST(Disagreement, BetweenSetUpCallsNamesBoth) {
 TEST(Disagreement, BetweenACollectiveAndASetUpCallNamesBoth) {
   const auto body = [](Communicator& comm) {
     const Error error = expect_error(Code::mismatch, [&] {
+      barrier(comm);  // or a rank that still connects might get the error there
       if (comm.rank() == 0) {
         barrier(comm);
       } else {
@@ -322,22 +332,28 @@ TEST(Disagreement, BetweenACollectiveAndASetUpCallNamesBoth) {
 // A rank that is lost while a new group is made has its number in the old one.
 TEST(NewGroup, ErrorsNameRanksOfTheOldOne) {
   const std::string job = fresh_job();
-  Milestones given_up;
+  Milestones reached;
+  constexpr int kGivenUp = 0;
+  constexpr int kIsThere = 1;
   fork_ranks(3, [&](int rank) {
     const comm::shm::Endpoint endpoint = {.rank = rank, .world = 3, .timeout = 30 * base::kSecond};
     const auto rendezvous = comm::shm::meet_at("plait-test-" + job, endpoint);
+    reached.reach(kIsThere);
     if (rank == 2) {
       rendezvous->all_gather("", {});  // agrees, and then does not come
-      return given_up.await(0);
+      return reached.await(kGivenUp);
     }
-    if (rank == 1) rendezvous->set_timeout(base::kSecond);
+    if (rank == 1) {
+      reached.await(kIsThere, 3);
+      rendezvous->set_timeout(base::kSecond);
+    }
     const Error error = expect_error(Code::timeout, [&] {
       rendezvous->subgroup(rank == 0 ? std::vector<int>{} : std::vector<int>{1, 2}, {});
       if (rank == 0) throw Error(Code::timeout, "joins none", 2);
     });
     EXPECT_EQ(error.culprit(), 2);
     if (rank == 1) {
-      given_up.reach(0);
+      reached.reach(kGivenUp);
       EXPECT_STREQ(error.what(),
                    "split: rank 2, rank 1 of the new group: rank 1 of 2 has not come within 1 s");
     }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -107,10 +108,12 @@ void fork_all(const std::vector<std::function<void()>>& processes) {
 
 TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
   const std::string job = fresh_job();
+  Milestones told;
   fork_ranks(4, [&](int rank) {
-    if (rank == 1) ::usleep(200'000);  // comes when rank 0 has found out already
+    if (rank == 1) told.await(0);  // rank 0 has found out already
     const Place place = {.rank = rank, .world = rank == 3 ? 5 : 4, .job = job};
     const Error error = error_of(options_for(place, kLong));
+    if (rank == 3) told.reach(0);
     EXPECT_EQ(error.code(), Code::mismatch);
     EXPECT_EQ(error.culprit(), 3);
     EXPECT_TRUE(contains(error.what(), "rank 3 (pid ")) << error.what();
@@ -226,10 +229,16 @@ TEST(Rendezvous, TwoConnectsOfOneProcessAtOnceAreTold) {
 }
 
 TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
+  struct Ended {};
   const std::string job = fresh_job();
+  std::atomic<bool> refused{false};
+  // It waits for rank 1, until the second has been refused.
   std::jthread first([&] {
-    expect_error(options_for({.rank = 0, .world = 2, .job = job}, kMiddling), Code::timeout, 1,
-                 "rank 1 of 2 has not come within 2 s");
+    CommunicatorOptions options = options_for({.rank = 0, .world = 2, .job = job}, kLong);
+    options.interrupted = [&] {
+      if (refused) throw Ended{};
+    };
+    EXPECT_THROW(Communicator::connect(options), Ended);
   });
   await_listener(job);
   expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
@@ -237,11 +246,15 @@ TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
                base::sentence("two threads of one process (pid ", ::getpid(),
                               ") connect at once as rank 0: let one be done before the other "
                               "begins, or give each a job of its own"));
+  refused = true;
 }
 
 TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
   const std::string job = fresh_job();
+  Milestones started;
   fork_ranks(2, [&](int index) {
+    started.reach(0);
+    started.await(0, 2);
     expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kMiddling), Code::timeout,
                  1, "ranks 1 and 3 of 4 have not come within 2 s");
   });
@@ -264,10 +277,11 @@ TEST(Rendezvous, AMissingRankZeroIsNamed) {
 
 TEST(Rendezvous, ARankThatDiesWhileOthersAreAwaitedIsNamed) {
   const std::string job = fresh_job();
+  Milestones ended;
   std::vector<std::function<void()>> processes;
   for (const int rank : {0, 1}) {
     processes.emplace_back([&, rank] {
-      if (rank == 1) ::usleep(300'000);  // comes when rank 2 is dead already
+      if (rank == 1) ended.await(0);  // rank 2 is as good as dead already
       const Error error = error_of(options_for({.rank = rank, .world = 4, .job = job}, kLong));
       EXPECT_EQ(error.code(), Code::peer_lost);
       EXPECT_EQ(error.culprit(), 2);
@@ -276,9 +290,11 @@ TEST(Rendezvous, ARankThatDiesWhileOthersAreAwaitedIsNamed) {
     });
   }
   processes.emplace_back([&] {
-    const Fd socket = call(job);
+    Fd socket = call(job);
     EXPECT_EQ(base::send_message(socket, hello(2, 4), Fd()), base::Delivery::done);
     ::usleep(50'000);
+    socket.reset();
+    ended.reach(0);
   });
   fork_all(processes);
 }

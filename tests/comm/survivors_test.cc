@@ -156,13 +156,15 @@ TEST_P(Processes, CountTheCallsThatAllHaveEnded) {
   Numbers numbers;
   run([&](Communicator& comm) {
     barrier(comm);
+    numbers.set(1 + comm.rank());
     if (comm.rank() == 0) {
       float value = 1;
       broadcast({&value, 1}, 0, comm);
       EXPECT_EQ(comm.completed_calls(), 2U);
       numbers.set(0);
     }
-    numbers.await(0);
+    // No rank is in the barrier any more when one dies.
+    for (int number = 0; number <= world(); ++number) numbers.await(number);
     if (comm.rank() == 1) die();
     expect_error(Code::peer_lost, [&] {
       for (;;) comm.check_ranks();
@@ -191,6 +193,11 @@ TEST_P(Processes, CountALateRankAsLost) {
           return;
         }
         lose(1, comm);
+        // From here on they have the deadline for each other too, so all begin together.
+        numbers.set(4 + comm.rank());
+        for (int rank = 0; rank < world(); ++rank) {
+          if (rank != 1 && rank != 2) numbers.await(4 + rank);
+        }
         Survivors left = comm.survivors();
         EXPECT_EQ(left.lost, (Ranks{1, 2}));
         EXPECT_EQ(sum_of(1, left.comm), world() - 2);
@@ -212,6 +219,9 @@ TEST(OverTcp, TakeNoRankThatWaitsForALateOneForLost) {
                    return;
                  }
                  lose(5, comm);
+                 // All begin together: the deadline counts for each other as well.
+                 numbers.set(4 + comm.rank());
+                 for (const int rank : {1, 2, 3}) numbers.await(4 + rank);
                  Survivors left = comm.survivors();
                  EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
                  EXPECT_EQ(sum_of(1, left.comm), 3);
@@ -258,13 +268,11 @@ TEST(Survivors, OfASubGroupOverAnEmulatedLink) {
                      auto half = linked.split(world.rank() % 2, 0);
                      numbers.set(world.rank());
                      for (int rank = 0; rank < 4; ++rank) numbers.await(rank);
-                     barrier(*half);
-                     if (world.rank() == 2) die();
                      if (world.rank() % 2 == 1) {
                        EXPECT_EQ(sum_of(1, *half), 2);
                        return;
                      }
-                     work_until_a_loss(*half);
+                     lose(1, *half);
                      const Survivors left = half->survivors();
                      EXPECT_EQ(left.lost, Ranks{1});
                      EXPECT_EQ(left.comm.world(), 1);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <string>
@@ -20,6 +22,18 @@ inline Identity rank_of_three(int rank, const std::string& key = "") {
 inline std::vector<Address> loopback(const base::Fd& listener) {
   std::string why;
   return resolve("127.0.0.1", port_of(listener), why);
+}
+
+// A socket that keeps a port of loopback from other processes, though it doesn't listen: the test
+// may listen there, and a caller is refused where it doesn't.
+inline base::Fd keep_port() {
+  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return socket;
 }
 
 // Repeats `step` until it returns true.

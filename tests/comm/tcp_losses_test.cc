@@ -86,7 +86,10 @@ TEST_F(Tcp, RefusesAHostThatCannotBeFound) {
 }
 
 TEST_F(Tcp, TellsARankOfAnotherJobWhoIsHere) {
+  Milestones started;
   fork_ranks(2, [&](int rank) {
+    started.reach(0);
+    started.await(0, 2);
     CommunicatorOptions options = options_of(rank, 2, rank == 0 ? job_ : "another");
     options.timeout = seconds(rank == 0 ? 3 : 40);
     if (rank == 0) {

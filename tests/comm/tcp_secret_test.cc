@@ -55,7 +55,10 @@ class TcpSecret : public TcpCase {
   // What two ranks with these secrets hear. Rank 0 has little time, because rank 1 won't come.
   void refuse(const std::pair<std::string, std::string>& secrets, const std::string& by_rank_0,
               const std::string& by_rank_1) {
+    Milestones started;
     fork_ranks(2, [&](int rank) {
+      started.reach(0);
+      started.await(0, 2);
       set_secret(rank == 0 ? secrets.first : secrets.second);
       CommunicatorOptions options = options_of(rank, 2, job_);
       options.timeout = rank == 0 ? milliseconds(1500) : milliseconds(40000);

@@ -17,23 +17,41 @@ namespace {
 using conformance::contains;
 using conformance::expect_error;
 
+constexpr int kBesideIsDone = 0;
+constexpr int kBarrierWaits = 1;  // rank 0, in the barrier for which rank 1 doesn't come yet
+
+thread_local bool enters_barrier = false;
+
+// Whose hook tells that the barrier waits: the library asks it only there.
+CommunicatorOptions telling_of_a_wait(Milestones& reached) {
+  return {.interrupted = [&reached] {
+    if (enters_barrier) reached.reach(kBarrierWaits);
+  }};
+}
+
+void wait_in_barrier(Communicator& comm) {
+  enters_barrier = true;
+  barrier(comm);
+  enters_barrier = false;
+}
+
 // Rank 1 comes to the barrier when `beside` has run beside rank 0, which waits there.
 void run_beside_a_barrier(const std::function<void(Communicator& comm)>& beside) {
-  const auto body = [&](Communicator& comm, Milestones& done) {
+  const auto body = [&](Communicator& comm, Milestones& reached) {
     if (comm.rank() == 1) {
-      done.await(0);
+      reached.await(kBesideIsDone);
       return barrier(comm);
     }
     const std::jthread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      reached.await(kBarrierWaits);
       beside(comm);
-      done.reach(0);
+      reached.reach(kBesideIsDone);
     });
-    barrier(comm);
+    wait_in_barrier(comm);
   };
   for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
-    Milestones done;
-    runner(2, [&](Communicator& comm) { body(comm, done); }, {});
+    Milestones reached;
+    runner(2, [&](Communicator& comm) { body(comm, reached); }, telling_of_a_wait(reached));
   }
 }
 
@@ -59,27 +77,27 @@ TEST(TwoThreads, AreToldSoWhereTheyMeet) {
 }
 
 TEST(TwoThreads, OneMayPollNothingWhileTheOtherCalls) {
-  Milestones done;
+  Milestones reached;
   conformance::run_as_threads(
       2,
       [&](Communicator& comm) {
         if (comm.rank() == 1) {
-          done.await(0);
+          reached.await(kBesideIsDone);
           return barrier(comm), barrier(comm);
         }
         Pending pending = start_barrier(comm);
         {
           const std::jthread other([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            reached.await(kBarrierWaits);
             const Error error = expect_error(Code::invalid_argument, [&] { pending.progress(); });
             EXPECT_TRUE(contains(error.what(), "two threads")) << error.what();
-            done.reach(0);
+            reached.reach(kBesideIsDone);
           });
-          barrier(comm);
+          wait_in_barrier(comm);
         }
         EXPECT_TRUE(pending.done());
       },
-      {});
+      telling_of_a_wait(reached));
 }
 
 TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
@@ -114,16 +132,16 @@ TEST(TwoThreads, OneMayComeAfterTheOther) {
 
 // In a child forked meanwhile no other thread is left that could use it.
 TEST(TwoThreads, AreNotBlamedInAForkedChild) {
-  Milestones done;
+  Milestones reached;
   conformance::run_in_processes(
       2,
       [&](Communicator& comm) {
         if (comm.rank() == 1) {
-          done.await(0);
+          reached.await(kBesideIsDone);
           return barrier(comm);
         }
         const std::jthread other([&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          reached.await(kBarrierWaits);
           const pid_t child = ::fork();
           if (child == 0) {
             const Error error = expect_error(Code::invalid_argument, [&] { barrier(comm); });
@@ -133,11 +151,11 @@ TEST(TwoThreads, AreNotBlamedInAForkedChild) {
           int status = 1;
           ::waitpid(child, &status, 0);
           EXPECT_EQ(status, 0);
-          done.reach(0);
+          reached.reach(kBesideIsDone);
         });
-        barrier(comm);
+        wait_in_barrier(comm);
       },
-      {});
+      telling_of_a_wait(reached));
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ namespace plait {
 inline void run_with_a_victim(const std::string& transport, const std::string& job, int signal,
                               std::chrono::milliseconds timeout,
                               const std::vector<int>& hosts = {0, 0, 0}) {
-  Milestones given_up;
+  constexpr int kHasGivenUp = 0;
+  constexpr int kHasLeftBarrier = 1;  // the first, in which nothing may happen to a rank yet
+  Milestones reached;
   int pids[2];
   ASSERT_EQ(::pipe(pids), 0);
   const Helper killer([&] {
@@ -34,10 +36,11 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
       ADD_FAILURE() << "no rank to be killed has come";
       return;
     }
+    reached.await(kHasLeftBarrier, 2);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     ::kill(victim, signal);
     if (signal == SIGKILL) return;
-    given_up.await(0, 2);
+    reached.await(kHasGivenUp, 2);
     ::kill(victim, SIGKILL);
   });
   std::vector<pid_t> children;
@@ -58,10 +61,11 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
       if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
       for (;;) ::pause();
     }
+    reached.reach(kHasLeftBarrier);
     const auto start = std::chrono::steady_clock::now();
     const Error error = conformance::expect_error(
         signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
-    given_up.reach(0);
+    reached.reach(kHasGivenUp);
     EXPECT_EQ(error.culprit(), 2) << error.what();
     EXPECT_TRUE(conformance::contains(error.what(), "rank 2")) << error.what();
     if (signal == SIGKILL) {

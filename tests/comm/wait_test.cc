@@ -31,7 +31,8 @@ TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
 // Nor does it wait for ever: that is a mistake of its own.
 TEST(Wait, EndsWhereNobodyIsAwaited) {
   constexpr std::chrono::milliseconds kShort{100};
-  const auto body = [](Communicator& comm) {
+  const auto body = [&](Communicator& comm) {
+    conformance::set_timeout(comm, kShort);
     if (comm.rank() == 1) return;
     const Error error = conformance::expect_error(Code::timeout, [&] {
       wait_until(
@@ -42,7 +43,7 @@ TEST(Wait, EndsWhereNobodyIsAwaited) {
     EXPECT_TRUE(conformance::contains(error.what(), "matmul_all_reduce: rank 0 waits for no chunk"))
         << error.what();
   };
-  conformance::run_as_threads(2, body, {.timeout = kShort});
+  conformance::run_as_threads(2, body, {});
 }
 
 // Whatever a rank waits for in an operator, a failure says in which, and at which chunk.

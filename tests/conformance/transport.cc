@@ -173,7 +173,7 @@ TEST_P(TransportConformance, WritesOneTimeline) {
 TEST_P(TransportConformance, GivesUpAtTheDeadlineAndNamesTheLateOne) {
   if (world() == 1) return;
   // All but the late one must come within it, on few processors.
-  const auto deadline = std::chrono::milliseconds(300 + 150 * world());
+  const auto deadline = std::chrono::milliseconds(600 + 150 * world());
   run([&](Communicator& comm) {
     barrier(comm);
     set_timeout(comm, deadline);

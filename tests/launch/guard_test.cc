@@ -86,10 +86,12 @@ TEST_F(GuardTest, EndsWhatHasTheJobInItsEnvironment) {
   const Pipe pipe;
   const pid_t run = ::fork();
   if (run == 0) {
-    const Guard guard("guard-test-job");
-    const auto leave = [] {
+    // Another build's test may run at the same time.
+    const std::string job = "guard-test-job-" + std::to_string(::getpid());
+    const Guard guard(job);
+    const auto leave = [&] {
       ::setsid();
-      ::setenv("PLAIT_JOB", "guard-test-job", 1);
+      ::setenv("PLAIT_JOB", job.c_str(), 1);
     };
     start(leave, pipe, "echo $$; exec sleep 300");
     sleep_for_long();

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -19,7 +18,11 @@ using conformance::run_as_threads;
 
 TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
   std::atomic<bool> refused{false};
-  run_as_threads(2, [&](Communicator& comm) {
+  std::atomic<bool> waits{false};
+  thread_local bool enters_backward = false;
+  // The library asks the hook only where a call waits.
+  const auto tell_of_a_wait = [&waits] { waits = waits || enters_backward; };
+  const auto body = [&](Communicator& comm) {
     const LayerProblem problem(LayerKind::column, 32, comm);
     ColumnParallelLinear layer(problem.desc(), comm);
     layer.forward(problem.forward());
@@ -30,7 +33,7 @@ TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
       const LayerProblem own(LayerKind::column, 64,
                              comm);  // larger: it would need other memory
       std::jthread other([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        while (!waits) std::this_thread::yield();
         const std::function<void()> calls[] = {[&] { layer.forward(own.forward()); },
                                                [&] { layer.backward(own.backward()); }};
         for (const auto& call : calls) {
@@ -39,10 +42,13 @@ TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
         }
         refused = true;
       });
+      enters_backward = true;
       layer.backward(problem.backward());
+      enters_backward = false;
     }
     barrier(comm);
-  });
+  };
+  run_as_threads(2, body, {.interrupted = tell_of_a_wait});
 }
 
 }  // namespace

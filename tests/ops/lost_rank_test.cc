@@ -385,20 +385,21 @@ TEST(APollHook, AForkedChildCallsNone) {
 }
 
 TEST(TwoThreads, AreToldSoByOperators) {
+  std::atomic<bool> is_in_call{false};
   std::atomic<bool> refused{false};
   run_as_threads(2, [&](Communicator& comm) {
     const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-    const auto call = [&] {
-      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm);
+    const auto call = [&](const PollHook& poll) {
+      matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.poll = poll});
     };
-    call();
+    call({});
     Op op = prepare(problem.desc(), comm);
     if (comm.rank() == 1) {
       while (!refused) rest();
-      return call();
+      return call({});
     }
     const std::jthread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      while (!is_in_call) rest();
       const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
       const std::function<void()> calls[] = {
           [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },
@@ -409,7 +410,7 @@ TEST(TwoThreads, AreToldSoByOperators) {
       }
       refused = true;
     });
-    call();
+    call([&] { is_in_call = true; });
   });
 }
 

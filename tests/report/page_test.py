@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,28 +25,25 @@ class Browser:
     """Chromium, controlled by the WebDriver protocol."""
 
     def __init__(self, folder):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.driver = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL, env={**os.environ, "HOME": folder})
+        # The driver chooses the port: one chosen here might be another process's by then.
+        said = Path(folder, "driver.log")
+        with said.open("w") as log:
+            self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=log, stderr=subprocess.DEVNULL,
+                                           env={**os.environ, "HOME": folder})
         self.session = ""
-        self.wait_for_driver()
+        self.port = self.wait_for_port(said)
         wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
                   "goog:chromeOptions": {"args": SWITCHES}}
         made = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = f"/session/{made['sessionId']}"
 
-    def wait_for_driver(self):
+    def wait_for_port(self, said):
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self.ask("GET", "/status")
-                return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        while not (found := re.search(r"successfully on port (\d+)", said.read_text())):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"chromedriver does not start: {said.read_text()}")
+            time.sleep(0.05)
+        return int(found[1])
 
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
