@@ -432,9 +432,14 @@ Met Meeting::result() {
     neighbors.push_back({sentence("pid ", cards_[rank].pid, " on ", cards_[rank].name)});
     if (lines_.has(rank)) set_options(lines_[rank], site_.policy.lost_after);
   }
-  return {.mesh = std::make_shared<Mesh>(self_.rank, std::move(neighbors), lines_.take_all(),
-                                         site_.policy),
-          .crowded = is_crowded(cards_, self_.rank)};
+  std::vector<base::Fd> sockets = lines_.take_all();
+  try {
+    return {.mesh = std::make_shared<Mesh>(self_.rank, std::move(neighbors), sockets, site_.policy),
+            .crowded = is_crowded(cards_, self_.rank)};
+  } catch (const Error&) {
+    lines_.put_back(std::move(sockets));  // for tell_of_error()
+    throw;
+  }
 }
 
 }  // namespace
