@@ -13,7 +13,7 @@ namespace plait::comm {
 
 class ProductOverride {
  public:
-  using Look = base::FunctionRef<void()>;
+  using PollStep = base::FunctionRef<void()>;
 
   struct Product {
     std::int64_t rows, columns, k;
@@ -33,8 +33,8 @@ class ProductOverride {
 
   virtual ~ProductOverride() = default;
 
-  // Returns when the product would be there; calls `look` about every `poll` meanwhile.
-  virtual void product(const Product& product, Look look) = 0;
+  // Returns when the product would be there; calls `poll_step` about every `poll` meanwhile.
+  virtual void product(const Product& product, PollStep poll_step) = 0;
 };
 
 }  // namespace plait::comm

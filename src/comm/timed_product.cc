@@ -5,7 +5,7 @@
 namespace plait::comm {
 
 // Polls take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
-void TimedProduct::product(const Product& product, Look look) {
+void TimedProduct::product(const Product& product, PollStep poll_step) {
   if (ns_per_flop_ == 0) return;
   const auto time =
       static_cast<base::Nanoseconds>(static_cast<double>(product.flops()) * ns_per_flop_);
@@ -14,7 +14,7 @@ void TimedProduct::product(const Product& product, Look look) {
   while (now < end) {
     base::sleep_until(std::min(end, now + std::max(product.poll, base::kMicrosecond)));
     const base::Nanoseconds before = base::now();
-    if (before < end) look();
+    if (before < end) poll_step();
     now = base::now();
     if (before < end) end += now - before;
   }

@@ -13,7 +13,7 @@ class TimedProduct final : public ProductOverride {
   // the collective alone is left.
   explicit TimedProduct(double ns_per_flop) : ns_per_flop_(ns_per_flop) {}
 
-  void product(const Product& product, Look look) override;
+  void product(const Product& product, PollStep poll_step) override;
 
  private:
   double ns_per_flop_;

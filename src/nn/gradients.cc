@@ -11,7 +11,7 @@
 namespace plait::nn {
 namespace {
 
-// Between two looks. A collective moves up to 256 KiB a peer at each.
+// Between two polls. A collective moves up to 256 KiB a peer at each.
 constexpr base::Nanoseconds kBetweenPolls = 50 * base::kMicrosecond;
 
 // A block of columns whose sums stay in registers' reach while rows pass by.
@@ -35,7 +35,7 @@ void sum_block(const ConstTensorView& grad_out, const TensorView& to, bool accum
 }  // namespace
 
 void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpec& spec,
-         Look look) {
+         PollStep poll_step) {
   const bool out_in = gradient.layout == WeightLayout::out_in;
   const ConstTensorView& left = out_in ? gradient.grad_out : gradient.x;
   const ConstTensorView& right = out_in ? gradient.x : gradient.grad_out;
@@ -55,7 +55,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
                            .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
                            .poll = kBetweenPolls,
                            .label = "weight gradient"},
-                          look);
+                          poll_step);
   }
   const Span span(spec.group.trace(), Lane::compute, "weight gradient",
                   {.flops = 2 * left.cols * right.cols * left.rows});
@@ -64,15 +64,15 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
                    .out = gradient.to,
                    .accumulate = gradient.accumulate};
   struct TileHook {
-    Look look;
+    PollStep poll_step;
     const comm::Group& group;
     base::Nanoseconds next = base::now() + kBetweenPolls;
     std::thread::id caller = std::this_thread::get_id();
-  } hook = {.look = look, .group = spec.group};
+  } hook = {.poll_step = poll_step, .group = spec.group};
   // A hook that holds one pointer needs no memory.
   call.on_tile = [&hook](const Tile& /*tile*/) {
     if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
-    hook.look();
+    hook.poll_step();
     hook.group.show_product();
     hook.next = base::now() + kBetweenPolls;
   };

@@ -19,14 +19,15 @@ struct WeightGradient {
 };
 
 // Called now and then while it multiplies, by the thread that made the call.
-using Look = base::FunctionRef<void()>;
+using PollStep = base::FunctionRef<void()>;
 
 struct GradientSpec {
   GemmOptions gemm;
   const comm::Group& group;  // has their trace and override; peers see that this rank multiplies
 };
 
-void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpec& spec, Look look);
+void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpec& spec,
+         PollStep poll_step);
 
 // to[j] (+)= grad_out[0, j] + grad_out[1, j] + ..., in f32 and in that order, rounded once.
 void sum_rows(const ConstTensorView& grad_out, const TensorView& to, bool accumulate, int threads);

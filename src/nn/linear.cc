@@ -313,7 +313,7 @@ void Linear::run(base::FunctionRef<void()> body) const {
 }
 
 void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,
-                                 const ConstTensorView& x, nn::Look look) const {
+                                 const ConstTensorView& x, nn::PollStep poll_step) const {
   const OpOptions& operators = options_.operators;
   nn::run({.grad_out = grad_out,
            .x = x,
@@ -323,7 +323,7 @@ void Linear::add_weight_gradient(const LinearBackward& call, const ConstTensorVi
           workspace(),
           {.gemm = {.backend = operators.backend, .threads = operators.threads},
            .group = comm_.state().group()},
-          look);
+          poll_step);
 }
 
 void Linear::add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const {

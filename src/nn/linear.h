@@ -85,7 +85,7 @@ class Linear {
   void run(base::FunctionRef<void()> body) const;
 
   void add_weight_gradient(const LinearBackward& call, const ConstTensorView& grad_out,
-                           const ConstTensorView& x, nn::Look look) const;
+                           const ConstTensorView& x, nn::PollStep poll_step) const;
   void add_bias_gradient(const LinearBackward& call, const ConstTensorView& grad_out) const;
 
  private:

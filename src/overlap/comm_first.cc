@@ -184,13 +184,14 @@ class CommFirst final : public OpImpl {
   void multiply(Range rows) {
     multiplier_.multiply_rows(rows_.row_range(rows.begin - first_row_, rows.end - first_row_),
                               out_.row_range(rows.begin - first_row_, rows.end - first_row_),
-                              [&] { flows_.look(); });
+                              [&] { flows_.between_tiles(); });
   }
 
   // This rank's own rows first; then, again and again, the longest run of rows that have come.
   void multiply_what_is_there(const ConstTensorView& x) {
     if (problem_.gathered) take_own(x, own());
-    multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end), [&] { flows_.look(); });
+    multiplier_.multiply_rows(x, out_.row_range(own().begin, own().end),
+                              [&] { flows_.between_tiles(); });
     for (std::size_t rank = 0; rank < multiplied_.size(); ++rank)
       multiplied_[rank] = owners_.of_rank[rank].begin;
     for (std::int64_t left = problem_.m - length(own()); left > 0;) {

@@ -279,7 +279,7 @@ class ComputeFirst final : public OpImpl {
       }
     }
     multiplier_.multiply({.rows = {0, problem_.m}, .columns = part.columns, .outs = blocks_},
-                         [&] { flows_.look(); });
+                         [&] { flows_.between_tiles(); });
     flows_.reduce->posted(blocks_[rank]);
   }
 
@@ -308,7 +308,7 @@ class ComputeFirst final : public OpImpl {
       multiplier_.multiply({.rows = {part.rows()[first].begin, part.rows()[end - 1].end},
                             .columns = part.columns,
                             .outs = std::span(blocks_).subspan(first, end - first)},
-                           [&] { flows_.look(); });
+                           [&] { flows_.between_tiles(); });
       first = end;
     }
   }
@@ -322,7 +322,7 @@ class ComputeFirst final : public OpImpl {
     multiplier_.multiply({.rows = {rows.begin - own_rows_.begin, rows.end - own_rows_.begin},
                           .columns = part.columns,
                           .outs = std::span(&place, 1)},
-                         [&] { flows_.look(); });
+                         [&] { flows_.between_tiles(); });
     flows_.gather->ready(part.end_chunk());
   }
 

@@ -12,7 +12,7 @@ MailboxDesc Exchange::mailbox_for(int ways, std::size_t chunk_bytes) {
           .slot_bytes = std::bit_ceil(std::max(chunk_bytes, kLeast))};
 }
 
-void Exchange::look_after() {
+void Exchange::between_tiles() {
   constexpr base::Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
   mailbox().help();
   group().raise_if_failed();

@@ -28,7 +28,7 @@ class Exchange : public comm::Lanes {
 
   // Between tiles: moves what the transport can't move alone, and notices lost ranks. While this
   // rank multiplies, no peer is late.
-  void look_after();
+  void between_tiles();
 
   // Returns when ready() says yes; it is asked again and again, and does what can be done.
   template <class Ready, class AwaitedNow>

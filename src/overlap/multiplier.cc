@@ -20,23 +20,24 @@ void Multiplier::pack() {
   is_packed_ = true;
 }
 
-void Multiplier::multiply(const Part& part, Look look) {
+void Multiplier::multiply(const Part& part, PollStep poll_step) {
   GemmCall call = {.x = {.view = operands_.x},
                    .weight = operands_.weight,
                    .window = {.rows = part.rows, .columns = part.columns},
                    .bias = operands_.bias,
                    .packed_x = is_packed_ ? &packed_ : nullptr,
                    .outs = part.outs};
-  run(call, look);
+  run(call, poll_step);
 }
 
-void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look) {
+void Multiplier::multiply_rows(const ConstTensorView& rows, const TensorView& out,
+                               PollStep poll_step) {
   GemmCall call = {
       .x = {.view = rows}, .weight = operands_.weight, .out = out, .bias = operands_.bias};
-  run(call, look);
+  run(call, poll_step);
 }
 
-void Multiplier::run(GemmCall& call, Look look) {
+void Multiplier::run(GemmCall& call, PollStep poll_step) {
   if (hint_.rows_in_turns) call.panel_cache = &panels_;
   const Range columns = call.window.columns;
   const std::int64_t rows = call.window.rows.end < 0 ? call.x.view.rows : length(call.window.rows);
@@ -56,21 +57,21 @@ void Multiplier::run(GemmCall& call, Look look) {
                            .all_rows = hint_.fused_rows,
                            .all_columns = hint_.fused_rows > 0 ? desc.n : 0,
                            .first = first},
-                          look);
+                          poll_step);
   }
   struct TileHook {
-    Look look;
+    PollStep poll_step;
     base::Nanoseconds poll;
     base::Nanoseconds next;
     std::thread::id caller;
-  } hook = {.look = look,
+  } hook = {.poll_step = poll_step,
             .poll = poll(),
             .next = base::now() + poll(),
             .caller = std::this_thread::get_id()};
   // Several threads share the product, and only the caller's may send and receive.
   call.on_tile = [&hook](const Tile& /*tile*/) {
     if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
-    hook.look();
+    hook.poll_step();
     hook.next = base::now() + hook.poll;
   };
   gemm_.run(call);

@@ -1,4 +1,4 @@
-// The product of an operator, window by window, with a look at the communication now and then.
+// The product of an operator, window by window. It polls the communication now and then.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Operands {
 
 // How the products of a call follow one another.
 struct BatchHint {
-  std::int64_t poll = 0;        // between two looks of a product, in microseconds
+  std::int64_t poll = 0;        // between two polls in a product, in microseconds
   std::int64_t fused_rows = 0;  // of all products that follow together, as the tiles of one; or 0
   bool rows_in_turns = false;   // several of them, by the same columns
 };
@@ -33,7 +33,7 @@ struct BatchHint {
 class Multiplier {
  public:
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
-  using Look = base::FunctionRef<void()>;
+  using PollStep = base::FunctionRef<void()>;
 
   // Null: there is no group that has a trace, or a product override.
   Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
@@ -58,13 +58,13 @@ class Multiplier {
     Range columns;
     std::span<const TensorView> outs;  // the first rows go to the first
   };
-  void multiply(const Part& part, Look look);
+  void multiply(const Part& part, PollStep poll_step);
 
   // All columns by rows of x that are elsewhere than in the operands' x.
-  void multiply_rows(const ConstTensorView& rows, const TensorView& out, Look look);
+  void multiply_rows(const ConstTensorView& rows, const TensorView& out, PollStep poll_step);
 
  private:
-  void run(GemmCall& call, Look look);
+  void run(GemmCall& call, PollStep poll_step);
   base::Nanoseconds poll() const { return hint_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
   comm::ProductOverride* product_override() const {

@@ -36,9 +36,9 @@ class OperatorFlows {
   }
 
   // Does that between two tiles, where the transport may need help and a peer may be lost.
-  void look() {
+  void between_tiles() {
     step();
-    exchange_.look_after();
+    exchange_.between_tiles();
     poll();
   }
 

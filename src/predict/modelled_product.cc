@@ -4,7 +4,7 @@
 
 namespace plait::predict {
 
-void ModelledProduct::product(const Product& product, Look look) {
+void ModelledProduct::product(const Product& product, PollStep poll_step) {
   if (left_out_) return;
   // The operands have arrived when the copies and sums that bring them are done.
   clock_.drain();
@@ -20,7 +20,7 @@ void ModelledProduct::product(const Product& product, Look look) {
   clock_.work({.time = static_cast<base::Nanoseconds>(std::llround(takes)),
                .poll = device_.poll > 0 ? device_.poll : product.poll,
                .share = device_.lost},
-              look);
+              poll_step);
   clock_.record(Lane::compute, product.label, {.begin = begin, .end = clock_.now()},
                 {.flops = product.flops()});
 }

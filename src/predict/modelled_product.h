@@ -19,7 +19,7 @@ class ModelledProduct final : public comm::ProductOverride {
   // Makes products take no time, to look at the collective alone.
   void leave_out() { left_out_ = true; }
 
-  void product(const Product& product, Look look) override;
+  void product(const Product& product, PollStep poll_step) override;
 
  private:
   comm::VirtualClock& clock_;

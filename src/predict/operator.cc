@@ -17,7 +17,7 @@ namespace plait::predict {
 namespace {
 
 // The nanoseconds in which a waiting rank polls one peer, one after another.
-constexpr base::Nanoseconds kLook = 10;
+constexpr base::Nanoseconds kPollCost = 10;
 
 // One rank's share of n and k.
 struct Shares {
@@ -120,7 +120,7 @@ comm::modelled::SimulationOptions simulation_options(const Machine& machine, boo
           .memory_costs = {.bytes_per_second = machine.device.memory(),
                            .each = machine.device.memory_launch,
                            .in_background = machine.device.in_background},
-          .look = kLook,
+          .poll_cost = kPollCost,
           .records = records};
 }
 

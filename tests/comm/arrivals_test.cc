@@ -48,20 +48,20 @@ TEST_F(ArrivalsTest, FindTheMissingRanks) {
 }
 
 TEST_F(ArrivalsTest, NameTheMissingRanksAfterATimeout) {
-  const Error both = ranks.timed_out(std::nullopt, kTimeout);
+  const Error both = ranks.timed_out(std::nullopt, kTimeout, "");
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
   EXPECT_STREQ(both.what(), "ranks 1 and 2 of 3 have not come within 12 s");
   const base::Fd one = come(1, Lines::Says::words);
   ranks.doubts.of_rank[2] = "it was odd";
-  const Error last = ranks.timed_out(std::nullopt, kTimeout);
+  const Error last = ranks.timed_out(std::nullopt, kTimeout, "");
   EXPECT_EQ(last.culprit(), 2);
   EXPECT_STREQ(last.what(), "rank 2 of 3 has not come within 12 s; it was odd");
 }
 
 TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
   const Arrivals others(rank_of_three(1));
-  const Error error = others.timed_out(Rendezvous{.host = "node1", .port = 29600}, kTimeout);
+  const Error error = others.timed_out(Rendezvous{.host = "node1", .port = 29600}, kTimeout, "");
   EXPECT_EQ(error.culprit(), 0);
   EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
 }

@@ -62,8 +62,8 @@ class MeshTest : public testing::TestWithParam<int> {
       if (process > 1) join(far[process], silent_.emplace_back());
     }
     const std::vector<Neighbor> names(world, Neighbor{"a test"});
-    near_ = std::make_unique<Mesh>(0, names, std::move(near), kPolicy);
-    far_ = std::make_unique<Mesh>(1, names, std::move(far), kPolicy);
+    near_ = std::make_unique<Mesh>(0, names, near, kPolicy);
+    far_ = std::make_unique<Mesh>(1, names, far, kPolicy);
   }
 
   static void join(base::Fd& one, base::Fd& other) {

@@ -155,7 +155,7 @@ class NearGroups : public testing::Test {
     std::vector<Near*> near;
     for (int process = 0; process < kProcesses; ++process) {
       meshes_.push_back(std::make_shared<Mesh>(process, std::vector(kProcesses, Neighbor{"a test"}),
-                                               std::move(sockets[process]), policy));
+                                               sockets[process], policy));
       near.push_back(&meshes_.back()->near());
       groups_.push_back(std::make_unique<TcpGroup>(
           meshes_.back(),

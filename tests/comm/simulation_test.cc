@@ -132,7 +132,7 @@ TEST(Simulation, MemoryWorkTakesItsTime) {
 }
 
 TEST(Simulation, WaitsAreAsFineAsLooksAtAllPeers) {
-  Simulation simulation({.ranks = 3, .network = {.link = kLink}, .look = 400});
+  Simulation simulation({.ranks = 3, .network = {.link = kLink}, .poll_cost = 400});
   simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) return post(*mailbox, 1, 1);

@@ -1,4 +1,5 @@
 // Ranks over TCP that run out of descriptors.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -8,6 +9,7 @@
 
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
+#include "conformance/descriptors.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -43,6 +45,48 @@ TEST_F(TcpShortage, SilentCallersTakeNoDescriptorThatARankNeeds) {
     all_reduce({&sum, 1}, comm);
     EXPECT_EQ(sum, 3);
     done.reach(0);
+  });
+}
+
+// What is open stays open. The rank goes on to look for callers, which takes one descriptor even
+// where there are none.
+void allow_one_more_descriptor() {
+  int first = 0;
+  while (::fcntl(first, F_GETFD) >= 0) ++first;
+  const rlimit one = {.rlim_cur = static_cast<rlim_t>(first) + 1,
+                      .rlim_max = conformance::kMostDescriptors};
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
+}
+
+// A rank that has all its connections needs two descriptors more, to watch them. The others, which
+// may wait for its first frame by then, get its reason.
+void expect_reason_of_rank_2(int rank, CommunicatorOptions options) {
+  if (rank == 2) {
+    options.interrupted = [] {
+      if (conformance::established_connections() == 2) allow_one_more_descriptor();
+    };
+  }
+  const auto start = Clock::now();
+  const Error error =
+      conformance::expect_error(Code::system, [&] { Communicator::connect(options); });
+  EXPECT_LT(Clock::now() - start, seconds(20));  // the deadline is a minute
+  EXPECT_TRUE(conformance::contains(error.what(), "cannot watch the connections of this rank"))
+      << error.what();
+  if (rank != 2) {
+    EXPECT_EQ(error.culprit(), 2) << error.what();
+  }
+}
+
+TEST_F(TcpShortage, ARankThatCannotWatchItsConnectionsTellsTheOthersWhy) {
+  fork_ranks(3, [&](int rank) { expect_reason_of_rank_2(rank, options_of(rank, 3, job_)); });
+}
+
+TEST_F(TcpShortage, ARankThatCannotWatchItsConnectionsTellsTheOthersWhyAfterAStore) {
+  const Store store(3);
+  fork_ranks(3, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 3, job_);
+    options.all_gather = store.all_gather(rank);
+    expect_reason_of_rank_2(rank, options);
   });
 }
 

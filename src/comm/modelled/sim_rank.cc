@@ -21,7 +21,7 @@ Nanoseconds SimRank::on_grid(Nanoseconds at) const {
   return polls_.first + base::round_up(behind, polls_.grain);
 }
 
-// What came while this rank looked, and was perhaps overlooked, ends the rest at once.
+// What came during this rank's poll, and was perhaps missed, ends the rest at once.
 void SimRank::rest(Nanoseconds until, const Polls& polls) {
   rests_ = true;
   polls_ = polls;
@@ -39,7 +39,7 @@ void SimRank::notify(Nanoseconds at) {
 }
 
 Nanoseconds SimRank::grain() const {
-  return std::max<Nanoseconds>(scheduler_.options().look * (scheduler_.world() - 1), 1);
+  return std::max<Nanoseconds>(scheduler_.options().poll_cost * (scheduler_.world() - 1), 1);
 }
 
 void SimRank::occupy(Interval interval) {
@@ -53,7 +53,7 @@ Nanoseconds SimRank::occupied_until_now() const {
   return occupied_ - std::max<Nanoseconds>(occupied_until_ - now_, 0);
 }
 
-void SimRank::work(const Work& work, base::FunctionRef<void()> look) {
+void SimRank::work(const Work& work, base::FunctionRef<void()> poll) {
   Nanoseconds end = now_ + work.time;
   while (now_ < end) {
     const Nanoseconds busy_before = occupied_until_now();
@@ -63,7 +63,7 @@ void SimRank::work(const Work& work, base::FunctionRef<void()> look) {
     end += static_cast<Nanoseconds>(static_cast<double>(busy) * work.share);
     if (now_ >= end) return;
     const Nanoseconds before = now_;
-    look();
+    poll();
     while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
     end += now_ - before;
   }

@@ -21,7 +21,7 @@ class SimRank final : public VirtualClock {
 
   Nanoseconds now() const override { return now_; }
   void spend(Nanoseconds time) override;
-  void work(const Work& work, base::FunctionRef<void()> look) override;
+  void work(const Work& work, base::FunctionRef<void()> poll) override;
   bool simulated(const MemoryWork& work) override;
   void drain() override { spend(background_until_ - now_); }
   void wait(const Question& question) override;
@@ -44,7 +44,7 @@ class SimRank final : public VirtualClock {
  private:
   friend class Scheduler;
 
-  // Until then, or until the first look at something that has come: from `first` on, every `grain`.
+  // Until then, or until the first poll after something has come: from `first` on, every `grain`.
   struct Polls {
     Nanoseconds first, grain;
   };
@@ -65,7 +65,7 @@ class SimRank final : public VirtualClock {
   std::unique_ptr<base::Fiber> fiber_;
   Nanoseconds wakes_at_ = 0;
 
-  // When something comes that was not looked at yet.
+  // When something comes that no poll has seen yet.
   std::vector<Nanoseconds> coming_;  // the earliest last, none of them twice
   bool rests_ = false;
   Polls polls_ = {.first = 0, .grain = 1};

@@ -40,8 +40,8 @@ struct SimulationOptions {
   bool no_storage = false;
   MemoryCosts memory_costs = {};
 
-  // How long a rank that waits takes to look at one peer, which is how fine its waits are.
-  base::Nanoseconds look = 0;
+  // How long a rank that waits takes to poll one peer, which is how fine its waits are.
+  base::Nanoseconds poll_cost = 0;
 
   bool records = false;  // keeps what happens, for a timeline
 };

@@ -21,7 +21,9 @@ namespace {
 
 constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 constexpr int kBacklog = 128;
-constexpr int kMostQuestions = 127;  // that the kernel allows
+
+// How long the kernel goes on sending to a host that doesn't answer: longer than PLAIT_LOST_AFTER.
+constexpr base::Nanoseconds kUntilKernelEndsIt = 24 * 3600 * base::kSecond;
 
 sockaddr* as_sockaddr(sockaddr_storage& bytes) { return reinterpret_cast<sockaddr*>(&bytes); }
 
@@ -212,16 +214,21 @@ std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeernam
 std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
 
 // A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
-// rank that doesn't wait: when it next calls plait, it finds that they were not answered. The
-// kernel asks as often as it can, because it then ends the connection. If the other host came back
-// after that, it would take this for the end of this process.
+// rank that doesn't wait: when it next calls plait, it finds that they were not answered.
+//
+// The kernel would end a connection after 15 minutes without an answer. If the other host came back
+// after that, it would take this for the end of this process. A longer limit of the kernel's leaves
+// the decision to plait. It isn't unlimited, because the kernel also keeps what a process that has
+// ended could not send. And it must be long, because it also ends a connection whose receiver lives
+// but doesn't read.
 void set_options(const base::Fd& socket, base::Nanoseconds lost_after) {
   const auto seconds = static_cast<int>((lost_after + base::kSecond - 1) / base::kSecond);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kMostQuestions);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
+      static_cast<int>(kUntilKernelEndsIt / base::kMillisecond));
 }
 
 }  // namespace plait::comm::tcp

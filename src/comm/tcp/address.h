@@ -52,7 +52,8 @@ bool is_closed_by_peer(const base::Fd& socket);
 std::string peer_of(const base::Fd& socket);
 std::string self_of(const base::Fd& socket);
 
-// No delay for small frames; the kernel asks an idle host now and then whether it is there.
+// No delay for small frames; the kernel asks an idle host now and then whether it is there. It ends
+// the connection only after a day without an answer.
 void set_options(const base::Fd& socket, base::Nanoseconds lost_after);
 
 }  // namespace plait::comm::tcp

@@ -33,10 +33,12 @@ std::vector<int> Arrivals::find_missing() const {
   return missing;
 }
 
-Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanoseconds timeout) const {
+Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanoseconds timeout,
+                          const std::string& advice) const {
   const std::vector<int> missing = find_missing();
   const std::string within = " within " + base::show_duration(timeout);
-  const std::string why = doubts.about(missing);
+  const std::string known = doubts.about(missing);
+  const std::string& why = known.empty() ? advice : known;
   const std::string doubt = why.empty() ? "" : "; " + why;
   if (rendezvous && self.rank != 0 && missing.front() == 0) {
     return {Code::timeout,

@@ -28,8 +28,9 @@ struct Arrivals {
   bool is_complete() const { return find_missing().empty(); }
 
   // Says which ranks have not come within `timeout`. `rendezvous`: where rank 0 was called, if the
-  // environment says where.
-  Error timed_out(const std::optional<Rendezvous>& rendezvous, base::Nanoseconds timeout) const;
+  // environment says where. `advice`: what to check if no caller has given a reason for doubt.
+  Error timed_out(const std::optional<Rendezvous>& rendezvous, base::Nanoseconds timeout,
+                  const std::string& advice) const;
 
   // Each rank passes on what it is told, since not all have a connection to the one that failed.
   void tell_of_error(const Error& error) const;

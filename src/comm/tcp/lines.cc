@@ -28,6 +28,10 @@ std::vector<base::Fd> Lines::take_all() {
   return sockets;
 }
 
+void Lines::put_back(std::vector<base::Fd> sockets) {
+  for (int rank = 0; rank < world(); ++rank) lines_[rank].socket = std::move(sockets[rank]);
+}
+
 void Lines::say_words(Word word, const std::string& text, int but) const {
   for (int rank = 0; rank < world(); ++rank) {
     const Line& line = lines_[rank];

@@ -27,6 +27,7 @@ class Lines {
   void set(int rank, base::Fd socket, Says says);
   void drop(int rank) { lines_[rank].socket.reset(); }
   std::vector<base::Fd> take_all();
+  void put_back(std::vector<base::Fd> sockets);  // what take_all() has returned
 
   // To all ranks but one.
   void say_words(Word word, const std::string& text, int but) const;

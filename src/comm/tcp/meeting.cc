@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "comm/group.h"
 #include "comm/interruption.h"
+#include "comm/same_transport.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/arrivals.h"
 #include "comm/tcp/call.h"
@@ -68,6 +69,7 @@ class Meeting {
   void advance(Call& call);
   void hear_welcome(Call& call, const std::string& text);
   void wait();
+  [[noreturn]] void give_up() const;
   Met result();
 
   const Identity& self() const { return ranks_.self; }
@@ -136,9 +138,14 @@ void Meeting::gather() {
     for (std::size_t i = 0; i < ranks_.calls.size(); ++i) advance(ranks_.calls[i]);
     std::erase_if(ranks_.calls, [](const Call& call) { return call.is_over(); });
     if (is_gathering_ && ranks_.is_complete()) welcome_all();
-    if (!ranks_.is_complete() && base::now() >= deadline_)
-      throw ranks_.timed_out(rendezvous_, site_.policy.connect_timeout);
+    if (!ranks_.is_complete() && base::now() >= deadline_) give_up();
   }
+}
+
+void Meeting::give_up() const {
+  const bool may_differ = !site_.all_gather && !site_.transport.empty();
+  throw ranks_.timed_out(rendezvous_, site_.policy.connect_timeout,
+                         may_differ ? ask_for_others(self().rank, site_.transport) : "");
 }
 
 // A name server may learn of a host only when its rank starts.
@@ -355,9 +362,15 @@ Met Meeting::result() {
         {sentence("pid ", ranks_.cards[rank].pid, " on ", ranks_.cards[rank].name)});
     if (ranks_.lines.has(rank)) set_options(ranks_.lines[rank], site_.policy.lost_after);
   }
-  return {.mesh = std::make_shared<Mesh>(self().rank, std::move(neighbors), ranks_.lines.take_all(),
-                                         site_.policy),
-          .oversubscribed = is_oversubscribed(ranks_.cards, self().rank)};
+  std::vector<base::Fd> sockets = ranks_.lines.take_all();
+  try {
+    return {
+        .mesh = std::make_shared<Mesh>(self().rank, std::move(neighbors), sockets, site_.policy),
+        .oversubscribed = is_oversubscribed(ranks_.cards, self().rank)};
+  } catch (const Error&) {
+    ranks_.lines.put_back(std::move(sockets));  // for tell_of_error()
+    throw;
+  }
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ epoll_event event_of(int process, bool also_for_room) {
 
 }  // namespace
 
-Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> sockets,
+Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd>& sockets,
            const WaitPolicy& policy)
     : me_(me),
       neighbors_(std::move(neighbors)),
@@ -57,12 +57,14 @@ Mesh::Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd> socket
   }
   if (!events_ || !bell_) base::fail_errno("cannot watch the connections of this rank");
   for (int process = 0; process < size(); ++process) {
-    connections_.push_back(process == me ? Connection()
-                                         : Connection(process, std::move(sockets[process])));
     if (process == me) continue;
     epoll_event event = event_of(process, false);
-    if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, connections_[process].socket(), &event) != 0)
+    if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, sockets[process].get(), &event) != 0)
       base::fail_errno("cannot watch the connections of this rank");
+  }
+  for (int process = 0; process < size(); ++process) {
+    connections_.push_back(process == me ? Connection()
+                                         : Connection(process, std::move(sockets[process])));
   }
 }
 
