@@ -32,7 +32,7 @@ class VirtualClock {
     Nanoseconds poll;
     double share = 0;
   };
-  virtual void work(const Work& work, base::FunctionRef<void()> poll) = 0;
+  virtual void work(const Work& work, base::FunctionRef<void()> poll_step) = 0;
 
   // True where slots have no storage: the work is not to be done, and takes the time that the
   // simulation's costs say. False: it is to be done, and takes no time. Where work is done in the

@@ -53,7 +53,7 @@ Nanoseconds SimRank::occupied_until_now() const {
   return occupied_ - std::max<Nanoseconds>(occupied_until_ - now_, 0);
 }
 
-void SimRank::work(const Work& work, base::FunctionRef<void()> poll) {
+void SimRank::work(const Work& work, base::FunctionRef<void()> poll_step) {
   Nanoseconds end = now_ + work.time;
   while (now_ < end) {
     const Nanoseconds busy_before = occupied_until_now();
@@ -63,7 +63,7 @@ void SimRank::work(const Work& work, base::FunctionRef<void()> poll) {
     end += static_cast<Nanoseconds>(static_cast<double>(busy) * work.share);
     if (now_ >= end) return;
     const Nanoseconds before = now_;
-    poll();
+    poll_step();
     while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
     end += now_ - before;
   }

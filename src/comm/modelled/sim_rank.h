@@ -21,7 +21,7 @@ class SimRank final : public VirtualClock {
 
   Nanoseconds now() const override { return now_; }
   void spend(Nanoseconds time) override;
-  void work(const Work& work, base::FunctionRef<void()> poll) override;
+  void work(const Work& work, base::FunctionRef<void()> poll_step) override;
   bool simulated(const MemoryWork& work) override;
   void drain() override { spend(background_until_ - now_); }
   void wait(const Question& question) override;
