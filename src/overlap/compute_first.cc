@@ -61,7 +61,7 @@ Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers)
           plan.chunk > 0 ? plan.chunk : suitable_chunk(sums, world, peers.linked);
       return {.cut = Cut::by_columns(owners, column_chunks(problem.n, width, problem.wire)),
               .one_step = one_step,
-              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(reduce)};
+              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(sums)};
     }
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied, unit),
