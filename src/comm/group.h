@@ -54,8 +54,7 @@ inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
 
-class ProductOverride;
-class VirtualClock;
+class Executor;
 
 class Group {
  public:
@@ -86,14 +85,9 @@ class Group {
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  // Takes the place of this rank's products; null: they are multiplied.
-  ProductOverride* product_override() const { return product_override_; }
-  void set_product_override(ProductOverride* product_override) {
-    product_override_ = product_override;
-  }
-
-  // The clock that this rank lives by; null: the host's.
-  VirtualClock* clock() const { return clock_; }
+  // What this rank's work runs on in place of its processor (executor.h); null: nothing does.
+  Executor* executor() const { return executor_; }
+  void set_executor(Executor* executor) { executor_ = executor; }
 
   // This group was split off `parent`, whose ranks `members` it has: an abort there ends it too.
   // Before any other thread knows of the group.
@@ -173,8 +167,6 @@ class Group {
  protected:
   virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
 
-  void set_clock(VirtualClock* clock) { clock_ = clock; }
-
   // The first record of each kind stands; it may be read once has_ended() is true.
   virtual bool has_ended(End end) const noexcept = 0;
   virtual void end(End end, const Failure& failure) noexcept = 0;
@@ -191,25 +183,10 @@ class Group {
   WaitPolicy policy_;
   base::ForkGuard fork_guard_;
   Trace* trace_ = nullptr;
-  ProductOverride* product_override_ = nullptr;
-  VirtualClock* clock_ = nullptr;
+  Executor* executor_ = nullptr;
   std::atomic<bool> interrupted_{false};
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
-};
-
-// While it lives, `product_override` takes the place of the rank's products.
-class ScopedProductOverride {
- public:
-  ScopedProductOverride(Group& group, ProductOverride& product_override) : group_(group) {
-    group.set_product_override(&product_override);
-  }
-  ScopedProductOverride(const ScopedProductOverride&) = delete;
-  ScopedProductOverride& operator=(const ScopedProductOverride&) = delete;
-  ~ScopedProductOverride() { group_.set_product_override(nullptr); }
-
- private:
-  Group& group_;
 };
 
 // A wait of one thread, known to the peers from the first publish() on.

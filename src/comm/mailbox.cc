@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/virtual_clock.h"
+#include "comm/executor.h"
 
 namespace plait {
 
@@ -74,16 +74,13 @@ std::byte* Mailbox::State::wait_for_room(int peer, int slot) {
   return room.place;
 }
 
-// Called between tiles: a cheap poll and a clock reading each time. Where ranks are simulated no
-// peer can be lost, and polling takes simulated time, about what a real poll costs: otherwise no
-// other rank would ever get its turn.
+// Called between tiles: a cheap poll and a clock reading each time.
 void Mailbox::State::progress() {
-  constexpr comm::Nanoseconds kSimulatedPoll = 100;
   check_not_forked("progress");
   slots_->move();
   group_.raise_if_failed();
-  if (comm::VirtualClock* clock = group_.clock()) return clock->spend(kSimulatedPoll);
-  polling_.poll();
+  comm::Executor* const executor = group_.executor();
+  if (executor == nullptr || !executor->poll()) polling_.poll();
 }
 
 bool Mailbox::State::has_become_due(comm::Nanoseconds due) {

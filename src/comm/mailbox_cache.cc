@@ -60,9 +60,10 @@ void MailboxCache::clear() {
 }
 
 void MailboxCache::forget() {
-  for (auto& [desc, mailbox] : cached_) static_cast<void>(mailbox.release());
-  for (auto& mailbox : of_operators_) static_cast<void>(mailbox.release());
-  static_cast<void>(of_collectives_.release());
+  const auto leak = [](auto& owned) { [[maybe_unused]] const auto* leaked = owned.release(); };
+  for (auto& [desc, mailbox] : cached_) leak(mailbox);
+  for (auto& mailbox : of_operators_) leak(mailbox);
+  leak(of_collectives_);
 }
 
 }  // namespace plait::comm

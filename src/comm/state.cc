@@ -28,7 +28,7 @@ Communicator::State::~State() {
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
     mailboxes_.forget();
-    static_cast<void>(transport_.release());
+    [[maybe_unused]] const auto* leaked = transport_.release();
     return;
   }
   kept_.clear();

@@ -3,17 +3,18 @@
 // would take on a core of its own.
 #pragma once
 
-#include "comm/product_override.h"
+#include "comm/executor.h"
 
 namespace plait::comm {
 
-class TimedProduct final : public ProductOverride {
+class TimedProduct final : public Executor {
  public:
   // Nanoseconds for each multiplication and each addition. With 0 a product takes no time, so that
   // the collective alone is left.
   explicit TimedProduct(double ns_per_flop) : ns_per_flop_(ns_per_flop) {}
 
-  void product(const Product& product, PollStep poll_step) override;
+  bool has_products() const override { return true; }
+  void multiply(const Product& product, PollStep poll_step) override;
 
  private:
   double ns_per_flop_;

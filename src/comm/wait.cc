@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/futex.h"
+#include "comm/executor.h"
 #include "comm/patience.h"
-#include "comm/virtual_clock.h"
 
 namespace plait::comm {
 namespace {
@@ -41,7 +41,8 @@ void sit_out(Group& group, Nanoseconds due, const Patience& patience,
 }  // namespace
 
 void wait_slowly(Group& group, const Question& question) {
-  if (VirtualClock* clock = group.clock()) return clock->wait(question);
+  Executor* const executor = group.executor();
+  if (executor != nullptr && executor->wait(question)) return;
   const Awaited first = question.awaited();
   const Span span(group.trace(), Lane::wait, "wait",
                   {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk)});

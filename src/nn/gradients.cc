@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "comm/product_override.h"
+#include "comm/executor.h"
 
 namespace plait::nn {
 namespace {
@@ -46,16 +46,16 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
                                .weight = right.dtype,
                                .out = gradient.to.dtype},
                               spec.gemm);
-  if (comm::ProductOverride* other = spec.group.product_override()) {
-    return other->product({.rows = left.cols,
-                           .columns = right.cols,
-                           .k = left.rows,
-                           .x_bytes = static_cast<double>(size_of(left.dtype)),
-                           .weight_bytes = static_cast<double>(size_of(right.dtype)),
-                           .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
-                           .poll = kBetweenPolls,
-                           .label = "weight gradient"},
-                          poll_step);
+  if (comm::Executor* executor = comm::product_executor(spec.group)) {
+    return executor->multiply({.rows = left.cols,
+                               .columns = right.cols,
+                               .k = left.rows,
+                               .x_bytes = static_cast<double>(size_of(left.dtype)),
+                               .weight_bytes = static_cast<double>(size_of(right.dtype)),
+                               .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
+                               .poll = kBetweenPolls,
+                               .label = "weight gradient"},
+                              poll_step);
   }
   const Span span(spec.group.trace(), Lane::compute, "weight gradient",
                   {.flops = 2 * left.cols * right.cols * left.rows});

@@ -148,9 +148,11 @@ class CommFirst final : public OpImpl {
   // This rank's rows of x go where the others' go.
   void take_own(const ConstTensorView& x, Range rows) {
     const ConstTensorView from = x.row_range(rows.begin - own().begin, rows.end - own().begin);
-    const auto bytes = static_cast<std::int64_t>(from.bytes());
-    if (!exchange_.is_simulated({.label = "take", .read = bytes, .written = bytes}))
-      tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end));
+    const auto work = [&] {
+      const auto bytes = static_cast<std::int64_t>(from.bytes());
+      return comm::MemoryWork{.label = "take", .read = bytes, .written = bytes};
+    };
+    exchange_.run(work, [&] { tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end)); });
   }
 
   // Whether all rows of the chunks before `end` are here.

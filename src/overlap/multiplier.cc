@@ -6,6 +6,7 @@ namespace plait::overlap {
 
 void Multiplier::begin(const Operands& operands, BatchHint hint) {
   panels_.forget();  // the call before may have failed
+  executor_ = group_ == nullptr ? nullptr : comm::product_executor(*group_);
   operands_ = operands;
   hint_ = hint;
   first_ = true;
@@ -13,7 +14,7 @@ void Multiplier::begin(const Operands& operands, BatchHint hint) {
 }
 
 void Multiplier::pack() {
-  if (product_override() != nullptr || operands_.x.rows == 0) return;
+  if (!multiplies() || operands_.x.rows == 0) return;
   const Span span(trace(), Lane::compute, "pack",
                   {.bytes = static_cast<std::int64_t>(operands_.x.bytes())});
   gemm_.pack({.view = operands_.x}, packed_);
@@ -44,20 +45,21 @@ void Multiplier::run(GemmCall& call, PollStep poll_step) {
   const std::int64_t width = columns.end < 0 ? gemm_.desc().n : length(columns);
   const GemmDesc& desc = gemm_.desc();
   const Span span(trace(), Lane::compute, "product", {.flops = 2 * rows * width * desc.k});
-  if (comm::ProductOverride* other = product_override()) {
+  if (!multiplies()) {
     const bool first = std::exchange(first_, false);
-    return other->product({.rows = rows,
-                           .columns = width,
-                           .k = desc.k,
-                           .x_bytes = static_cast<double>(size_of(desc.x)),
-                           .weight_bytes = desc.quant ? desc.quant->bits / 8.0
-                                                      : static_cast<double>(size_of(desc.weight)),
-                           .out_bytes = static_cast<double>(size_of(desc.out)),
-                           .poll = poll(),
-                           .all_rows = hint_.fused_rows,
-                           .all_columns = hint_.fused_rows > 0 ? desc.n : 0,
-                           .first = first},
-                          poll_step);
+    return executor_->multiply(
+        {.rows = rows,
+         .columns = width,
+         .k = desc.k,
+         .x_bytes = static_cast<double>(size_of(desc.x)),
+         .weight_bytes =
+             desc.quant ? desc.quant->bits / 8.0 : static_cast<double>(size_of(desc.weight)),
+         .out_bytes = static_cast<double>(size_of(desc.out)),
+         .poll = poll(),
+         .all_rows = hint_.fused_rows,
+         .all_columns = hint_.fused_rows > 0 ? desc.n : 0,
+         .first = first},
+        poll_step);
   }
   struct TileHook {
     PollStep poll_step;

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "comm/executor.h"
 #include "comm/group.h"
-#include "comm/product_override.h"
 #include "overlap/cut.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"
@@ -35,7 +35,7 @@ class Multiplier {
   // Called about every `poll` microseconds from within a product, on the thread that multiplies.
   using PollStep = base::FunctionRef<void()>;
 
-  // Null: there is no group that has a trace, or a product override.
+  // Null: there is no group that has a trace, or an executor.
   Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
 
   // What it works in, as far as it has come to be.
@@ -46,8 +46,8 @@ class Multiplier {
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
 
-  // Whether the group has a product override.
-  bool is_overridden() const { return product_override() != nullptr; }
+  // Whether this call's products are multiplied, and not an executor's.
+  bool multiplies() const { return executor_ == nullptr; }
 
   // Where x is multiplied in several windows of columns: makes it ready for them.
   void pack();
@@ -67,12 +67,10 @@ class Multiplier {
   void run(GemmCall& call, PollStep poll_step);
   base::Nanoseconds poll() const { return hint_.poll * base::kMicrosecond; }
   Trace* trace() const { return group_ == nullptr ? nullptr : group_->trace(); }
-  comm::ProductOverride* product_override() const {
-    return group_ == nullptr ? nullptr : group_->product_override();
-  }
 
   Gemm gemm_;
   const comm::Group* group_;
+  comm::Executor* executor_ = nullptr;  // of this call's products; null: they are multiplied
   Operands operands_ = {.x = {}, .weight = WeightView{}};
   PackedInput packed_;
   PanelCache panels_;

@@ -17,7 +17,7 @@ class Plain final : public OpImpl {
       if (call.poll != nullptr) (*call.poll)();
       if (group_ != nullptr) group_->show_product();
     });
-    if (!multiplier_.is_overridden()) tensor::copy_rows(call.operands.x, call.gathered);
+    if (multiplier_.multiplies()) tensor::copy_rows(call.operands.x, call.gathered);
   }
 
   std::size_t held_bytes() const override { return multiplier_.held_bytes(); }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "comm/executor.h"
+#include "comm/modelled/sim_rank.h"
 #include "comm/modelled/simulation.h"
 #include "comm/state.h"
-#include "comm/virtual_clock.h"
 #include "ops/shapes.h"
 #include "plait/linear.h"
 #include "predict/modelled_product.h"
@@ -47,9 +48,9 @@ class LayerRun {
 
   // Runs as one rank.
   void run(Communicator& comm, Moments& moments) const {
-    comm::VirtualClock& clock = *comm.state().group().clock();
-    ModelledProduct product(clock, machine_.device);
-    const comm::ScopedProductOverride scoped(comm.state().group(), product);
+    comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
+    ModelledProduct product(me, machine_.device);
+    const comm::ScopedExecutor scoped(comm.state().group(), product);
     if (problem_.kind == LinearKind::column) {
       run<ColumnParallelLinear>(comm, moments);
     } else {
@@ -64,7 +65,7 @@ class LayerRun {
 
   template <class Layer>
   void run(Communicator& comm, Moments& moments) const {
-    comm::VirtualClock& clock = *comm.state().group().clock();
+    comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
     const bool column = problem_.kind == LinearKind::column;
     const bool sharded = problem_.sequence_parallel;
     const std::int64_t inputs =
@@ -86,8 +87,8 @@ class LayerRun {
                  .weight = {.dtype = problem_.dtype}},
                 comm, options_);
     const auto at = [&](base::Nanoseconds& moment) {
-      clock.drain();
-      moment = std::max(moment, clock.now());
+      me.drain();
+      moment = std::max(moment, me.now());
     };
     at(moments.begin);
     LinearState state;

@@ -4,25 +4,25 @@
 
 namespace plait::predict {
 
-void ModelledProduct::product(const Product& product, PollStep poll_step) {
+void ModelledProduct::multiply(const comm::Product& product, PollStep poll_step) {
   if (left_out_) return;
   // The operands have arrived when the copies and sums that bring them are done.
-  clock_.drain();
-  const base::Nanoseconds begin = clock_.now();
+  rank_.drain();
+  const base::Nanoseconds begin = rank_.now();
   // A fused product is one kernel, launched once.
-  if (product.first || !product.fused()) clock_.spend(device_.launch);
+  if (product.first || !product.fused()) rank_.spend(device_.launch);
   const ProductSize size = {product.rows, product.columns, product.k};
   const ProductSize kernel = {product.all_rows, product.all_columns, product.k};
   const double takes = part_time(device_, size, product.fused() ? kernel : size,
                                  {.x = product.x_bytes,
                                   .weight = weight_bytes_.value_or(product.weight_bytes),
                                   .out = product.out_bytes});
-  clock_.work({.time = static_cast<base::Nanoseconds>(std::llround(takes)),
-               .poll = device_.poll > 0 ? device_.poll : product.poll,
-               .share = device_.lost},
-              poll_step);
-  clock_.record(Lane::compute, product.label, {.begin = begin, .end = clock_.now()},
-                {.flops = product.flops()});
+  rank_.work({.time = static_cast<base::Nanoseconds>(std::llround(takes)),
+              .poll = device_.poll > 0 ? device_.poll : product.poll,
+              .share = device_.lost},
+             poll_step);
+  rank_.record(Lane::compute, product.label, {.begin = begin, .end = rank_.now()},
+               {.flops = product.flops()});
 }
 
 }  // namespace plait::predict

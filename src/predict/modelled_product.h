@@ -3,26 +3,32 @@
 
 #include <optional>
 
-#include "comm/product_override.h"
-#include "comm/virtual_clock.h"
+#include "comm/executor.h"
+#include "comm/modelled/sim_rank.h"
 #include "predict/device.h"
 
 namespace plait::predict {
 
-class ModelledProduct final : public comm::ProductOverride {
+class ModelledProduct final : public comm::Executor {
  public:
   // `weight_bytes`: per element, if the product's own value does not apply.
-  ModelledProduct(comm::VirtualClock& clock, const Device& device,
+  ModelledProduct(comm::modelled::SimRank& rank, const Device& device,
                   std::optional<double> weight_bytes = {})
-      : clock_(clock), device_(device), weight_bytes_(weight_bytes) {}
+      : rank_(rank), device_(device), weight_bytes_(weight_bytes) {}
 
   // Makes products take no time, to look at the collective alone.
   void leave_out() { left_out_ = true; }
 
-  void product(const Product& product, PollStep poll_step) override;
+  bool has_products() const override { return true; }
+  void multiply(const comm::Product& product, PollStep poll_step) override;
+
+  // All else is the simulated rank's.
+  bool run(const comm::MemoryWork& work) override { return rank_.run(work); }
+  bool wait(const comm::Question& question) override { return rank_.wait(question); }
+  bool poll() override { return rank_.poll(); }
 
  private:
-  comm::VirtualClock& clock_;
+  comm::modelled::SimRank& rank_;
   const Device& device_;
   std::optional<double> weight_bytes_;
   bool left_out_ = false;

@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "comm/executor.h"
+#include "comm/modelled/sim_rank.h"
 #include "comm/modelled/simulation.h"
 #include "comm/state.h"
-#include "comm/virtual_clock.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
@@ -74,7 +75,7 @@ class RankRun {
       : machine_(machine), problem_(problem), memory_(memory) {}
 
   void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
-    comm::VirtualClock& clock = *comm.state().group().clock();
+    comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
     const Shares shares(problem_, comm.rank(), comm.world());
     ops::PlannedOp prepared({.op = problem_.op,
                              .m = problem_.m,
@@ -85,11 +86,11 @@ class RankRun {
                              .out = problem_.out,
                              .gathered = problem_.gathered},
                             comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
-    ModelledProduct product(clock, machine_.device, problem_.weight_bytes);
+    ModelledProduct product(me, machine_.device, problem_.weight_bytes);
     if (!options.product) product.leave_out();
-    const comm::ScopedProductOverride scoped(comm.state().group(), product);
+    const comm::ScopedExecutor scoped(comm.state().group(), product);
     prepared.run(call(shares, comm));
-    clock.drain();
+    me.drain();
   }
 
  private:

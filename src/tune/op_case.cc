@@ -139,7 +139,7 @@ OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communi
 void OpCase::Runner::run(std::optional<double> ns_per_flop) {
   if (!ns_per_flop) return prepared_.run(call_);
   comm::TimedProduct product(*ns_per_flop);
-  const comm::ScopedProductOverride scoped(group_, product);
+  const comm::ScopedExecutor scoped(group_, product);
   prepared_.run(call_);
 }
 

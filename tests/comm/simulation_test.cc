@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/modelled/sim_rank.h"
 #include "comm/state.h"
-#include "comm/virtual_clock.h"
 #include "plait/collectives.h"
 
 namespace plait::comm::modelled {
@@ -18,7 +18,7 @@ constexpr Nanoseconds kLatency = 500;
 constexpr Nanoseconds kCarried = 1000;  // of kBytes over kLink
 const Link kLink = {.bytes_per_second = 1e9, .latency_ns = kLatency};
 
-VirtualClock& clock_of(Communicator& comm) { return *comm.state().group().clock(); }
+SimRank& me(Communicator& comm) { return Simulation::rank_of(comm); }
 
 void post(Mailbox& mailbox, int peer, std::uint32_t number) {
   mailbox.outbox(peer, 0);
@@ -35,13 +35,13 @@ TEST(Simulation, AChunkTakesItsBytesAndTheLatency) {
   simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) {
-      clock_of(comm).spend(70);
+      me(comm).spend(70);
       post(*mailbox, 1, 1);
-      EXPECT_EQ(clock_of(comm).now(), 70);
+      EXPECT_EQ(me(comm).now(), 70);
     } else {
       EXPECT_FALSE(mailbox->arrived(0, 0, {.chunk = 1}));
       take(*mailbox, 0, 1);
-      EXPECT_EQ(clock_of(comm).now(), 70 + kCarried + kLatency);
+      EXPECT_EQ(me(comm).now(), 70 + kCarried + kLatency);
     }
   });
   EXPECT_EQ(simulation.end(), 70 + kCarried + kLatency);
@@ -70,9 +70,9 @@ TEST(Simulation, RoomIsThereWhenItIsGivenBack) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) {
       for (std::uint32_t number = 1; number <= 3; ++number) post(*mailbox, 1, number);
-      EXPECT_EQ(clock_of(comm).now(), 5000);
+      EXPECT_EQ(me(comm).now(), 5000);
     } else {
-      clock_of(comm).spend(5000);
+      me(comm).spend(5000);
       for (std::uint32_t number = 1; number <= 3; ++number) take(*mailbox, 0, number);
     }
   });
@@ -84,13 +84,13 @@ TEST(Simulation, WorkLooksWhereSomethingHasCome) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) return post(*mailbox, 1, 1);
     std::vector<Nanoseconds> looks;
-    clock_of(comm).work({.time = 10'000, .poll = 400}, [&] {
-      looks.push_back(clock_of(comm).now());
-      clock_of(comm).spend(50);
+    me(comm).work({.time = 10'000, .poll = 400}, [&] {
+      looks.push_back(me(comm).now());
+      me(comm).spend(50);
     });
     // The chunk is there at 1500.
     EXPECT_EQ(looks, std::vector<Nanoseconds>{1600});
-    EXPECT_EQ(clock_of(comm).now(), 10'050);
+    EXPECT_EQ(me(comm).now(), 10'050);
     EXPECT_TRUE(mailbox->arrived(0, 0, {.chunk = 1}));
   });
 }
@@ -100,8 +100,8 @@ TEST(Simulation, WorkIsSlowerWhileWiresAreInUse) {
   simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) post(*mailbox, 1, 1);
-    clock_of(comm).work({.time = 10'000, .poll = 10'000, .share = 0.1}, [] {});
-    EXPECT_EQ(clock_of(comm).now(), 10'000 + (kCarried + kLatency) / 10);
+    me(comm).work({.time = 10'000, .poll = 10'000, .share = 0.1}, [] {});
+    EXPECT_EQ(me(comm).now(), 10'000 + (kCarried + kLatency) / 10);
   });
 }
 
@@ -116,19 +116,19 @@ TEST(Simulation, MemoryWorkTakesItsTime) {
     simulation.run([&](Communicator& comm) {
       const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
       if (comm.rank() == 0) {
-        EXPECT_TRUE(clock_of(comm).simulated(work));
-        EXPECT_EQ(clock_of(comm).now(), in_background ? 0 : 1010);
+        EXPECT_TRUE(me(comm).run(work));
+        EXPECT_EQ(me(comm).now(), in_background ? 0 : 1010);
         post(*mailbox, 1, 1);
-        clock_of(comm).drain();
-        EXPECT_EQ(clock_of(comm).now(), 1010);
+        me(comm).drain();
+        EXPECT_EQ(me(comm).now(), 1010);
       } else {
         take(*mailbox, 0, 1);  // it went out when the copy was made
-        EXPECT_EQ(clock_of(comm).now(), 1010 + kCarried + kLatency);
+        EXPECT_EQ(me(comm).now(), 1010 + kCarried + kLatency);
       }
     });
   }
   Simulation with_memory({.ranks = 1, .network = {.link = kLink}});
-  with_memory.run([&](Communicator& comm) { EXPECT_FALSE(clock_of(comm).simulated(work)); });
+  with_memory.run([&](Communicator& comm) { EXPECT_FALSE(me(comm).run(work)); });
 }
 
 TEST(Simulation, WaitsAreAsFineAsLooksAtAllPeers) {
@@ -138,7 +138,7 @@ TEST(Simulation, WaitsAreAsFineAsLooksAtAllPeers) {
     if (comm.rank() == 0) return post(*mailbox, 1, 1);
     if (comm.rank() == 2) return;
     take(*mailbox, 0, 1);
-    EXPECT_EQ(clock_of(comm).now(), 1600);
+    EXPECT_EQ(me(comm).now(), 1600);
   });
 }
 
@@ -190,7 +190,7 @@ TEST(Simulation, CollectivesWorkInIt) {
     std::vector<float> ones(100'000, 1);
     all_reduce({ones.data(), ones.size()}, comm);
     EXPECT_EQ(ones, std::vector<float>(ones.size(), 5));
-    EXPECT_GT(clock_of(comm).now(), 0);
+    EXPECT_GT(me(comm).now(), 0);
   });
 }
 
@@ -200,7 +200,7 @@ TEST(Simulation, IsTheSameEveryTime) {
     simulation.run([](Communicator& comm) {
       std::vector<float> some(10'000 + static_cast<std::size_t>(comm.world()));
       for (int i = 0; i < 3; ++i) {
-        clock_of(comm).spend(comm.rank() * base::kMicrosecond);
+        me(comm).spend(comm.rank() * base::kMicrosecond);
         all_reduce({some.data(), some.size()}, comm);
       }
     });

@@ -42,7 +42,7 @@ TEST(SlotsOfModelledRanks, KnowWhenAChunkComes) {
   EXPECT_EQ(slots.due(0, 1, 1), kNever);
   EXPECT_EQ(slots.room_at(0, 1, 1), 0);
   Slots::Channel& channel = slots.channel(0, 1, 1);
-  channel.place(1).due = 400;
+  channel.entry(1).due = 400;
   channel.posted = 1;
   slots.note_change(0, 1, 1);
   EXPECT_EQ(slots.due(0, 1, 1), 400);
@@ -66,10 +66,10 @@ TEST(SlotsOfModelledRanks, KeepTagsWhole) {
     }
   }
   for (const Tag& tag : tags) {
-    Slots::Place place;
-    place.chunk = tag.chunk;
-    place.call = slots.number_of(tag);
-    EXPECT_EQ(slots.tag_of(place), tag);
+    Slots::Entry entry;
+    entry.chunk = tag.chunk;
+    entry.call = slots.number_of(tag);
+    EXPECT_EQ(slots.tag_of(entry), tag);
   }
 }
 

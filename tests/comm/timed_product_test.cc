@@ -8,8 +8,8 @@ namespace plait::comm {
 namespace {
 
 // It has 1 Mi multiplications and as many additions.
-ProductOverride::Product product() {
-  ProductOverride::Product one = {};
+Product product() {
+  Product one = {};
   one.rows = 128;
   one.columns = 128;
   one.k = 64;
@@ -21,7 +21,7 @@ TEST(TimedProducts, TakeTheTimeThatTheyAreGiven) {
   TimedProduct timed(/*ns_per_flop=*/10);
   int looks = 0;
   const base::Nanoseconds begin = base::now();
-  timed.product(product(), [&] { ++looks; });
+  timed.multiply(product(), [&] { ++looks; });
   EXPECT_GE(base::now() - begin, static_cast<base::Nanoseconds>(10 * product().flops()));
   EXPECT_GE(looks, 1);
 }
@@ -30,7 +30,7 @@ TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
   TimedProduct timed(/*ns_per_flop=*/10);
   bool looked = false;
   const base::Nanoseconds begin = base::now();
-  timed.product(product(), [&] {
+  timed.multiply(product(), [&] {
     if (looked) return;
     looked = true;
     base::sleep_until(base::now() + 30 * base::kMillisecond);
@@ -42,7 +42,7 @@ TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
 TEST(TimedProducts, AreLeftOutAtAPaceOfNothing) {
   TimedProduct timed(/*ns_per_flop=*/0);
   int looks = 0;
-  timed.product(product(), [&] { ++looks; });
+  timed.multiply(product(), [&] { ++looks; });
   EXPECT_EQ(looks, 0);
 }
 

@@ -46,7 +46,7 @@ class TimedMultiplier : public testing::Test {
                                         {.threads = 1}),
                             &group);
       comm::TimedProduct timed(ns_per_flop.value_or(0));
-      std::optional<comm::ScopedProductOverride> scoped;
+      std::optional<comm::ScopedExecutor> scoped;
       if (ns_per_flop) scoped.emplace(group, timed);
       multiplier.begin(
           {.x = view(x_),

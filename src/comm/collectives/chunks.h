@@ -64,8 +64,7 @@ class Pieces {
   // How the elements are copied, if this is their dtype.
   Handling handling(Dtype dtype) const {
     const std::size_t bytes = count_ * size_of(dtype);
-    return {.is_large = bytes >= kLargeStreamBytes,
-            .may_be_simulated = bytes >= kLeastSimulatedBytes};
+    return {.is_large = bytes >= kLargeStreamBytes, .must_be_done = bytes < kLeastSimulatedBytes};
   }
 
  private:

@@ -37,10 +37,14 @@ class AllGather final : public Task {
   void begin() override {
     const std::size_t bytes = mine_.count * size_of(mine_.dtype);
     if (own_ == mine_.data || bytes == 0) return;
-    const auto size = static_cast<std::int64_t>(bytes);
-    if (!shares_.handling(lanes_.rank()).may_be_simulated ||
-        !lanes_.is_simulated({.label = "take", .read = size, .written = size}))
-      std::memcpy(own_, mine_.data, bytes);
+    const auto work = [&] {
+      const auto size = static_cast<std::int64_t>(bytes);
+      return MemoryWork{.label = "take",
+                        .read = size,
+                        .written = size,
+                        .must_be_done = shares_.handling(lanes_.rank()).must_be_done};
+    };
+    lanes_.run(work, [&] { std::memcpy(own_, mine_.data, bytes); });
   }
 
   bool advance() override {

@@ -40,15 +40,21 @@ void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Han
   const SpanArgs args = args_of(to, bytes);
   const Span span(lanes.trace(), Lane::comm, "copy", args);
   std::byte* const slot = lanes.outbox(to.way, to.peer);
-  const MemoryWork work = {
-      .label = "copy", .read = args.bytes, .written = args.bytes, .args = args, .to_peer = true};
-  if (!how.may_be_simulated || !lanes.is_simulated(work)) {
+  const auto work = [&] {
+    return MemoryWork{.label = "copy",
+                      .read = args.bytes,
+                      .written = args.bytes,
+                      .args = args,
+                      .to_peer = true,
+                      .must_be_done = how.must_be_done};
+  };
+  lanes.run(work, [&] {
     if (how.is_large) {
       tensor::copy_ahead(slot, block.data, bytes);
     } else {
       copy_block(block, slot);
     }
-  }
+  });
   lanes.post(to.way, to.peer, bytes);
 }
 
@@ -63,12 +69,16 @@ void take_block(Lanes& lanes, const Route& from, const TensorView& place, Handli
 
 void take_copy(Lanes& lanes, const std::byte* from, const TensorView& place, Handling how,
                bool is_last) {
-  const auto size = static_cast<std::int64_t>(place.bytes());
-  if (how.may_be_simulated && lanes.is_simulated({.label = "take", .read = size, .written = size}))
-    return;
-  if (!how.is_large) return copy_block(from, place);
-  tensor::stream_copy(place.data, from, place.bytes());
-  if (is_last) tensor::stream_fence();
+  const auto work = [&] {
+    const auto size = static_cast<std::int64_t>(place.bytes());
+    return MemoryWork{
+        .label = "take", .read = size, .written = size, .must_be_done = how.must_be_done};
+  };
+  lanes.run(work, [&] {
+    if (!how.is_large) return copy_block(from, place);
+    tensor::stream_copy(place.data, from, place.bytes());
+    if (is_last) tensor::stream_fence();
+  });
 }
 
 }  // namespace plait::comm

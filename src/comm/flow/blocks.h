@@ -14,8 +14,8 @@ namespace plait::comm {
 
 // How an owner's blocks are copied.
 struct Handling {
-  bool is_large = false;         // one run of bytes, too long for the caches: written past them
-  bool may_be_simulated = true;  // in a simulation without storage: not copied or added
+  bool is_large = false;      // one run of bytes, too long for the caches: written past them
+  bool must_be_done = false;  // see MemoryWork
 };
 
 class Blocks {

@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
+#include "comm/executor.h"
 #include "comm/flow/hosts.h"
 #include "comm/mailbox.h"
-#include "comm/virtual_clock.h"
 #include "plait/tag.h"
 
 namespace plait::comm {
@@ -59,10 +59,11 @@ class Lanes {
   // The other ranks, from this one's successor on, so that not all talk to one at once.
   const std::vector<int>& peers() const { return apart_.counterparts(); }
 
-  // Whether this work is simulated, and not to be done.
-  bool is_simulated(const MemoryWork& work) const {
-    VirtualClock* clock = group_.clock();
-    return clock != nullptr && clock->simulated(work);
+  // Does work with bytes, unless there is an executor that takes it. To it alone it is described.
+  template <class Describe, class Work>
+  void run(Describe&& describe, Work&& work) const {
+    Executor* const executor = group_.executor();
+    if (executor == nullptr || !executor->run(describe())) work();
   }
 
   // Where work on chunks is recorded; null: nowhere.

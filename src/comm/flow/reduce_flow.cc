@@ -142,15 +142,18 @@ void ReduceFlow::send_coded(std::uint32_t chunk, int counterpart) {
   const SpanArgs args = {
       .bytes = sent, .peer = counterpart, .chunk = static_cast<std::int32_t>(chunk)};
   const Span span(lanes_.trace(), Lane::comm, "copy", args);
-  const auto read = static_cast<std::int64_t>(part.bytes());
-  if (!lanes_.is_simulated({.label = "copy", .read = read, .written = sent, .args = args}) &&
-      size > 0) {
+  const auto work = [&] {
+    const auto read = static_cast<std::int64_t>(part.bytes());
+    return MemoryWork{.label = "copy", .read = read, .written = sent, .args = args};
+  };
+  lanes_.run(work, [&] {
+    if (size == 0) return;
     std::byte* const slot = lanes_.outbox(Way::out, counterpart);
     in_shares(part, [&](Rows rows, const void** /*at*/) {
       tensor::encode_rows(part.row_range(rows.begin, rows.end),
                           {.rows = part.rows, .columns = part.cols}, rows.begin, slot);
     });
-  }
+  });
   lanes_.post(Way::out, counterpart, size);
 }
 
@@ -180,13 +183,15 @@ void ReduceFlow::sum_chunk() {
   const SpanArgs args = {.bytes = size, .chunk = static_cast<std::int32_t>(summed_)};
   const Span span(lanes_.trace(), Lane::comm, "sum", args);
   if (own.bytes() == 0) return;
-  if (partials_.handling(rank).may_be_simulated) {
-    const auto written = static_cast<std::int64_t>(partials_.sum(summed_).bytes());
-    const std::int64_t read = size * (lanes_.world() - 1) + static_cast<std::int64_t>(own.bytes());
-    if (lanes_.is_simulated({.label = "sum", .read = read, .written = written, .args = args}))
-      return;
-  }
-  in_shares(own, [&](Rows rows, const void** at) { sum_rows(own, rows, at); });
+  const auto work = [&] {
+    return MemoryWork{.label = "sum",
+                      .read = size * (lanes_.world() - 1) + static_cast<std::int64_t>(own.bytes()),
+                      .written = static_cast<std::int64_t>(partials_.sum(summed_).bytes()),
+                      .args = args,
+                      .must_be_done = partials_.handling(rank).must_be_done};
+  };
+  lanes_.run(work,
+             [&] { in_shares(own, [&](Rows rows, const void** at) { sum_rows(own, rows, at); }); });
 }
 
 // Calls sum(rows, places for a pointer to each rank's part) for some of the rows at a time.

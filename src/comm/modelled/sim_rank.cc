@@ -69,8 +69,14 @@ void SimRank::work(const Work& work, base::FunctionRef<void()> poll_step) {
   }
 }
 
-bool SimRank::simulated(const MemoryWork& work) {
-  if (!scheduler_.options().no_storage) return false;
+bool SimRank::poll() {
+  constexpr Nanoseconds kPoll = 100;
+  spend(kPoll);
+  return true;
+}
+
+bool SimRank::run(const MemoryWork& work) {
+  if (!scheduler_.options().no_storage || work.must_be_done) return false;
   const MemoryCosts& costs = scheduler_.options().memory_costs;
   if (costs.in_background && work.to_peer) return true;
   const auto bytes = static_cast<double>(work.read + work.written);
@@ -88,7 +94,7 @@ bool SimRank::simulated(const MemoryWork& work) {
   return true;
 }
 
-void SimRank::wait(const Question& question) {
+bool SimRank::wait(const Question& question) {
   const Nanoseconds start = now_;
   const Awaited first = scheduler_.options().records ? question.awaited() : nothing_awaited({});
   for (;;) {
@@ -105,6 +111,7 @@ void SimRank::wait(const Question& question) {
     record(Lane::wait, "wait", {.begin = start, .end = now_},
            {.peer = first.peer, .chunk = static_cast<std::int32_t>(first.tag.chunk & INT32_MAX)});
   }
+  return true;
 }
 
 void SimRank::record(Lane lane, Label label, Interval interval, const SpanArgs& args) {

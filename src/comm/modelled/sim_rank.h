@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "base/fiber.h"
+#include "comm/executor.h"
 #include "comm/modelled/simulation.h"
-#include "comm/virtual_clock.h"
+#include "comm/wait.h"
 
 namespace plait::comm::modelled {
 
-class SimRank final : public VirtualClock {
+class SimRank final : public Executor {
  public:
   SimRank(Scheduler& scheduler, int rank) : scheduler_(scheduler), rank_(rank) {}
 
@@ -19,13 +20,37 @@ class SimRank final : public VirtualClock {
   // Groups of a rank are numbered as it makes them, which all ranks do alike.
   int next_group() { return groups_++; }
 
-  Nanoseconds now() const override { return now_; }
-  void spend(Nanoseconds time) override;
-  void work(const Work& work, base::FunctionRef<void()> poll_step) override;
-  bool simulated(const MemoryWork& work) override;
-  void drain() override { spend(background_until_ - now_); }
-  void wait(const Question& question) override;
-  void record(Lane lane, Label label, Interval interval, const SpanArgs& args) override;
+  // This rank's time passes as fast as its work is said to take, and stands still between.
+  Nanoseconds now() const { return now_; }
+
+  // Work of this rank, during which it polls nothing.
+  void spend(Nanoseconds time);
+
+  // Work during which the rank polls, about every `poll`, if something may have come. Polls take
+  // their time too. While this rank's chunks travel, or something is done beside it, work
+  // loses `share` of its speed.
+  struct Work {
+    Nanoseconds time;
+    Nanoseconds poll;
+    double share = 0;
+  };
+  void work(const Work& work, base::FunctionRef<void()> poll_step);
+
+  // Takes the work where slots have no storage: it takes the time that the simulation's costs say.
+  // Otherwise the work is done, and takes no time. Where work is done in the background, one piece
+  // after another, what the rank posts and releases from now on goes out when all of it is done.
+  bool run(const MemoryWork& work) override;
+
+  // Returns when all work in the background is done.
+  void drain() { spend(background_until_ - now_); }
+
+  bool wait(const Question& question) override;
+
+  // Takes about as long as a real poll: otherwise no other rank would ever get its turn.
+  bool poll() override;
+
+  // For a timeline.
+  void record(Lane lane, Label label, Interval interval, const SpanArgs& args);
 
   // A chunk on its way from this rank.
   void record_flight(Interval interval, const SpanArgs& args);

@@ -16,9 +16,13 @@ namespace {
 class ModelledGroup final : public Group {
  public:
   ModelledGroup(std::shared_ptr<Scheduler> scheduler, int rank)
-      : Group(rank, scheduler->world(), {.polls = 1}), scheduler_(std::move(scheduler)) {
-    set_clock(&scheduler_->rank(rank));
+      : Group(rank, scheduler->world(), {.polls = 1}),
+        scheduler_(std::move(scheduler)),
+        me_(scheduler_->rank(rank)) {
+    set_executor(&me_);
   }
+
+  SimRank& me() const { return me_; }
 
   void announce(const Tag& /*tag*/) noexcept override {}
   int begin_waiting(const Awaited& /*awaited*/, int /*ticket*/) noexcept override { return 0; }
@@ -31,7 +35,7 @@ class ModelledGroup final : public Group {
   }
 
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override {
-    if (!ready()) clock()->spend(until - clock()->now());
+    if (!ready()) me_.spend(until - me_.now());
   }
 
  protected:
@@ -42,6 +46,7 @@ class ModelledGroup final : public Group {
 
  private:
   std::shared_ptr<Scheduler> scheduler_;
+  SimRank& me_;
 };
 
 class ModelledTransport final : public Transport {
@@ -97,6 +102,10 @@ Simulation::Simulation(const SimulationOptions& options) {
 }
 
 Simulation::~Simulation() = default;
+
+SimRank& Simulation::rank_of(Communicator& comm) {
+  return dynamic_cast<ModelledGroup&>(comm.state().group()).me();
+}
 
 void Simulation::run(const std::function<void(Communicator&)>& body) {
   std::exception_ptr first;

@@ -6,7 +6,7 @@
 //
 // The rank whose time is earliest always goes on. Therefore a rank sees everything as it would be
 // at that time, and equal runs give equal times to the last bit. What ranks really compute takes no
-// time; the caller tells their clock (VirtualClock) what should take some. If all ranks wait and
+// time; the caller tells each rank (rank_of()) what should take some. If all ranks wait and
 // nothing is on its way, all of them get an Error that names the waiting ranks.
 #pragma once
 
@@ -47,6 +47,7 @@ struct SimulationOptions {
 };
 
 class Scheduler;
+class SimRank;
 
 class Simulation {
  public:
@@ -57,6 +58,9 @@ class Simulation {
 
   // Throws the first Error of a rank, when all have ended. Once.
   void run(const std::function<void(Communicator&)>& body);
+
+  // The rank that runs with this communicator: its clock (sim_rank.h).
+  static SimRank& rank_of(Communicator& comm);
 
   base::Nanoseconds end() const;
 
