@@ -24,7 +24,7 @@ usage: ./do VERB
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests
-  test vllm          test the package with vLLM, in its own environment (1.5 GB); not part of `test`
+  test vllm          the package with vLLM: engines of each dtype, with compiled graphs too; `test` starts fewer engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, network, overlap, plans, predict, python, trace

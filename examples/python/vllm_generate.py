@@ -2,8 +2,7 @@ import argparse
 import os
 import tempfile
 
-# Sizes of this example: a small cache, and a core for each rank.
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+# A core for each rank, and no messages about vLLM's own settings.
 os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "0|1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
@@ -37,18 +36,18 @@ def main() -> None:
     parser.add_argument("--graphs", action="store_true", help="compile the model")
     options = parser.parse_args()
 
-    name = tempfile.mkdtemp()
-    learn_to_count().save_pretrained(name)  # in place of a model that you have
-
-    llm = LLM(
-        name,
-        tensor_parallel_size=2,
-        dtype=options.dtype,
-        enforce_eager=not options.graphs,
-        skip_tokenizer_init=True,
-        max_model_len=256,
-        worker_extension_cls="plait.vllm.WorkerReport",  # only to print the report below
-    )
+    with tempfile.TemporaryDirectory() as name:
+        learn_to_count().save_pretrained(name)  # in place of a model that you have
+        llm = LLM(
+            name,
+            tensor_parallel_size=2,
+            dtype=options.dtype,
+            enforce_eager=not options.graphs,
+            skip_tokenizer_init=True,
+            max_model_len=256,
+            kv_cache_memory_bytes=2**26,  # otherwise most of the memory
+            worker_extension_cls="plait.vllm.WorkerReport",  # only to print the report below
+        )
     sampling = SamplingParams(temperature=0, max_tokens=16, ignore_eos=True, detokenize=False)
     done = llm.generate({"prompt_token_ids": [5, 6, 7]}, sampling, use_tqdm=False)
     print(list(done[0].outputs[0].token_ids))

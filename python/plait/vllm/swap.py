@@ -15,6 +15,10 @@ _KNOWN = {
     "UnquantizedLinearMethod.apply": ("self", "layer", "x", "bias"),
 }
 
+# vLLM keeps compiled graphs from one run to the next, and finds them by the values of its
+# environment_variables. With this one more, graphs of its own layers are not taken for plait's.
+_FACTOR = "PLAIT_LAYERS"
+
 
 def _registry() -> dict[str, Any]:
     from vllm.model_executor import custom_op
@@ -23,9 +27,19 @@ def _registry() -> dict[str, Any]:
     return registry
 
 
+def _factors() -> dict[str, Any]:
+    from vllm import envs
+
+    factors: dict[str, Any] = getattr(envs, "environment_variables", {})
+    return factors
+
+
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm.model_executor.layers import linear
+
+    if not _factors():
+        return "vllm.envs has no environment_variables"
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
@@ -64,6 +78,7 @@ def enable() -> None:
     for name, layer in ours.items():
         if name not in registry:
             registry[name] = layer
+    _factors()[_FACTOR] = lambda: plait.__version__
     _log.info("tensor-parallel layers of vLLM are served by plait")
 
 
@@ -75,3 +90,4 @@ def disable() -> None:
     for layer in LAYERS:
         if registry.get(layer.__name__) is layer:
             del registry[layer.__name__]
+    _factors().pop(_FACTOR, None)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import vllm.envs
 import vllm.platforms
 from ranks import agree
 from vllm.config import VllmConfig, set_current_vllm_config
@@ -265,6 +266,16 @@ def test_compiled_graphs_call_plait() -> None:
     agree(calls == [(SUM, 1)], f"called: {calls}")
 
 
+def test_kept_graphs_of_their_layers_are_not_taken_for_ours() -> None:
+    """vLLM finds graphs that it has kept by these values."""
+    theirs = vllm.envs.compile_factors()
+    plait.vllm.enable()
+    ours = vllm.envs.compile_factors()
+    plait.vllm.disable()
+    assert ours == {**theirs, "PLAIT_LAYERS": plait.__version__}
+    assert vllm.envs.compile_factors() == theirs
+
+
 def test_enable_is_whole_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = custom_op.op_registry_oot
     before = dict(registry)
@@ -286,6 +297,11 @@ def test_enable_is_whole_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(linear.RowParallelLinear, "forward", forward)
     with pytest.raises(plait.Error, match=r"unknown: RowParallelLinear\.forward takes"):
+        plait.vllm.enable()
+    assert registry == before
+    monkeypatch.undo()
+    monkeypatch.setattr("plait.vllm.swap._factors", dict)
+    with pytest.raises(plait.Error, match=r"unknown: vllm\.envs has no environment_variables"):
         plait.vllm.enable()
     assert registry == before
 
