@@ -20,7 +20,7 @@ TEST(SlotsOfModelledRanks, AreApart) {
         for (std::uint32_t number = 0; number < 2; ++number) {
           std::byte* place = slots.payload(source, destination, slot, number);
           std::memset(place, 7, kDesc.slot_bytes);
-          places.insert(entry);
+          places.insert(place);
         }
       }
     }
