@@ -158,7 +158,7 @@ class Group {
 
   // Publishes, while this rank waits, which rank it waits for, and thereby leads the blame to
   // the rank that is really late. Threads of a rank may wait at once: each keeps its ticket, and
-  // republishes with it now and then that it still waits. See PublishedWait.
+  // republishes with it now and then that it still waits. See KnownWait.
   static constexpr int kNoTicket = -1;
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
@@ -168,7 +168,7 @@ class Group {
   [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.
-  virtual void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
+  virtual void doze(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
   virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
@@ -212,13 +212,13 @@ class ScopedProductOverride {
   Group& group_;
 };
 
-// A wait of one thread, published to the peers from the first say() on.
-class PublishedWait {
+// A wait of one thread, known to the peers from the first say() on.
+class KnownWait {
  public:
-  explicit PublishedWait(Group& group) : group_(group) {}
-  PublishedWait(const PublishedWait&) = delete;
-  PublishedWait& operator=(const PublishedWait&) = delete;
-  ~PublishedWait() { end(); }
+  explicit KnownWait(Group& group) : group_(group) {}
+  KnownWait(const KnownWait&) = delete;
+  KnownWait& operator=(const KnownWait&) = delete;
+  ~KnownWait() { end(); }
 
   void say(const Awaited& awaited) {
     if (awaited.peer == Error::kNobody) return end();

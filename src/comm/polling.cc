@@ -42,12 +42,12 @@ void Polling::look() {
 void Polling::look_carefully(Nanoseconds now) {
   const std::uint64_t missing = std::exchange(missing_, 0);
   if (missing == 0) {
-    published_.end();
+    known_.end();
     group_.examine(nullptr, [] { return false; });
     return;
   }
   const Awaited awaited = unpacked(missing);
-  published_.say(awaited);
+  known_.say(awaited);
   // The chunk of a peer that has left may have come since the last poll: the peer is blamed only if
   // the next look finds that the chunk was polled for in vain once more.
   bool has_left = false;

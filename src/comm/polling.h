@@ -16,7 +16,7 @@ namespace plait::comm {
 // another call, and gives up at the deadline. Several threads of a rank may poll at once.
 class Polling {
  public:
-  Polling(Group& group, int slots) : group_(group), slots_(slots), published_(group) {}
+  Polling(Group& group, int slots) : group_(group), slots_(slots), known_(group) {}
 
   // "Not yet" was the answer. Only the first since the last look() is kept: all are asked again.
   void note_refusal(int peer, int slot, const Tag& tag, bool room) {
@@ -35,7 +35,7 @@ class Polling {
   void look();
 
   // Tells the peers that this rank waits for none of them; called before the group may go.
-  void end() noexcept { published_.end(); }
+  void end() noexcept { known_.end(); }
 
  private:
   std::uint64_t packed(int peer, int slot, const Tag& tag, bool room) const;
@@ -54,7 +54,7 @@ class Polling {
   std::mutex looking_;  // for what follows
   std::optional<Patience> patience_;
   std::uint64_t missing_ = 0;  // what was asked for in vain since the last careful look
-  PublishedWait published_;
+  KnownWait known_;
   std::uint64_t given_up_ = 0;  // what was missing when its peer was seen to have left
 };
 

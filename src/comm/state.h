@@ -312,7 +312,7 @@ class Communicator::State {
   // Polling for the front of the queue.
   comm::Patience patience_;
   std::uint64_t polled_moves_ = 0;
-  comm::PublishedWait polling_;
+  comm::KnownWait polling_;
 };
 
 }  // namespace plait

@@ -30,7 +30,7 @@ bool spin(const Group& group, base::FunctionRef<bool()> ready) {
 void sit_out(Group& group, Nanoseconds due, const Patience& patience,
              base::FunctionRef<bool()> ready) {
   if (due - base::now() > kWakeUpSlack) {
-    group.sleep_until(std::min(due - kWakeUpSlack, patience.wake_at()), ready);
+    group.doze(std::min(due - kWakeUpSlack, patience.wake_at()), ready);
   } else if (group.policy().crowded) {
     ::sched_yield();
   } else {
@@ -50,8 +50,8 @@ void wait_slowly(Group& group, const Question& question) {
   Patience patience(group.policy(), {}, start);
   std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
   const Nanoseconds nap_from = start + group.policy().yield;
-  PublishedWait published(group);
-  published.say(first);
+  KnownWait known(group);
+  known.say(first);
   while (!question.ready()) {
     group.raise_if_failed();
     const Nanoseconds now = base::now();
@@ -63,7 +63,7 @@ void wait_slowly(Group& group, const Question& question) {
     }
     if (patience.must_look(now)) {
       const Awaited awaited = question.awaited();
-      published.say(awaited);
+      known.say(awaited);
       // A peer that has left is not to blame where this rank now waits for another one, or where
       // the time at which the chunk will be here is known.
       const auto ready = [&] {
@@ -78,7 +78,7 @@ void wait_slowly(Group& group, const Question& question) {
     } else if (now < nap_from) {
       ::sched_yield();
     } else {
-      group.sleep_until(patience.wake_at(), question.ready);
+      group.doze(patience.wake_at(), question.ready);
     }
   }
 }

@@ -171,7 +171,7 @@ class NearGroups : public testing::Test {
   // Waits like a rank that has waited for long.
   template <class Ready>
   void wait(int process, const Ready& ready) {
-    while (!ready()) groups_[process]->sleep_until(base::now() + kVeryLong, ready);
+    while (!ready()) groups_[process]->doze(base::now() + kVeryLong, ready);
   }
 
   // Takes every other turn of a game between two processes that write to memory. A lost wake-up

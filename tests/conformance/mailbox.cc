@@ -181,7 +181,7 @@ TEST_P(MailboxConformance, ReleaseWakesASleepingSender) {
         // The condition is checked after the rank counts as asleep, so a release that comes now
         // must wake it. The first release is that of the chunk sent here; the other one may come
         // before the next sleep.
-        mailbox->state().group().sleep_until(until, [&] {
+        mailbox->state().group().doze(until, [&] {
           if (said) return mailbox->vacant(1, kFull);
           send(*mailbox, 0, 1, kAsleep, 1, 0);
           said = true;

@@ -150,12 +150,12 @@ constexpr int kBeatsWithoutProcessor = 50;
 }  // namespace
 
 // Goes on beating meanwhile: others may be looking for the culprit too.
-int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
+int MappedGroup::find_culprit(int awaited_peer, KnownWait& known) {
   const auto before = read_all();
   int culprit = awaited_peer;
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    published.say({.peer = awaited_peer, .tag = {}});
+    known.say({.peer = awaited_peer, .tag = {}});
     if (beat < kBeatsToMove) continue;
     const auto after = read_all();
     culprit = find_late(before, after, awaited_peer, rank());
@@ -167,9 +167,9 @@ int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
 void MappedGroup::give_up(const Awaited& awaited) {
   // The wait stays published until all ranks know why it ends: a peer that looks for the culprit at
   // the same time would else find this rank waiting for no other.
-  PublishedWait published(*this);
+  KnownWait known(*this);
   const bool waits = awaited.peer != Error::kNobody;
-  const int culprit = waits ? find_culprit(awaited.peer, published) : rank();
+  const int culprit = waits ? find_culprit(awaited.peer, known) : rank();
   raise_if_failed();
   std::string blame;
   if (waits && culprit != awaited.peer) {
@@ -183,7 +183,7 @@ void MappedGroup::give_up(const Awaited& awaited) {
            culprit == rank() ? "" : "; " + describe_doing(culprit, read(page(culprit).shown)))});
 }
 
-void MappedGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
+void MappedGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
 }
 

@@ -29,7 +29,7 @@ class MappedGroup final : public Group {
   }
   void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
   [[noreturn]] void give_up(const Awaited& awaited) override;
-  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   // The parts of examine(), for callers that must not fail the group at once: whether a peer has
   // died; fails the group where one has; fails it where one is in another call.
@@ -64,7 +64,7 @@ class MappedGroup final : public Group {
   bool has_died(int peer) const;
   void examine_call(int peer);
   bool has_all_parts() const;
-  int find_culprit(int awaited_peer, PublishedWait& published);
+  int find_culprit(int awaited_peer, KnownWait& known);
   std::vector<Whereabouts> read_all() const;
 
   std::shared_ptr<Rendezvous> rendezvous_;

@@ -23,11 +23,11 @@ WaitPolicy adapted(WaitPolicy policy, Rendezvous& rendezvous, const Rendezvous::
 
 // Looks after the group while this rank meets the others in a rendezvous, as wait_slowly does in a
 // wait: publishes which rank it waits for, notices ranks that die, and gives up at the deadline.
-class SetupWatch {
+class Vigil {
  public:
-  SetupWatch(MappedGroup& group, Operation operation)
+  Vigil(MappedGroup& group, Operation operation)
       : group_(group),
-        published_(group),
+        known_(group),
         operation_(operation),
         deadline_(base::now() + group.policy().timeout) {}
 
@@ -39,7 +39,7 @@ class SetupWatch {
   void look(int peer) {
     const Awaited awaited = {.peer = peer, .tag = {.operation = operation_}};
     const bool waits = peer != group_.rank();
-    if (waits) published_.say(awaited);
+    if (waits) known_.say(awaited);
     group_.raise_if_failed();
     group_.interrupt_if_asked(&awaited);
     // What a peer said before it died may have come since the rendezvous last listened: a death
@@ -51,7 +51,7 @@ class SetupWatch {
   }
 
   MappedGroup& group_;
-  PublishedWait published_;
+  KnownWait known_;
   Operation operation_;
   Nanoseconds deadline_;
   bool misses_one_ = false;
@@ -73,21 +73,21 @@ class MappedTransport final : public Transport, public Regrouping {
   }
 
   std::vector<std::string> all_gather(const std::string& mine) override {
-    SetupWatch setup(*group_, Operation::split);
-    return rendezvous_->all_gather(mine, setup.watch());
+    Vigil vigil(*group_, Operation::split);
+    return rendezvous_->all_gather(mine, vigil.watch());
   }
 
   std::unique_ptr<SlotTransport> make_slots(const MailboxDesc& desc) override {
-    SetupWatch setup(*group_, Operation::make_mailbox);
-    return std::make_unique<MappedSlots>(group_, desc, *rendezvous_, setup.watch());
+    Vigil vigil(*group_, Operation::make_mailbox);
+    return std::make_unique<MappedSlots>(group_, desc, *rendezvous_, vigil.watch());
   }
 
   std::unique_ptr<Transport> subgroup(const std::vector<int>& members) override {
-    SetupWatch setup(*group_, Operation::split);
-    auto rendezvous = rendezvous_->subgroup(members, setup.watch());
+    Vigil vigil(*group_, Operation::split);
+    auto rendezvous = rendezvous_->subgroup(members, vigil.watch());
     if (rendezvous == nullptr) return nullptr;
     try {
-      const auto watch = [&](int member) { setup.watch()(members[member]); };
+      const auto watch = [&](int member) { vigil.watch()(members[member]); };
       auto part = std::make_unique<MappedTransport>(std::move(rendezvous), group_->policy(), watch);
       part->group_->descend_from(group_, members);
       return part;

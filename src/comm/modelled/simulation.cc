@@ -30,7 +30,7 @@ class ModelledGroup final : public Group {
                     .sentence = plait::comm::describe(awaited, rank())});
   }
 
-  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override {
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override {
     if (!ready()) clock()->spend(until - clock()->now());
   }
 

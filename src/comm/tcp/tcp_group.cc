@@ -320,13 +320,13 @@ void TcpGroup::compare_answers() {
 }
 
 // What each rank says now. One that does not answer soon waits for no rank, as far as can be told.
-std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, PublishedWait& published) {
+std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, KnownWait& known) {
   const Nanoseconds start = base::now();
   inquire();
   const Nanoseconds until = start + kForAnswers;
   while (base::now() < until && !failed()) {
-    published.say(awaited);
-    sleep_until(std::min(until, base::now() + kBetweenBeats), [] { return false; });
+    known.say(awaited);
+    doze(std::min(until, base::now() + kBetweenBeats), [] { return false; });
   }
   std::vector<Whereabouts> all;
   for (const Answer& answer : answers())
@@ -337,12 +337,12 @@ std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, PublishedWait
 
 // One that says it waits and does not move, or that says nothing, has perhaps no processor, which
 // passes; so it is asked again.
-int TcpGroup::find_culprit(const Awaited& awaited, PublishedWait& published) {
-  const auto before = ask_all(awaited, published);
+int TcpGroup::find_culprit(const Awaited& awaited, KnownWait& known) {
+  const auto before = ask_all(awaited, known);
   int culprit = awaited.peer;
   for (int attempt = 0; attempt < kMostInquiries && !failed(); ++attempt) {
     const Nanoseconds asked = base::now();
-    const auto after = ask_all(awaited, published);
+    const auto after = ask_all(awaited, known);
     culprit = find_late(before, after, awaited.peer, rank());
     const bool has_answered = culprit == rank() || answers()[culprit].at >= asked;
     if (has_answered && !says_it_waits(after[culprit])) break;
@@ -360,9 +360,9 @@ std::string TcpGroup::describe_late(int peer) const {
 // The wait stays known until all ranks know why it ends: a peer that looks for the culprit at the
 // same time would else find this rank waiting for no other.
 void TcpGroup::give_up(const Awaited& awaited) {
-  PublishedWait published(*this);
+  KnownWait known(*this);
   const bool waits = awaited.peer != Error::kNobody && awaited.peer != rank();
-  const int culprit = waits ? find_culprit(awaited, published) : rank();
+  const int culprit = waits ? find_culprit(awaited, known) : rank();
   raise_if_failed();
   std::string blame;
   if (waits && culprit != awaited.peer)
@@ -377,7 +377,7 @@ void TcpGroup::give_up(const Awaited& awaited) {
 }
 
 // A near rank that finds this one asleep sends it a frame, which is news to all of its threads.
-void TcpGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
+void TcpGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   std::optional<SleepSign::Sleeper> sleeper;
   if (!mesh_->near().is_alone()) sleeper.emplace(mesh_->near().my_sign());
   for (Nanoseconds now = base::now(); now < until; now = base::now()) {

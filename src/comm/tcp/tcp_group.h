@@ -79,7 +79,7 @@ class TcpGroup final : public Group, public Receiver {
   }
   void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
   [[noreturn]] void give_up(const Awaited& awaited) override;
-  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
   bool receive(int process, const Frame& frame, std::string text) override;
@@ -107,8 +107,8 @@ class TcpGroup final : public Group, public Receiver {
   bool note_answer(int peer, const std::string& text);
   void inquire();
   std::vector<Answer> answers() const;
-  std::vector<Whereabouts> ask_all(const Awaited& awaited, PublishedWait& published);
-  int find_culprit(const Awaited& awaited, PublishedWait& published);
+  std::vector<Whereabouts> ask_all(const Awaited& awaited, KnownWait& known);
+  int find_culprit(const Awaited& awaited, KnownWait& known);
   void compare_answers();
   std::string describe_late(int peer) const;
 

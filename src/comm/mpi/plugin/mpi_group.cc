@@ -267,7 +267,7 @@ void MpiGroup::give_up(const Awaited& awaited) {
 
 // No peer wakes this rank: MPI must be called for anything to move. 20 µs keep the core mostly
 // free, and are little beside a network's latency.
-void MpiGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
+void MpiGroup::doze(Nanoseconds until, base::FunctionRef<bool()> ready) {
   while (base::now() < until) {
     listen();
     if (failed() || ready()) return;

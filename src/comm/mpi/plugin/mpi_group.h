@@ -74,7 +74,7 @@ class MpiGroup final : public Group {
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
   [[noreturn]] void give_up(const Awaited& awaited) override;
-  void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
+  void doze(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
  protected:
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
