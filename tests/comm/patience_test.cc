@@ -76,7 +76,7 @@ TEST(Patience, FollowsThePolicy) {
   EXPECT_TRUE(patience.is_over(2000 * kMs));
 }
 
-TEST(Patience, AsksAtItsLooksWhetherTheCallerInterrupts) {
+TEST(Patience, AsksAtItsPollsWhetherTheCallerInterrupts) {
   int asked = 0;
   const auto hook = [&] {
     if (++asked > 1) throw std::runtime_error("enough");
