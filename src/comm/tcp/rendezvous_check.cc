@@ -39,13 +39,14 @@ void RendezvousCheck::begin(const Site& site) {
     listener_ = listen_at_port(rendezvous->port);
     callers_.emplace(site.place.world);
   }
-  self_ = {.rank = site.place.rank,
-           .world = site.place.world,
-           .job = site.place.job,
-           .key = secret_from_environment(),
-           .card = card_of_this_process(rendezvous->port)};
-  std::replace(self_->job.begin(), self_->job.end(), '\n', ' ');
-  self_->card.transport = site.transport;
+  Identity self = {.rank = site.place.rank,
+                   .world = site.place.world,
+                   .job = site.place.job,
+                   .key = secret_from_environment(),
+                   .card = card_of_this_process(rendezvous->port)};
+  std::replace(self.job.begin(), self.job.end(), '\n', ' ');
+  self.card.transport = site.transport;
+  self_ = std::move(self);
   poll_at_ = base::now() + (is_first ? 0 : kFirstCall);
 }
 
@@ -54,7 +55,11 @@ void RendezvousCheck::poll() {
   if (!self_ || now < poll_at_) return;
   poll_at_ = now + kBetweenPolls;
   try {
-    callers_ ? poll_as_first() : poll_as_other();
+    if (callers_) {
+      poll_as_first(*self_, *callers_);
+    } else {
+      poll_as_other(*self_);
+    }
   } catch (const Error& error) {
     if (error.code() == Code::mismatch) throw;
     self_.reset();  // there are no descriptors for it, or another job's rank is there
@@ -65,15 +70,15 @@ void RendezvousCheck::poll() {
   }
 }
 
-void RendezvousCheck::poll_as_first() {
-  hear_callers();
-  if (difference_) refuse();
+void RendezvousCheck::poll_as_first(const Identity& self, Callers& callers) {
+  hear(self, callers);
+  if (difference_) refuse(*difference_, self, callers);
 }
 
-void RendezvousCheck::hear_callers() {
-  callers_->accept(listener_);
-  callers_->hear(*self_, doubts_, [&](base::Fd& socket, const Hello& hello) {
-    if (!difference_) difference_ = find_difference(hello.rank, hello.card, 0, self_->card);
+void RendezvousCheck::hear(const Identity& self, Callers& callers) {
+  callers.accept(listener_);
+  callers.hear(self, doubts_, [&](base::Fd& socket, const Hello& hello) {
+    if (!difference_) difference_ = find_difference(hello.rank, hello.card, 0, self.card);
     if (difference_) {
       say(socket, Word::mismatch, difference_->what());
       ++told_;
@@ -85,27 +90,28 @@ void RendezvousCheck::hear_callers() {
   });
 }
 
-void RendezvousCheck::refuse() {
-  for (const base::Fd& socket : alike_) say(socket, Word::mismatch, difference_->what());
+void RendezvousCheck::refuse(const Error& why, const Identity& self, Callers& callers) {
+  for (const base::Fd& socket : alike_) say(socket, Word::mismatch, why.what());
   told_ += static_cast<int>(alike_.size());
   const base::Nanoseconds end = base::now() + kStay;
-  while (told_ < self_->world - 1 && base::now() < end) {
+  while (told_ < self.world - 1 && base::now() < end) {
     base::sleep_until(base::now() + kBetweenPolls);
-    hear_callers();
+    hear(self, callers);
   }
-  throw Error(*difference_);
+  throw Error(why);
 }
 
 // The address is looked up once, because that may take seconds.
-void RendezvousCheck::poll_as_other() {
+void RendezvousCheck::poll_as_other(const Identity& self) {
   if (!call_) {
     const auto rendezvous = rendezvous_from_environment();
+    if (!rendezvous) return;
     std::string why;
     call_.emplace(0, resolve(rendezvous->host, rendezvous->port, why), Call::At::rendezvous);
   }
   if (call_->is_over()) return;
   if (call_->has_socket()) {
-    call_->advance(*self_, doubts_);
+    call_->advance(self, doubts_);
   } else {
     call_->begin();
   }

@@ -30,10 +30,10 @@ class RendezvousCheck {
 
  private:
   void begin(const Site& site);
-  void poll_as_first();
-  void poll_as_other();
-  void hear_callers();
-  [[noreturn]] void refuse();
+  void poll_as_first(const Identity& self, Callers& callers);
+  void poll_as_other(const Identity& self);
+  void hear(const Identity& self, Callers& callers);
+  [[noreturn]] void refuse(const Error& why, const Identity& self, Callers& callers);
 
   std::optional<Identity> self_;  // null: nothing is checked
   Doubts doubts_;
