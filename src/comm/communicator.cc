@@ -16,6 +16,7 @@
 #include "comm/same_transport.h"
 #include "comm/shm/transport_check.h"
 #include "comm/state.h"
+#include "comm/tcp/rendezvous_check.h"
 #include "comm/threads/room.h"
 #include "comm/transports.h"
 
@@ -64,11 +65,16 @@ std::unique_ptr<Transport> create_alike(const TransportEntry& transport, const S
   here.policy = connecting;
   here.transport = transport.name;
   here.all_gather = with_transport_check(site.all_gather, here.transport);
-  std::optional<shm::TransportCheck> check;
+  std::optional<shm::TransportCheck> on_this_host;
+  std::optional<tcp::RendezvousCheck> at_rendezvous;
   const bool meets_at_shm = here.transport == shm::kShm || here.transport == "threads";
   if (!here.all_gather && !meets_at_shm && here.place.world > 1) {
-    check.emplace(here);
-    here.watch = [&check] { check->look(); };
+    on_this_host.emplace(here);
+    if (here.transport == "mpi") at_rendezvous.emplace(here);
+    here.watch = [&] {
+      on_this_host->look();
+      if (at_rendezvous) at_rendezvous->poll();
+    };
   }
   return transport.create(here);
 }

@@ -4,7 +4,9 @@
 // - where the caller lends an all-gather, each transport's first text is sent with its name;
 // - over TCP, a rank's first words contain it (tcp/handshake.h);
 // - otherwise a rank that doesn't use shared memory goes to where the ranks of shared memory meet,
-//   and says what it uses (shm/transport_check.h).
+//   and says what it uses (shm/transport_check.h);
+// - and a rank that uses mpi goes to where the ranks that use tcp meet, if a variable says where
+//   (tcp/rendezvous_check.h).
 #pragma once
 
 #include <string>
@@ -17,6 +19,10 @@ namespace plait::comm {
 // A mismatch that blames `rank`.
 Error transports_differ(int rank, const std::string& transport, int other,
                         const std::string& its_transport);
+
+// Ends the sentence about ranks that have not come. They may use a transport by which this rank
+// can't see them: "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others".
+std::string ask_for_others(int rank, const std::string& transport);
 
 // Wraps an all-gather: the first call, which all transports make, refuses ranks of which one uses
 // another transport.

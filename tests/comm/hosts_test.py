@@ -8,6 +8,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
 CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
 PLAIT = os.environ.get("PLAIT_COMMAND")
 HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
+MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of ranks
 PATIENCE = 60
 BARE = netlab.bare_environment()
@@ -255,6 +257,25 @@ class HostsTest(unittest.TestCase):
             said = self.refusals(*({"PLAIT_TRANSPORT": transport} for transport in transports))
             self.assertEqual(said, 2 * [f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 "
                                         f"{transports[0]}: PLAIT_TRANSPORT must be the same for all ranks\n"])
+
+    @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
+    def test_hosts_whose_ranks_use_mpi_and_tcp(self):
+        """MPI starts both ranks, but only one uses it, as where a host's own environment says so."""
+        for transports in ("mpi", "tcp"), ("tcp", "mpi"):
+            away = transports.index("tcp")  # on the second host, where MPI would not work
+            line = " ".join([
+                f'[ $OMPI_COMM_WORLD_RANK = {away} ] &&',
+                f'PLAIT_TRANSPORT=tcp exec {shlex.join(self.hosts.command(1, RANK_PROGRAM))};',
+                f'PLAIT_TRANSPORT=mpi exec {RANK_PROGRAM}'])
+            words = (MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root", "sh", "-c", line)
+            rendezvous = f"{self.hosts.address(1 if away == 0 else 0)}:29600"
+            # MPI and what it loads do not free all that they allocate.
+            run = subprocess.run(self.hosts.command(0, *words), check=False, capture_output=True, text=True,
+                                 env={**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"},
+                                 stdin=subprocess.DEVNULL, timeout=PATIENCE / 2)  # the deadline is 60 s
+            self.assertNotEqual(run.returncode, 0)
+            self.assertIn(f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: "
+                          "PLAIT_TRANSPORT must be the same for all ranks", run.stdout + run.stderr)
 
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_interfaces_of_different_families(self):

@@ -206,6 +206,7 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("timeout: MPI_Init_thread has not ended within 1 s", result.stderr)
         self.assertIn("PLAIT_TIMEOUT", result.stderr)
+        self.assertIn("check PLAIT_TRANSPORT on the others", result.stderr)
 
     def test_ranks_of_different_builds_are_refused(self):
         out, err, codes = self.start_by_hand(self.torchrun_places(),

@@ -31,7 +31,9 @@ TEST_F(Tcp, NamesARankThatNeverComes) {
   options.timeout = milliseconds(300);
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), 1);
-  EXPECT_STREQ(error.what(), "ranks 1 and 2 of 3 have not come within 300 ms");
+  EXPECT_STREQ(error.what(),
+               "ranks 1 and 2 of 3 have not come within 300 ms; rank 0 uses the transport tcp: "
+               "check PLAIT_TRANSPORT on the others");
 }
 
 TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
@@ -39,7 +41,10 @@ TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
   options.timeout = milliseconds(300);
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), 0);
-  EXPECT_EQ(error.what(), "rank 0 of 2 has not been met at " + port_.address() + " within 300 ms");
+  EXPECT_EQ(
+      error.what(),
+      "rank 0 of 2 has not been met at " + port_.address() +
+          " within 300 ms; rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
 }
 
 TEST_F(Tcp, MeetsOverIpv6) {

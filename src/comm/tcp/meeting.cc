@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "comm/group.h"
 #include "comm/interruption.h"
+#include "comm/same_transport.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/call.h"
 #include "comm/tcp/callers.h"
@@ -180,7 +181,9 @@ std::vector<int> Meeting::find_missing() const {
 void Meeting::give_up() {
   const std::vector<int> missing = find_missing();
   const std::string within = " within " + base::show_duration(site_.policy.connect_timeout);
-  const std::string why = doubts_.about(missing);
+  std::string why = doubts_.about(missing);
+  if (why.empty() && !site_.all_gather && !site_.transport.empty())
+    why = ask_for_others(self_.rank, site_.transport);
   const std::string doubt = why.empty() ? "" : "; " + why;
   if (rendezvous_ && self_.rank != 0 && missing.front() == 0) {
     throw Error(Code::timeout,

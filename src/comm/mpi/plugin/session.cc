@@ -129,8 +129,9 @@ int start_library(const Meeting& meeting) {
     throw Error(
         Code::timeout,
         base::sentence("MPI_Init_thread has not ended within ", base::show_duration(timeout),
-                       ": not all processes that were started together have called it, or "
-                       "it needs longer than PLAIT_TIMEOUT allows"));
+                       ": not all processes that were started together have called it (this one "
+                       "uses the transport mpi: check PLAIT_TRANSPORT on the others), or it needs "
+                       "longer than PLAIT_TIMEOUT allows"));
   }
   check_mpi(started->result, "MPI_Init_thread");
   if (std::atexit(end_mpi) != 0) base::fail(Code::system, "cannot register the end of MPI");
