@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/open_descriptors.h"
 #include "comm/shm/hub.h"
+#include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -42,22 +42,22 @@ TEST(Crowd, ADescriptorForEachPeerAtMost) {
   constexpr int kWorld = 8;
   const std::string job = fresh_job();
   fork_ranks(kWorld, [&](int rank) {
-    const int before = open_descriptors();
+    const int before = conformance::open_descriptors();
     const CommunicatorOptions options = {.transport = "shm",
                                          .place = Place{.rank = rank, .world = kWorld, .job = job}};
     Communicator comm = Communicator::connect(options);
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
     std::vector<Communicator> parts;
     // In another order, so that another rank is their first; and halves.
     for (const int sign : {1, -1}) {
       parts.push_back(*comm.split(0, sign * rank));
       parts.push_back(*parts.back().split(rank % 2, sign * rank));
       for (Communicator& part : parts) barrier(part);
-      EXPECT_LE(open_descriptors() - before, kWorld + 1);
+      EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
     }
     parts.clear();
-    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
   });
 }
 
@@ -70,12 +70,12 @@ TEST(Crowd, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
     const CommunicatorOptions options = {.transport = "shm",
                                          .place = Place{.rank = rank, .world = kWorld, .job = job}};
     Communicator comm = Communicator::connect(options);
-    const int before = open_descriptors();
+    const int before = conformance::open_descriptors();
     auto part = comm.split(rank == 0 ? -1 : 0, rank);
     ASSERT_EQ(part.has_value(), rank != 0);
     const int of_members = rank == 1 ? kMembers - 1 : 1;
     const int opened = part ? of_members : 0;
-    EXPECT_EQ(open_descriptors() - before, opened);
+    EXPECT_EQ(conformance::open_descriptors() - before, opened);
     if (!part) return;
     auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 64});
     std::vector<Communicator> parts;
@@ -83,11 +83,11 @@ TEST(Crowd, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
       parts.push_back(*part->split(0, sign * rank));
       barrier(parts.back());
     }
-    EXPECT_EQ(open_descriptors() - before, opened);
+    EXPECT_EQ(conformance::open_descriptors() - before, opened);
     parts.clear();
     mailbox.reset();
     part.reset();
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(conformance::open_descriptors(), before);
   });
 }
 
@@ -105,7 +105,7 @@ TEST(Crowd, SixtyFourRanksHaveTwentySubGroups) {
     for (const auto& part : parts) {
       EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
-    EXPECT_LT(open_descriptors(), 2 * kWorld);
+    EXPECT_LT(conformance::open_descriptors(), 2 * kWorld);
   });
 }
 

@@ -1,16 +1,12 @@
 // Collectives of ranks on several hosts, some of which share memory: the same bits as on one host,
 // and of a host's parts only their sum goes to another.
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "base/text.h"
 #include "conformance/contributions.h"
+#include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -69,21 +65,6 @@ TEST(CollectivesOfHosts, HaveTheBitsOfOneHost) {
   }
 }
 
-// What all TCP connections of this process have sent, each byte counted once.
-std::int64_t bytes_sent() {
-  std::int64_t all = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (const dirent* entry = ::readdir(folder)) {
-    const auto fd = base::parse_int(entry->d_name);
-    tcp_info info = {};
-    socklen_t length = sizeof(info);
-    if (fd && ::getsockopt(static_cast<int>(*fd), IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
-      all += static_cast<std::int64_t>(info.tcpi_bytes_sent - info.tcpi_bytes_retrans);
-  }
-  ::closedir(folder);
-  return all;
-}
-
 // The blocks that a rank sends to other hosts: each rank's shard of the parts, the sums or the
 // gathered vector. Without regard to hosts there are twice as many where a host has two ranks, and
 // four times as many where it has four.
@@ -93,10 +74,10 @@ void expect_blocks(Communicator& comm) {
   const auto expect = [&](std::int64_t bytes, const auto& call) {
     call();
     barrier(comm);
-    const std::int64_t before = bytes_sent();
+    const std::int64_t before = tcp_bytes_sent();
     call();
     barrier(comm);  // all ranks have received what they need
-    const std::int64_t sent = bytes_sent() - before;
+    const std::int64_t sent = tcp_bytes_sent() - before;
     EXPECT_GE(sent, bytes);
     EXPECT_LT(sent, bytes + bytes / 4) << "rank " << comm.rank() << " of " << comm.world();
   };

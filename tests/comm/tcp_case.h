@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "comm/environment.h"
-#include "comm/open_descriptors.h"
+#include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 
@@ -152,11 +152,12 @@ class TcpCase : public testing::Test {
  protected:
   ~TcpCase() override {
     port_.give_back();
-    EXPECT_EQ(open_descriptors(), before_) << "descriptors that the test has left open, or closed";
+    EXPECT_EQ(conformance::open_descriptors(), before_)
+        << "descriptors that the test has left open, or closed";
   }
 
  private:
-  const int before_ = open_descriptors();
+  const int before_ = conformance::open_descriptors();
 
  protected:
   Port port_;

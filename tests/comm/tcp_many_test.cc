@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/open_descriptors.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp_case.h"
+#include "conformance/descriptors.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -45,13 +45,13 @@ TEST_F(TcpMany, FortyRanksSumUp) {
 TEST_F(TcpMany, HaveADescriptorForEachPeerAtMost) {
   constexpr int kWorld = 8;
   fork_ranks(kWorld, [&](int rank) {
-    const int before = open_descriptors();
+    const int before = conformance::open_descriptors();
     Communicator comm = Communicator::connect(options_of(rank, kWorld, job_));
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
     std::vector<Communicator> parts;
     for (int part = 1; part <= 3; ++part) parts.push_back(*comm.split(0, rank));
-    EXPECT_LE(open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
   });
 }
 

@@ -1,7 +1,6 @@
 // Ranks over TCP that run out of descriptors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/tcp.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -10,6 +9,7 @@
 
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
+#include "conformance/descriptors.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -48,24 +48,13 @@ TEST_F(TcpShortage, SilentCallersTakeNoDescriptorThatARankNeeds) {
   });
 }
 
-int connections_made() {
-  constexpr int kEstablished = 1;
-  int count = 0;
-  for (int fd = 0; fd < 4096; ++fd) {
-    tcp_info info = {};
-    socklen_t length = sizeof(info);
-    const bool is_tcp = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0;
-    if (is_tcp && info.tcpi_state == kEstablished) ++count;
-  }
-  return count;
-}
-
 // What is open stays open. The rank goes on to look for callers, which takes one descriptor even
 // where there are none.
 void allow_one_more_descriptor() {
   int first = 0;
   while (::fcntl(first, F_GETFD) >= 0) ++first;
-  const rlimit one = {.rlim_cur = static_cast<rlim_t>(first) + 1, .rlim_max = 4096};
+  const rlimit one = {.rlim_cur = static_cast<rlim_t>(first) + 1,
+                      .rlim_max = conformance::kMostDescriptors};
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
 }
 
@@ -74,7 +63,7 @@ void allow_one_more_descriptor() {
 void expect_reason_of_rank_2(int rank, CommunicatorOptions options) {
   if (rank == 2) {
     options.interrupted = [] {
-      if (connections_made() == 2) allow_one_more_descriptor();
+      if (conformance::established_connections() == 2) allow_one_more_descriptor();
     };
   }
   const auto start = Clock::now();

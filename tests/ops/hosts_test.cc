@@ -1,16 +1,12 @@
 // Operators of ranks on several hosts, some of which share memory: the same bits as on one host,
 // and of a host's partial sums only their sum goes to another.
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/text.h"
+#include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
 #include "plait/collectives.h"
@@ -21,6 +17,7 @@ namespace plait {
 namespace {
 
 using conformance::over_hosts;
+using conformance::tcp_bytes_sent;
 
 constexpr std::int64_t kRows = 203;
 constexpr std::int64_t kColumns = 300;
@@ -102,21 +99,6 @@ TEST(Hosts, OperatorsHaveTheBitsOfOneHost) {
   }
 }
 
-// What all TCP connections of this process have sent, each byte counted once.
-std::int64_t bytes_sent() {
-  std::int64_t all = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (const dirent* entry = ::readdir(folder)) {
-    const auto fd = base::parse_int(entry->d_name);
-    tcp_info info = {};
-    socklen_t length = sizeof(info);
-    if (fd && ::getsockopt(static_cast<int>(*fd), IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
-      all += static_cast<std::int64_t>(info.tcpi_bytes_sent - info.tcpi_bytes_retrans);
-  }
-  ::closedir(folder);
-  return all;
-}
-
 // The blocks that a rank sends to other hosts, in a world of two hosts of two ranks: each rank's
 // own of the sum (or of x), and half of what there is without regard to hosts.
 TEST(Hosts, WhatCrossesCrossesOnce) {
@@ -134,10 +116,10 @@ TEST(Hosts, WhatCrossesCrossesOnce) {
         const auto expect_blocks = [&](std::int64_t blocks, const auto& call) {
           call();
           barrier(comm);
-          const std::int64_t before = bytes_sent();
+          const std::int64_t before = tcp_bytes_sent();
           call();
           barrier(comm);  // all ranks have received what they need
-          const std::int64_t sent = bytes_sent() - before;
+          const std::int64_t sent = tcp_bytes_sent() - before;
           const std::int64_t block = kM / 4 * kN * 4;
           EXPECT_GE(sent, blocks * block);
           EXPECT_LT(sent, blocks * block + block / 4);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "conformance/lost_ranks.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
 #include "plait/error.h"
@@ -18,9 +19,9 @@ namespace plait {
 namespace {
 
 using conformance::contains;
+using conformance::die;
 using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
+using conformance::expect_loss_of;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
 
@@ -46,10 +47,7 @@ class EveryPlan : public testing::TestWithParam<Scene> {
   // In processes, of which one may die.
   using Body = std::function<void(Communicator& comm, Op& op, const OpProblem& problem)>;
   static void run_in_three(const Body& body) {
-    const std::string job = fresh_job();
-    fork_ranks(3, [&](int rank) {
-      const Place place = {.rank = rank, .world = 3, .job = job};
-      Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+    run_in_processes(3, [&](Communicator& comm) {
       const OpProblem problem(GetParam().op, kRows, comm, 700);
       Op op = prepare(problem.desc(), comm, {.plan = plan()});
       body(comm, op, problem);
@@ -81,13 +79,11 @@ TEST_P(EveryPlan, NoticesADeath) {
     op.run(problem.call());
     if (rank == 1) {
       barrier(comm);
-      ::_exit(0);  // as good as killed: nothing is destroyed
+      die();
     }
-    const Error error = expect_error(Code::peer_lost, [&] {
+    const Error error = expect_loss_of(1, [&] {
       for (barrier(comm);;) op.run(problem.call());
     });
-    EXPECT_EQ(error.culprit(), 1) << error.what();
-    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
     // A rank that is still in the barrier names the barrier instead.
     EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op))) ||
                 contains(error.what(), "barrier"))
@@ -97,16 +93,13 @@ TEST_P(EveryPlan, NoticesADeath) {
 
 // Before anything of the operator is there: what is waited for is still the operator's.
 TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
-  const std::string job = fresh_job();
-  fork_ranks(3, [&](int rank) {
-    const Place place = {.rank = rank, .world = 3, .job = job};
-    Communicator comm = Communicator::connect({.transport = "shm", .place = place});
+  run_in_processes(3, [](Communicator& comm) {
     const OpProblem problem(GetParam().op, kRows, comm, 700);
-    if (rank == 1) {
+    if (comm.rank() == 1) {
       barrier(comm);
-      ::_exit(0);  // as good as killed: nothing is destroyed
+      die();
     }
-    const Error error = expect_error(Code::peer_lost, [&] {
+    const Error error = expect_loss_of(1, [&] {
       barrier(comm);
       prepare(problem.desc(), comm, {.plan = plan()}).run(problem.call());
     });
@@ -115,7 +108,6 @@ TEST_P(EveryPlan, NoticesADeathBeforeItsFirstCall) {
                 contains(error.what(), "barrier"))
         << error.what();
     EXPECT_FALSE(contains(error.what(), "make_mailbox")) << error.what();
-    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
   });
 }
 
@@ -125,18 +117,16 @@ TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
     const int rank = comm.rank();
     OpCall call = problem.call();
     int looks = 0;
-    const PollHook die = [&] {
-      if (++looks == 3) ::_exit(0);  // as good as killed: nothing is destroyed
+    const PollHook die_soon = [&] {
+      if (++looks == 3) die();
     };
     if (rank == 1) op.run(call);
-    if (rank == 1) call.poll = die;
+    if (rank == 1) call.poll = die_soon;
     // Where it had sent all of its own, the others find out in their next call.
-    const Error error = expect_error(Code::peer_lost, [&] {
+    const Error error = expect_loss_of(1, [&] {
       for (;;) op.run(call);
     });
-    EXPECT_EQ(error.culprit(), 1) << error.what();
-    for (const std::string& word :
-         {std::string(name(GetParam().op)), std::string("chunk"), std::string("rank 1")})
+    for (const std::string& word : {std::string(name(GetParam().op)), std::string("chunk")})
       EXPECT_TRUE(contains(error.what(), word)) << error.what();
   });
 }
@@ -294,31 +284,9 @@ TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
 
 // A late rank that is in a product without communication, as the deadline's sentence has it.
 TEST(ALateRank, MultipliesAlone) {
-  std::atomic<bool> multiplies{false};
-  std::atomic<bool> has_ended{false};
-  run_as_threads(2, [&](Communicator& comm) {
-    barrier(comm);
-    if (comm.rank() == 0) {
-      while (!multiplies) rest();
-      conformance::set_timeout(comm, std::chrono::milliseconds(300));
-      const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
-      has_ended = true;
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_TRUE(
-          contains(error.what(), "rank 1 multiplies; its last call of this group is barrier; "))
-          << error.what();
-      return;
-    }
+  conformance::expect_that_a_late_rank_multiplies([](Communicator& comm, const PollHook& hook) {
     const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
-    int looks = 0;
-    const PollHook stop = [&] {
-      if (++looks != 2) return;
-      multiplies = true;
-      while (!has_ended) rest();
-    };
-    // Other threads may do most of a product.
-    while (looks < 2)
-      matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = stop});
+    matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = hook});
   });
 }
 

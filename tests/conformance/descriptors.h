@@ -1,0 +1,47 @@
+// What the descriptors of this process are, and what its TCP connections have sent.
+#pragma once
+
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+
+namespace plait::conformance {
+
+inline constexpr int kMostDescriptors = 4096;
+
+inline int open_descriptors() {
+  int count = 0;
+  for (int fd = 0; fd < kMostDescriptors; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+// Calls `see` with what the kernel knows of each TCP socket.
+template <class See>
+void for_each_tcp_socket(const See& see) {
+  for (int fd = 0; fd < kMostDescriptors; ++fd) {
+    tcp_info info = {};
+    socklen_t length = sizeof(info);
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) see(info);
+  }
+}
+
+inline int established_connections() {
+  constexpr int kEstablished = 1;
+  int count = 0;
+  for_each_tcp_socket([&](const tcp_info& info) { count += info.tcpi_state == kEstablished; });
+  return count;
+}
+
+// What all TCP connections have sent, each byte counted once.
+inline std::int64_t tcp_bytes_sent() {
+  std::int64_t bytes = 0;
+  for_each_tcp_socket([&](const tcp_info& info) {
+    bytes += static_cast<std::int64_t>(info.tcpi_bytes_sent - info.tcpi_bytes_retrans);
+  });
+  return bytes;
+}
+
+}  // namespace plait::conformance
