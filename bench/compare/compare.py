@@ -20,6 +20,8 @@ SHAPES = [(64, 1024, 1024), (128, 2048, 2048), (256, 2048, 2048), (100, 1000, 30
 ONE_ROW = [(1, 4096, 4096), (1, 1024, 1024)]
 QUANTISED = [(1, "s8:channel"), (1, "s4:group=128"), (16, "s8:channel"), (128, "s8:group=128")]  # rows, by 4096 x 4096
 RANKS = 2
+FEW_ROWS = {"rows": "1,2,4", "n": 256, "k": 4096, "dtypes": ("bf16", "f32"),
+            "weights": "s8:group=128,s4:group=128,s8:channel,s4:channel"}
 
 
 def output_of(command: list) -> dict:
@@ -40,6 +42,14 @@ def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plan
                        "--weight", weight, "--plan", plans, "--seconds", 0.3, "--json", "-"])
     name = f"{operator} {'x'.join(map(str, shape))} {weight}"
     return {f"{name} {one['plan']}": one["median_ms"] for one in found["schedules"]}
+
+
+def few_row_times(build: Path, dtype: str, seconds: float) -> dict[str, float]:
+    """The shortest call of each product, on one thread: other programs only make a call longer."""
+    found = output_of([build / "src/cli/plait", "bench", "matmul", "--m", FEW_ROWS["rows"], "--n", FEW_ROWS["n"],
+                       "--k", FEW_ROWS["k"], "--dtype", dtype, "--weight", FEW_ROWS["weights"], "--threads", 1,
+                       "--seconds", seconds, "--json", "-"])
+    return {f"{one['m']} rows, {dtype} by {one['weight']}": one["min_ns"] / 1e6 for one in found["results"]}
 
 
 def layer_times(build: Path) -> dict[str, float]:
@@ -87,6 +97,10 @@ def cases() -> list:
     return found
 
 
+def few_row_cases(seconds: float) -> list:
+    return [(dtype, lambda build, dtype=dtype: few_row_times(build, dtype, seconds)) for dtype in FEW_ROWS["dtypes"]]
+
+
 def percent(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
@@ -96,6 +110,9 @@ def main() -> int:
     parser.add_argument("old", type=Path, help="build folder of the old programs")
     parser.add_argument("new", type=Path, nargs="?", help="build folder of the new ones")
     parser.add_argument("--rounds", type=int, default=8, help="runs of each case with each build (default 8)")
+    parser.add_argument("--few-rows", action="store_true",
+                        help="measure only products of 1, 2 and 4 rows by quantised weights of 256 columns")
+    parser.add_argument("--seconds", type=float, default=0.2, help="with --few-rows: for each product (default 0.2)")
     parser.add_argument("--json", type=Path, help="file for all times")
     parser.add_argument("--default-new", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -109,7 +126,7 @@ def main() -> int:
     times: dict[str, list[list[float]]] = defaultdict(lambda: [[], []])
     bands: dict[str, str] = {}
     for turn in range(options.rounds):
-        for band, case in cases():
+        for band, case in few_row_cases(options.seconds) if options.few_rows else cases():
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 for name, milliseconds in case(builds[which]).items():
                     times[name][which].append(milliseconds)
@@ -124,7 +141,7 @@ def main() -> int:
         ratios.append(statistics.median(n / o for o, n in zip(old, new)))
         of_band[bands[name]].append(ratios[-1])
         noises.append(statistics.median(old[::2]) / statistics.median(old[1::2]))
-        print(f"{name:52} {statistics.median(old):10.4f} {statistics.median(new):10.4f} {percent(ratios[-1]):>9}")
+        print(f"{name:52} {statistics.median(old):10.4g} {statistics.median(new):10.4g} {percent(ratios[-1]):>9}")
         rows.append({"table": "The new build beside the old", "what": {"case": name},
                      "values": {"old": old, "new": new, "new / old": ratios[-1]}, "unit": {"old": "ms", "new": "ms"}})
     print()
@@ -134,7 +151,8 @@ def main() -> int:
     print(f"\ngeometric mean {percent(report.mean(ratios))}; two halves of the old build's runs differ by "
           f"{percent(noise)} in the mean, by {percent(max(max(n, 1 / n) for n in noises))} at most")
     if options.json:
-        found = {**conditions.now(), "old": str(builds[0]), "new": str(builds[1]), "command": "./do bench compare"}
+        command = "./do bench compare OLD" + (" --few-rows" if options.few_rows else "")
+        found = {**conditions.now(), "old": str(builds[0]), "new": str(builds[1]), "command": command}
         report.write(options.json, {"conditions": found, "rows": rows})
     return int(report.mean(ratios) > 1.01 * noise)
 
