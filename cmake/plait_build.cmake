@@ -74,8 +74,9 @@ function(plait_module name)
 endfunction()
 
 # How code is compiled that is compiled more often than it runs: quickly. In sanitizer builds an optimiser takes twice
-# as long, and two checks would be half of the code. The address sanitizer also ends a program at a null pointer. A
-# target links this after plait_flags, which enables all checks.
+# as long, and two checks a third to a half longer (six sources of the command: 11 to 13 s instead of 8 to 10, with
+# objects of 8.6 MB instead of 5.1). The address sanitizer also ends a program at a null pointer. A target links this
+# after plait_flags, which enables all checks.
 add_library(plait_quick_flags INTERFACE)
 if(PLAIT_SANITIZE)
   target_compile_options(plait_quick_flags INTERFACE -O0)
