@@ -122,7 +122,8 @@ TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
   });
 }
 
-// Rank 0 stays for a second to tell rank 3, which has not come yet; the others connect again at once.
+// Rank 0 stays for a second to tell rank 3, which has not come yet. The others connect again at
+// once.
 TEST(Rendezvous, RanksThatKnowOfARefusalConnectAgain) {
   const std::string job = fresh_job();
   Milestones failed;

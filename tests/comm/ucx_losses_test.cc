@@ -217,7 +217,8 @@ TEST_F(Ucx, ARankOverTcpAndOneOverUcxDisagree) {
   });
 }
 
-// Rank 0 stays for a second to tell rank 3, which has not come yet; the others connect again at once.
+// Rank 0 stays for a second to tell rank 3, which has not come yet. The others connect again at
+// once.
 TEST_F(Ucx, RanksThatKnowOfARefusalConnectAgain) {
   Milestones failed;
   fork_ranks(4, [&](int rank) {

@@ -18,8 +18,8 @@ class GroupChannel {
   // attend() returned, and rank 0 is the coordinator.
   GroupChannel(std::vector<base::Fd> sockets, int world);
 
-  // Makes the channel of a sub-group, whose `members` include the coordinator. All of them must give
-  // the number that the coordinator got from make_number().
+  // Makes the channel of a sub-group, whose `members` include the coordinator. All of them must
+  // give the number that the coordinator got from make_number().
   GroupChannel among(const std::vector<int>& members, Connections::Channel number) const;
   Connections::Channel make_number() const { return connections_->make_channel(); }
 
