@@ -52,12 +52,12 @@ class Witness final : public PlanSource {
 };
 
 // 32 rows; 64 hidden and, on 2 ranks, 96 inner sizes.
-constexpr std::int64_t kRows = 32;
+constexpr std::int64_t kAllRows = 32;
 constexpr std::int64_t kHidden = 64;
 constexpr std::int64_t kShare = 48;
 const Settings kByShape = {
-    .customized = {{{.m = kRows, .k = kHidden, .n = kShare}, parse_plan("pipelined parts=2")},
-                   {{.m = kRows, .k = kShare, .n = kHidden}, parse_plan("fused chunk=16")}},
+    .customized = {{{.m = kAllRows, .k = kHidden, .n = kShare}, parse_plan("pipelined parts=2")},
+                   {{.m = kAllRows, .k = kShare, .n = kHidden}, parse_plan("fused chunk=16")}},
     .column_backward = true};
 
 struct Operands {
@@ -84,17 +84,19 @@ std::vector<std::pair<ProductShape, std::string>> heard_by(Communicator& comm,
 
 TEST(ALayer, HasAPlanForEachOfItsShapes) {
   run_as_threads(2, [](Communicator& comm) {
-    const ProductShape widening = {.m = kRows, .k = kHidden, .n = kShare};
-    const ProductShape narrowing = {.m = kRows, .k = kShare, .n = kHidden};
+    const ProductShape widening = {.m = kAllRows, .k = kHidden, .n = kShare};
+    const ProductShape narrowing = {.m = kAllRows, .k = kShare, .n = kHidden};
     const std::pair wide(widening, std::string("pipelined parts=2"));
     const std::pair narrow(narrowing, std::string("fused chunk=16"));
     EXPECT_EQ(
         heard_by<ColumnParallelLinear>(
-            comm, {.outputs = kShare, .inputs = kHidden, .x_rows = kRows / 2, .out_rows = kRows}),
+            comm,
+            {.outputs = kShare, .inputs = kHidden, .x_rows = kAllRows / 2, .out_rows = kAllRows}),
         (std::vector{wide, narrow}));
     EXPECT_EQ(
         heard_by<RowParallelLinear>(
-            comm, {.outputs = kHidden, .inputs = kShare, .x_rows = kRows, .out_rows = kRows / 2}),
+            comm,
+            {.outputs = kHidden, .inputs = kShare, .x_rows = kAllRows, .out_rows = kAllRows / 2}),
         (std::vector{narrow, wide}));
   });
 }
