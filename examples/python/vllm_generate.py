@@ -1,9 +1,11 @@
 import argparse
+import contextlib
 import os
 import tempfile
 
 # A core for each rank, and no messages about vLLM's own settings.
-os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "0|1")
+cores = sorted(os.sched_getaffinity(0))
+os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"{cores[0]}|{cores[-1]}")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 import torch
@@ -34,9 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--graphs", action="store_true", help="compile the model")
+    parser.add_argument("--folder", help="keep the model there")
     options = parser.parse_args()
 
-    with tempfile.TemporaryDirectory() as name:
+    kept = contextlib.nullcontext(options.folder)
+    with kept if options.folder else tempfile.TemporaryDirectory() as name:
         learn_to_count().save_pretrained(name)  # in place of a model that you have
         llm = LLM(
             name,

@@ -248,7 +248,7 @@ def test_ctrl_c_ends_a_wait(interrupt: Interrupt, is_prompt: IsPrompt) -> None:
 
 
 def later(seconds: float, signal_number: int) -> None:
-    """Send this process a signal when it waits; Python handles it in the main thread."""
+    """Send this process a signal after some time; Python handles it in the main thread."""
     threading.Timer(seconds, os.kill, (os.getpid(), signal_number)).start()
 
 

@@ -38,7 +38,8 @@ for name, call in calls.items():
 there = [f"{sys.argv[3]}.{number}" for number in range(3)]
 open(there[rank], "w").close()
 if rank == 1:
-    while not all(map(os.path.exists, there)):
+    end = time.monotonic() + 100
+    while not all(map(os.path.exists, there)) and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(0.5)  # the others are in the first call
     os.kill(os.getpid(), signal.SIGKILL)

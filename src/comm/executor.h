@@ -50,10 +50,10 @@ class Executor {
   // These three say whether they have taken the work. False: the processor is to do it.
   virtual bool run(const MemoryWork& /*work*/) { return false; }
 
-  // Returns true when question.ready() has said yes; an Error where nothing could ever make it.
+  // Waits until question.ready() says yes. Throws if nothing can ever make it.
   virtual bool wait(const Question& /*question*/) { return false; }
 
-  // One poll of a mailbox of a rank that polls it between pieces of work of its own.
+  // Polls a mailbox once, for a rank that does so between pieces of its own work.
   virtual bool poll() { return false; }
 
   // Whether it takes products. Then multiply() returns when the product would be there, and calls

@@ -124,8 +124,8 @@ class Group {
   virtual void show_product() const noexcept {}
 
   // For a call that ends without hearing from its peers: fails the group where one of them has
-  // announced another call under this one's number. Of two ranks that disagree and both call
-  // it at their end, one at least sees it. Where announcements can't be seen, nothing is.
+  // announced another call under this one's number. If two ranks disagree and both call it at
+  // their end, at least one of them sees it. Where announcements can't be seen, nothing is.
   virtual void compare_calls() {}
 
   // Polls the peers, which takes about 1 µs each: fails the group where a peer has died, or where

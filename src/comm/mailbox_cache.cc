@@ -4,8 +4,8 @@
 
 namespace plait::comm {
 
-MailboxCache::MailboxCache(Transport& transport, const Membership& membership, TaskQueue& calls)
-    : transport_(transport), membership_(membership), calls_(calls) {}
+MailboxCache::MailboxCache(Transport& transport, const Membership& membership, TaskQueue& tasks)
+    : transport_(transport), membership_(membership), tasks_(tasks) {}
 
 void MailboxCache::open(std::optional<LinkView> link, const MailboxDesc& collectives) {
   link_ = std::move(link);
@@ -20,7 +20,7 @@ std::unique_ptr<Mailbox> MailboxCache::make(const MailboxDesc& desc) {
 
 std::unique_ptr<Mailbox::State> MailboxCache::make(const MailboxDesc& desc, const Tag& why) {
   check_desc(desc, membership_.group().world());
-  calls_.begin_call(why);
+  tasks_.begin_call(why);
   return build(desc);
 }
 

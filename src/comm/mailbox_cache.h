@@ -17,7 +17,7 @@ namespace plait::comm {
 
 class MailboxCache {
  public:
-  MailboxCache(Transport& transport, const Membership& membership, TaskQueue& calls);
+  MailboxCache(Transport& transport, const Membership& membership, TaskQueue& tasks);
 
   // Collective: from now on mailboxes are made over `link`, and first that of the collectives.
   void open(std::optional<LinkView> link, const MailboxDesc& collectives);
@@ -27,7 +27,7 @@ class MailboxCache {
   // Collective, and a call by itself.
   std::unique_ptr<Mailbox> make(const MailboxDesc& desc);
 
-  // The one that was made here as `desc` says; where there is none, makes it.
+  // The one that was made here as `desc` says. Where there is none, makes it, which is collective.
   Mailbox& cached(const MailboxDesc& desc);
 
   // What operators share: the first of their mailboxes, in the order in which they were made, that
@@ -51,7 +51,7 @@ class MailboxCache {
 
   Transport& transport_;
   const Membership& membership_;
-  TaskQueue& calls_;
+  TaskQueue& tasks_;
   std::optional<LinkView> link_;
   std::shared_ptr<std::atomic<std::size_t>> held_bytes_ =
       std::make_shared<std::atomic<std::size_t>>(0);

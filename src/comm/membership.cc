@@ -4,15 +4,14 @@
 
 namespace plait::comm {
 
-void Membership::check_not_forked() const {
-  PLAIT_CHECK(!group_.in_child(), "this process was forked from rank ", group_.rank(),
-              ", whose communicators it cannot use");
+void Membership::refuse_forked() const {
+  base::fail(Code::invalid_argument, "this process was forked from rank ", group_.rank(),
+             ", whose communicators it cannot use");
 }
 
-void Membership::check_not_left() const {
-  check_not_forked();
-  PLAIT_CHECK(!has_left_.load(std::memory_order_relaxed), "this process is about to end, and rank ",
-              group_.rank(), " has left its groups");
+void Membership::refuse_left() const {
+  base::fail(Code::invalid_argument, "this process is about to end, and rank ", group_.rank(),
+             " has left its groups");
 }
 
 // Memory ordering: relaxed; the calls of this process read it for a refusal, and nothing else.

@@ -14,10 +14,17 @@ class Membership {
   Group& group() const { return group_; }
 
   // Refuses a process that was forked from the one whose communicator it is.
-  void check_not_forked() const;
+  void check_not_forked() const {
+    if (group_.in_child()) [[unlikely]]
+      refuse_forked();
+  }
 
   // Refuses also a process that is about to end.
-  void check_not_left() const;
+  void check_not_left() const {
+    check_not_forked();
+    if (has_left_.load(std::memory_order_relaxed)) [[unlikely]]
+      refuse_left();
+  }
 
   // Refuses also a group that has failed.
   void check_usable() const {
@@ -35,6 +42,9 @@ class Membership {
   [[noreturn]] void fail_together(const Error& error) const;
 
  private:
+  [[noreturn]] void refuse_forked() const;
+  [[noreturn]] void refuse_left() const;
+
   Transport& transport_;
   Group& group_;
   std::atomic<bool> has_left_{false};

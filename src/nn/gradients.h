@@ -23,7 +23,7 @@ using PollStep = base::FunctionRef<void()>;
 
 struct GradientSpec {
   GemmOptions gemm;
-  const comm::Group& group;  // has their trace and override; peers see that this rank multiplies
+  const comm::Group& group;  // has their trace and executor; peers see that this rank multiplies
 };
 
 void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpec& spec,

@@ -201,7 +201,7 @@ namespace {
 
 // A mismatch that a poll hook meets is none of the operator's: its words must not be taken for
 // such, on whichever rank they are heard.
-void look_after(Operator op, const PollHook& poll) try {
+void call_hook(Operator op, const PollHook& poll) try {
   const base::DefaultFloats floats;  // also afterwards, whatever it sets
   poll();
 } catch (const Error& error) {
@@ -222,7 +222,7 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
   }
-  const PollHook poll = [&] { look_after(desc_.op, call.poll); };
+  const PollHook poll = [&] { call_hook(desc_.op, call.poll); };
   impl_->run({.operands = {.x = counted(call.x), .weight = call.weight, .bias = call.bias},
               .out = counted(call.out),
               .bias = bias,

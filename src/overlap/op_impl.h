@@ -73,7 +73,7 @@ struct OpSpec {
   Problem problem;  // its m is not used
   int threads;
   Gemm gemm;                           // whose output is the wire where partial sums travel from it
-  const comm::Group* group = nullptr;  // has their trace and product override
+  const comm::Group* group = nullptr;  // has their trace and executor
 };
 
 std::unique_ptr<OpImpl> make_compute_first(OpSpec spec, Communicator& comm);

@@ -16,7 +16,7 @@ class ModelledProduct final : public comm::Executor {
                   std::optional<double> weight_bytes = {})
       : rank_(rank), device_(device), weight_bytes_(weight_bytes) {}
 
-  // Makes products take no time, to look at the collective alone.
+  // Makes products take no time, to see the collective alone.
   void leave_out() { left_out_ = true; }
 
   bool has_products() const override { return true; }

@@ -128,16 +128,16 @@ bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
 // ranks read again before they are said to have different files.
 tune::Files read_alike(const AutomaticOptions& options, const std::string& machine,
                        Communicator& comm) {
-  constexpr int kLooks = 3;
-  for (int look = 1;; ++look) {
+  constexpr int kAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
     tune::Files files = tune::read_files(options, machine);
-    if (!files.left_alone.empty() && comm.rank() == 0 && look == 1) {
+    if (!files.left_alone.empty() && comm.rank() == 0 && attempt == 1) {
       const std::string remark = base::sentence(
           "automatic_plans: plans are neither read nor stored: ", files.left_alone, '\n');
       std::fputs(remark.c_str(), stderr);
     }
     const bool same = are_same(files.cache, comm) && are_same(files.profile, comm);
-    if (same || look == kLooks) return files;
+    if (same || attempt == kAttempts) return files;
   }
 }
 

@@ -18,8 +18,9 @@ class CompareTest(unittest.TestCase):
             file = Path(folder, "compare.json")
             run = subprocess.run([sys.executable, "-B", ROOT / "bench/compare/compare.py", build, build, "--few-rows",
                                   "--rounds", "4", "--seconds", "0.01", "--json", file],
-                                 capture_output=True, text=True, check=False, timeout=600)
+                                 capture_output=True, text=True, check=False, timeout=500)
             self.assertIn(run.returncode, (0, 1), run.stderr)  # 1: slower than itself, by more than the noise
+            self.assertTrue(file.exists(), run.stderr)
             found = json.loads(file.read_text())
         self.assertEqual(found["conditions"]["command"], "./do bench compare OLD --few-rows")
         self.assertEqual({row["what"]["case"] for row in found["rows"]}, {

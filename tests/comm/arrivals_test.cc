@@ -52,9 +52,11 @@ TEST_F(ArrivalsTest, NameTheMissingRanksAfterATimeout) {
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
   EXPECT_STREQ(both.what(), "ranks 1 and 2 of 3 have not come within 12 s");
+  const Error advised = ranks.timed_out(std::nullopt, kTimeout, "check this");
+  EXPECT_STREQ(advised.what(), "ranks 1 and 2 of 3 have not come within 12 s; check this");
   const base::Fd one = come(1, Lines::Says::words);
   ranks.doubts.of_rank[2] = "it was odd";
-  const Error last = ranks.timed_out(std::nullopt, kTimeout, "");
+  const Error last = ranks.timed_out(std::nullopt, kTimeout, "a doubt counts more than advice");
   EXPECT_EQ(last.culprit(), 2);
   EXPECT_STREQ(last.what(), "rank 2 of 3 has not come within 12 s; it was odd");
 }

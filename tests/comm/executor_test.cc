@@ -62,7 +62,7 @@ TEST(Executor, DoesMemoryWorkThatItTakesAndNoOther) {
 }
 
 // Calls of a group with an executor that takes nothing go as those of a group without.
-TEST(Executor, LeavesWaitsAndLooksToTheProcessor) {
+TEST(Executor, LeavesWaitsAndPollsToTheProcessor) {
   run_in_threads(2, [](Communicator& comm) {
     Executor none;
     const ScopedExecutor scoped(comm.state().group(), none);

@@ -30,8 +30,16 @@ HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of ranks
 PATIENCE = 60
-TRIES = 10  # of which the best counts: a busy machine may be late in any one
+TRIES = 5  # of which the best counts: a busy machine may be late in any one
 BARE = netlab.bare_environment()
+
+
+def kill_session(process):
+    """Kills a process that leads a session, and all processes in it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def is_command(process, *words):
@@ -271,10 +279,12 @@ class HostsTest(unittest.TestCase):
             # MPI and what it loads do not free all that they allocate.
             run = subprocess.Popen(self.hosts.command(0, *words), stdin=subprocess.DEVNULL, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   env={**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"})
-            self.addCleanup(run.communicate)
-            self.addCleanup(run.kill)
-            end = threading.Timer(PATIENCE / 2, run.kill)  # the deadline of the ranks is 60 s
+                                   env={**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"},
+                                   start_new_session=True)
+            self.addCleanup(run.stdout.close)
+            self.addCleanup(run.wait)
+            self.addCleanup(kill_session, run)
+            end = threading.Timer(PATIENCE / 2, kill_session, (run,))  # the deadline of the ranks is 60 s
             end.start()
             self.addCleanup(end.cancel)
             # It may itself hang if a process ends while MPI starts, so its end is not waited for.
@@ -284,7 +294,6 @@ class HostsTest(unittest.TestCase):
             while heard.count(refusal) < 2 and (line := run.stdout.readline()):
                 heard.append(line)
             self.assertEqual(heard.count(refusal), 2, heard)
-            run.kill()
 
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_interfaces_of_different_families(self):

@@ -146,14 +146,14 @@ TEST_P(EveryWait, NoticesADeath) {
 // A rank that is in no call, and makes none with the dead one.
 TEST(Reliability, ADeathIsSeenOutsideOfCalls) {
   const std::string job = fresh_job();
-  Milestones looked;
+  Milestones polled;
   fork_ranks(3, [&](int rank) {
     Communicator comm = Communicator::connect(options_of(rank, 3, job));
     barrier(comm);
     comm.check_ranks();  // all are there
-    looked.reach(0);
+    polled.reach(0);
     if (rank == 1) {
-      looked.await(0, 3);
+      polled.await(0, 3);
       ::_exit(0);
     }
     const Error error = expect_error(Code::peer_lost, [&] {
@@ -381,11 +381,11 @@ TEST(Fork, AChildCannotUseItsParentsCommunicator) {
                          const Error error = expect_error(Code::invalid_argument, call);
                          EXPECT_EQ(std::string(error.what()), refusal);
                        }
-                       const std::function<void()> looks[] = {
+                       const std::function<void()> of_mailbox[] = {
                            [&] { mailbox.progress(); }, [&] { mailbox.vacant(0, 0); },
                            [&] { mailbox.arrived(0, 0, {}); }, [&] { mailbox.inbox(0, 0); }};
-                       for (const auto& look : looks) {
-                         const Error error = expect_error(Code::invalid_argument, look);
+                       for (const auto& call : of_mailbox) {
+                         const Error error = expect_error(Code::invalid_argument, call);
                          EXPECT_TRUE(contains(error.what(), whose + "mailboxes it cannot use"))
                              << error.what();
                        }

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "comm/milestones.h"
 #include "comm/tcp_case.h"
+#include "plait/collectives.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -55,6 +57,27 @@ TEST_F(RendezvousCheckTest, RanksOfMpiAndOfTcpRefuseEachOther) { expect_mismatch
 TEST_F(RendezvousCheckTest, RanksOfMpiAndOfTcpRefuseEachOtherWithASecret) {
   environment_.set("PLAIT_SECRET", "it is quite a secret");
   expect_mismatches();
+}
+
+// Rank 0 stays for two seconds to tell rank 3, which has not come yet. The others connect again at
+// once, all by tcp.
+TEST_F(RendezvousCheckTest, RanksThatKnowOfARefusalConnectAgain) {
+  Milestones failed;
+  fork_ranks(4, [&](int rank) {
+    if (rank == 3) {
+      failed.await(0);
+    } else {
+      expect_error(Code::mismatch, [&] {
+        if (rank != 2) return meet_by_mpi(rank, 4, std::chrono::seconds(30));
+        Communicator::connect(options_of(rank, 4, job_));
+      });
+      if (rank == 0) failed.reach(0);
+    }
+    Communicator comm = Communicator::connect(options_of(rank, 4, job_));
+    float sum = 1;
+    all_reduce({&sum, 1}, comm);
+    EXPECT_EQ(sum, 4);
+  });
 }
 
 TEST_F(RendezvousCheckTest, RanksThatAllUseMpiAreLeftAlone) {

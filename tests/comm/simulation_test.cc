@@ -78,18 +78,18 @@ TEST(Simulation, RoomIsThereWhenItIsGivenBack) {
   });
 }
 
-TEST(Simulation, WorkLooksWhereSomethingHasCome) {
+TEST(Simulation, WorkPollsWhereSomethingHasCome) {
   Simulation simulation({.ranks = 2, .network = {.link = kLink}});
   simulation.run([](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
     if (comm.rank() == 0) return post(*mailbox, 1, 1);
-    std::vector<Nanoseconds> looks;
+    std::vector<Nanoseconds> polls;
     me(comm).work({.time = 10'000, .poll = 400}, [&] {
-      looks.push_back(me(comm).now());
+      polls.push_back(me(comm).now());
       me(comm).spend(50);
     });
     // The chunk is there at 1500.
-    EXPECT_EQ(looks, std::vector<Nanoseconds>{1600});
+    EXPECT_EQ(polls, std::vector<Nanoseconds>{1600});
     EXPECT_EQ(me(comm).now(), 10'050);
     EXPECT_TRUE(mailbox->arrived(0, 0, {.chunk = 1}));
   });

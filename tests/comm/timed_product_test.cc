@@ -19,31 +19,31 @@ Product product() {
 
 TEST(TimedProducts, TakeTheTimeThatTheyAreGiven) {
   TimedProduct timed(/*ns_per_flop=*/10);
-  int looks = 0;
+  int polls = 0;
   const base::Nanoseconds begin = base::now();
-  timed.multiply(product(), [&] { ++looks; });
+  timed.multiply(product(), [&] { ++polls; });
   EXPECT_GE(base::now() - begin, static_cast<base::Nanoseconds>(10 * product().flops()));
-  EXPECT_GE(looks, 1);
+  EXPECT_GE(polls, 1);
 }
 
-TEST(TimedProducts, TakeTheTimeOfLooksBesides) {
+TEST(TimedProducts, TakeTheTimeOfPollsToo) {
   TimedProduct timed(/*ns_per_flop=*/10);
-  bool looked = false;
+  bool polled = false;
   const base::Nanoseconds begin = base::now();
   timed.multiply(product(), [&] {
-    if (looked) return;
-    looked = true;
+    if (polled) return;
+    polled = true;
     base::sleep_until(base::now() + 30 * base::kMillisecond);
   });
   const auto alone = static_cast<base::Nanoseconds>(10 * product().flops());
   EXPECT_GE(base::now() - begin, alone + 30 * base::kMillisecond);
 }
 
-TEST(TimedProducts, AreLeftOutAtAPaceOfNothing) {
+TEST(TimedProducts, AreLeftOutWithATimeOfZero) {
   TimedProduct timed(/*ns_per_flop=*/0);
-  int looks = 0;
-  timed.multiply(product(), [&] { ++looks; });
-  EXPECT_EQ(looks, 0);
+  int polls = 0;
+  timed.multiply(product(), [&] { ++polls; });
+  EXPECT_EQ(polls, 0);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace plait {
 namespace {
 
-class Kept : public BackendTest {
+class CachedPanels : public BackendTest {
  protected:
   // The reference reads a weight where it is, and has nothing to keep.
   static bool keeps() { return backend() != "reference"; }
@@ -26,7 +26,7 @@ class Kept : public BackendTest {
 
 // Random runs of rows and columns, by one thread and by several: the first to come to a panel packs
 // it, the others read it.
-TEST_P(Kept, PanelsChangeNoBits) {
+TEST_P(CachedPanels, ChangeNoBits) {
   for (int round = 0; round < 6; ++round) {
     const GemmDesc desc = desc_of(1 + below(90), 1 + below(400), 1 + below(300));
     if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
@@ -75,7 +75,7 @@ struct Problem {
 };
 
 // More rows than are packed at once, before and after some panels were kept.
-TEST_P(Kept, PanelsAreThereForManyRows) {
+TEST_P(CachedPanels, AreThereForManyRows) {
   const GemmDesc desc = desc_of(1100, 200, 24);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   if (!keeps()) return;
@@ -96,7 +96,7 @@ TEST_P(Kept, PanelsAreThereForManyRows) {
 }
 
 // A weight that changes without notice shows that its panels are kept at all.
-TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
+TEST_P(CachedPanels, AreOfTheWeightThatWasThere) {
   const GemmDesc desc = desc_of(5, 70, 16);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Problem problem(desc);
@@ -113,7 +113,7 @@ TEST_P(Kept, PanelsAreOfTheWeightThatWasThere) {
   EXPECT_FALSE(tensor::same_bits(after.view, before.view));
 }
 
-TEST_P(Kept, PanelsAreOfOneWeightOnly) {
+TEST_P(CachedPanels, AreOfOneWeightOnly) {
   const GemmDesc desc = desc_of(6, 9, 6);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   if (!keeps()) return;
@@ -139,7 +139,7 @@ TEST_P(Kept, PanelsAreOfOneWeightOnly) {
             "matmul: panel_cache has been moved to another PanelCache");
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Kept, all_kernels());
+INSTANTIATE_TEST_SUITE_P(Backends, CachedPanels, all_kernels());
 
 TEST(PanelMemory, IsLentInTurns) {
   constexpr std::size_t kBytes = 3000;

@@ -116,9 +116,9 @@ TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
   run_in_three([](Communicator& comm, Op& op, const OpProblem& problem) {
     const int rank = comm.rank();
     OpCall call = problem.call();
-    int looks = 0;
+    int polls = 0;
     const PollHook die_soon = [&] {
-      if (++looks == 3) die();
+      if (++polls == 3) die();
     };
     if (rank == 1) op.run(call);
     if (rank == 1) call.poll = die_soon;

@@ -143,12 +143,12 @@ TEST(OperatorFlows, GatherWhatIsSummed) {
             return static_cast<float>(comm.rank() + 1) * value_of(row, column);
           });
           const Matrix out(Dtype::f32, kRows, kColumns);
-          int looks = 0;
-          const std::function<void()> look = [&] { ++looks; };
+          int polls = 0;
+          const std::function<void()> poll = [&] { ++polls; };
           OperatorFlows flows(lanes.exchange);
           flows.reduce = std::make_unique<BlockReduce>(lanes.exchange, lanes.cut, Dtype::f32, 1);
           flows.gather = std::make_unique<BlockGather>(lanes.exchange, lanes.cut, Way::back);
-          flows.poll = PollHook(&look);
+          flows.poll = PollHook(&poll);
           flows.reduce->begin({.out = out.view});
           flows.gather->begin({.own = out.view, .first_row = 0, .all = out.view});
           for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
@@ -161,7 +161,7 @@ TEST(OperatorFlows, GatherWhatIsSummed) {
             }
           }
           lanes.exchange.wait([&] { return flows.finish(); }, [&] { return flows.awaited(); });
-          EXPECT_GT(looks, 0);
+          EXPECT_GT(polls, 0);
           const int times = world * (world + 1) / 2;
           for (std::int64_t row = 0; row < kRows; ++row) {
             for (std::int64_t column = 0; column < kColumns; ++column)

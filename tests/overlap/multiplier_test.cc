@@ -34,7 +34,7 @@ class TimedMultiplier : public testing::Test {
 
   void multiply(std::optional<double> ns_per_flop) {
     std::fill(out_.begin(), out_.end(), kUntouched);
-    looks_ = 0;
+    polls_ = 0;
     run_in_threads(1, [&](Communicator& comm) {
       comm::Group& group = comm.state().group();
       Multiplier multiplier(select_gemm({.m = kRows,
@@ -53,7 +53,7 @@ class TimedMultiplier : public testing::Test {
            .weight = WeightView{.view = view(weight_), .layout = WeightLayout::out_in}},
           {.poll = kPoll});
       const base::Nanoseconds begin = base::now();
-      multiplier.multiply_rows(view(x_), view(out_), [this] { ++looks_; });
+      multiplier.multiply_rows(view(x_), view(out_), [this] { ++polls_; });
       taken_ = base::now() - begin;
     });
   }
@@ -65,7 +65,7 @@ class TimedMultiplier : public testing::Test {
   std::vector<float> x_ = std::vector<float>(kRows * kSize, 1);
   std::vector<float> weight_ = std::vector<float>(kSize * kSize, 1);
   std::vector<float> out_ = std::vector<float>(kRows * kSize);
-  int looks_ = 0;
+  int polls_ = 0;
   base::Nanoseconds taken_ = 0;
 };
 
@@ -75,18 +75,18 @@ TEST_F(TimedMultiplier, IsMultipliedWithoutATime) {
 }
 
 // A sleeper wakes late, never early.
-TEST_F(TimedMultiplier, TakesItsTimeAndLooksMeanwhile) {
-  // The time is long enough that a rank still looks when others take its core for a while.
+TEST_F(TimedMultiplier, TakesItsTimeAndPollsMeanwhile) {
+  // The time is long enough that a rank still polls when others take its core for a while.
   constexpr base::Nanoseconds kLong = 200 * base::kMillisecond;
   multiply(double{kLong} / kFlops);
   EXPECT_GE(taken_, kLong - base::kMicrosecond);
-  EXPECT_GE(looks_, 1);
+  EXPECT_GE(polls_, 1);
   EXPECT_TRUE(is_untouched());
 }
 
 TEST_F(TimedMultiplier, IsLeftOutAtNoTime) {
   multiply(0.0);
-  EXPECT_EQ(looks_, 0);
+  EXPECT_EQ(polls_, 0);
   EXPECT_TRUE(is_untouched());
 }
 

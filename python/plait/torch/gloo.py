@@ -14,7 +14,7 @@ import torch.distributed as dist
 from plait._native import Code, Communicator
 from plait.errors import Error
 
-_LOOKS = 1.0  # seconds between two looks at the ranks while gloo works
+_POLL_INTERVAL = 1.0  # in seconds: how often ranks are checked while gloo works
 _PATIENCE = 1.0  # seconds: a connection closes a moment before its process has ended
 _TURN = 0.01
 
@@ -52,15 +52,15 @@ class _Watched(dist.Work):
         self._work, self._comm, self._name, self._peer = work, comm, name, peer
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Return when it is done. Ranks are looked at meanwhile."""
+        """Return when it is done. Ranks are checked meanwhile."""
         deadline = time.monotonic() + timeout.total_seconds() if timeout else None
         try:
             # A wait for a message that passes its timeout breaks gloo's connection.
             while self._peer is None and self._comm is not None:
-                left = _LOOKS if deadline is None else deadline - time.monotonic()
-                if left <= _LOOKS and deadline is not None:
+                left = _POLL_INTERVAL if deadline is None else deadline - time.monotonic()
+                if left <= _POLL_INTERVAL and deadline is not None:
                     return self._work.wait(timedelta(seconds=max(left, 0.001)))
-                if self._is_done_within(_LOOKS):
+                if self._is_done_within(_POLL_INTERVAL):
                     break
                 _check(self._comm, self._name)
             return self._work.wait(timeout)

@@ -28,7 +28,7 @@ _lock = threading.Lock()  # of the two above; never held while a rank waits for 
 _were_used = False
 
 _PATIENCE = timedelta(minutes=5)  # of a group that names none, as torch's stores have it
-_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two looks into a store
+_SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two polls of a store
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:

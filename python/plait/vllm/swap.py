@@ -15,8 +15,9 @@ _KNOWN = {
     "UnquantizedLinearMethod.apply": ("self", "layer", "x", "bias"),
 }
 
-# vLLM keeps compiled graphs from one run to the next, and finds them by the values of its
-# environment_variables. With this one more, graphs of its own layers are not taken for plait's.
+# vLLM finds a kept graph by the model's configuration and by all values of
+# envs.environment_variables. This entry, which is no variable of plait's, separates graphs with
+# plait's layers from graphs with vLLM's own.
 _FACTOR = "PLAIT_LAYERS"
 
 
@@ -36,10 +37,11 @@ def _factors() -> dict[str, Any]:
 
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
+    from vllm import envs
     from vllm.model_executor.layers import linear
 
-    if not _factors():
-        return "vllm.envs has no environment_variables"
+    if not _factors() or not hasattr(envs, "compile_factors"):
+        return "vllm.envs has no environment_variables or no compile_factors"
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
@@ -83,7 +85,11 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Let vLLM make its own layers again. Those that were made stay as they are."""
+    """Let vLLM make its own layers again. Those that were made stay as they are.
+
+    A model that has such layers and compiles graphs must have run once before this call: otherwise
+    vLLM keeps its graphs as if they had vLLM's own layers.
+    """
     from plait.vllm.layers import LAYERS
 
     registry = _registry()

@@ -14,7 +14,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[3] / "examples" / "python" / "vllm_generate.py"
 COUNTED = str(list(range(8, 24)))  # what the model has learned
 LAYERS = ("2 QKVParallelLinear", "2 MergedColumnParallelLinear", "4 RowParallelLinear")
-# Seconds. vLLM waits for its workers to start without a limit.
+# In seconds. vLLM itself waits for its workers without a limit.
 LIMIT = 800
 
 only_in_its_own_run = pytest.mark.skipif(
@@ -78,7 +78,7 @@ def check_report(report: str, dtype: str) -> None:
 def test_tokens(dtype: str, tmp_path: Path) -> None:
     """Nothing in the program asks for plait: the installed package brings the plugin."""
     deadline = time.monotonic() + LIMIT
-    # Both at a time, because most of their time one process after another imports its modules.
+    # Both at once: most of the time is spent importing modules, one process after another.
     ours = start(tmp_path / "ours", "--dtype", dtype)
     theirs = start(tmp_path / "theirs", "--dtype", dtype, VLLM_PLUGINS="")
     try:
@@ -102,12 +102,14 @@ def test_tokens_of_a_traced_model(tmp_path: Path) -> None:
 @only_in_its_own_run
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_tokens_of_compiled_graphs(dtype: str, tmp_path: Path) -> None:
-    """Graphs that vLLM has kept from a run with its own layers are not taken for plait's."""
-    arguments = ["--dtype", dtype, "--graphs"]
+    """Each kind of layers has a kept graph of its own, which the next process finds."""
+    arguments = ["--dtype", dtype, "--graphs", "--folder", str(tmp_path / "model")]
     caches = {"VLLM_CACHE_ROOT": str(tmp_path)}
     # The plugin refuses this plan, and leaves the layers to vLLM.
     expected, without = run(tmp_path / "theirs", *arguments, PLAIT_PLAN="nothing known", **caches)
     tokens, report = run(tmp_path / "ours", *arguments, **caches)
-    assert tokens == expected == COUNTED
+    again, _ = run(tmp_path / "ours", *arguments, **caches)
+    assert tokens == again == expected == COUNTED
     assert "no tensor-parallel layer was loaded" in without
     check_report(report, dtype)
+    assert len(list((tmp_path / "torch_compile_cache" / "torch_aot_compile").iterdir())) == 2

@@ -27,10 +27,10 @@ class alignas(kLine) Doorbell {
   // Memory ordering: a poster stores its flag and then loads sleepers_; a sleeper increments
   // sleepers_ and then loads the flag. Were both pairs free to be reordered, each could miss the
   // other, and the sleeper would sleep through. A full fence in every post would forbid it, at the
-  // price of waiting for the chunk's own stores to leave the core, 0.1 µs a post. So the sleeper,
-  // which has time, makes the kernel put that fence into every poster (base::heavy_fence): a
-  // post before it is seen in the last poll, a post after it sees the sleeper. Where the kernel
-  // can't, a nap is kept so short that a lost wake-up does not matter.
+  // price of waiting for the chunk's own stores to leave the core, 0.1 µs a post. The sleeper has
+  // time, and makes the kernel put that fence into every poster (base::heavy_fence): a post before
+  // it is seen in the last poll, a post after it sees the sleeper. Where the kernel can't, a nap is
+  // kept so short that a lost wake-up does not matter.
   //
   // To be called right after the store of the flag.
   void ring();

@@ -27,8 +27,8 @@ class SimRank final : public Executor {
   void spend(Nanoseconds time);
 
   // Work during which the rank polls, about every `poll`, if something may have come. Polls take
-  // their time too. While this rank's chunks travel, or something is done beside it, work
-  // loses `share` of its speed.
+  // their time too. While chunks of this rank travel, or work is done in the background, work loses
+  // `share` of its speed.
   struct Work {
     Nanoseconds time;
     Nanoseconds poll;

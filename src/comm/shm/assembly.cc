@@ -207,16 +207,17 @@ class Acceptor {
     }
   }
 
-  // A rank that knows the verdict already and calls again wants the next group: where this rank
+  // A process that knows the verdict already and calls again wants the next group: where this rank
   // hangs up without a word, it goes on calling.
   void reject_callers(const std::string& verdict, Nanoseconds longest) {
     for (const Caller& caller : pending_.wait({}, longest)) {
-      if (!knows_verdict(caller.hello.rank)) reject(caller, verdict);
+      if (!knows_verdict(caller.hello)) reject(caller, verdict);
     }
   }
 
-  bool knows_verdict(int rank) const {
-    return is_rank(rank) && (sockets_[rank] || rejected_[rank]);
+  bool knows_verdict(const Hello& hello) const {
+    const int rank = hello.rank;
+    return is_rank(rank) && (sockets_[rank] || rejected_[rank]) && pids_[rank] == hello.pid;
   }
 
   bool is_rank(int rank) const { return rank >= 0 && rank < endpoint_.world; }
@@ -224,7 +225,10 @@ class Acceptor {
   // The caller finds the verdict although the connection is closed right after it.
   void reject(const Caller& caller, const std::string& verdict) {
     base::send_message(caller.socket, verdict, Fd());
-    if (is_rank(caller.hello.rank)) rejected_[caller.hello.rank] = true;
+    const int rank = caller.hello.rank;
+    if (!is_rank(rank)) return;
+    rejected_[rank] = true;
+    if (!sockets_[rank]) pids_[rank] = caller.hello.pid;
   }
 
   PendingConnections pending_;

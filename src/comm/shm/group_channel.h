@@ -36,7 +36,8 @@ class GroupChannel {
   const base::Fd& socket_to(int peer) const { return connections_->socket(lines_[peer]); }
   void close(const std::vector<int>& peers) const;
 
-  // Waits until something can be read from one of the peers, perhaps for another channel.
+  // Waits until something can be read from one of the peers, perhaps for another channel. Another
+  // thread of this rank may take what comes, so `longest` must be short.
   void wait_readable(const std::vector<int>& peers, base::Nanoseconds longest) const;
 
  private:

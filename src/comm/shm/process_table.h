@@ -34,7 +34,7 @@ class ProcessTable {
   struct Process {
     pid_t pid = 0;
     std::uint64_t start = 0;  // see base::start_of()
-    bool is_visible = false;  // to this process: both are in the same namespace of pids
+    bool is_visible = false;  // to this process: both have the same namespaces of pids and of time
   };
 
   static Process read(const std::string& introduction);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <set>
 #include <utility>
 
 #include "comm/build_name.h"
@@ -70,13 +71,15 @@ void TransportCheck::poll_as_rank_0(PendingConnections& pending) {
 void TransportCheck::refuse(const Caller& caller, PendingConnections& pending) {
   const std::string verdict =
       encode_failure(transports_differ(caller.hello.rank, caller.hello.transport, 0, transport_));
-  for (const Caller& one : callers_) base::send_message(one.socket, verdict, base::Fd());
-  int told = static_cast<int>(callers_.size());
-  for (const Nanoseconds end = base::now() + kLinger; told < world_ - 1 && base::now() < end;) {
-    for (const Caller& late : pending.wait({}, end - base::now())) {
-      base::send_message(late.socket, verdict, base::Fd());
-      ++told;
-    }
+  std::set<int> told;
+  // A rank that calls again after it was told wants the next group, and goes on calling.
+  const auto tell = [&](const Caller& one) {
+    if (told.insert(one.hello.rank).second) base::send_message(one.socket, verdict, base::Fd());
+  };
+  for (const Caller& one : callers_) tell(one);
+  const Nanoseconds end = base::now() + kLinger;
+  while (static_cast<int>(told.size()) < world_ - 1 && base::now() < end) {
+    for (const Caller& late : pending.wait({}, end - base::now())) tell(late);
   }
   raise_failure(verdict);
 }

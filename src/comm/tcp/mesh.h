@@ -46,8 +46,8 @@ struct Neighbor {
 class Mesh {
  public:
   // Takes the sockets, of which `sockets[me]` is empty. If it throws, the caller still has them and
-  // can tell the other processes. Of the policy it takes `timeout`, how long the end may wait for
-  // other hosts to take what was sent to them, and `lost_after`.
+  // can tell the other processes. It uses two members of the policy: `timeout`, which is how long
+  // the end may wait for other hosts to take what was sent to them, and `lost_after`.
   Mesh(int me, std::vector<Neighbor> neighbors, std::vector<base::Fd>& sockets,
        const WaitPolicy& policy);
   Mesh(const Mesh&) = delete;

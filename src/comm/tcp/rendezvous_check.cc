@@ -80,10 +80,10 @@ void RendezvousCheck::hear(const Identity& self, Callers& callers) {
   callers.hear(self, doubts_, [&](base::Fd& socket, const Hello& hello) {
     if (!difference_) difference_ = find_difference(hello.rank, hello.card, 0, self.card);
     if (difference_) {
-      say(socket, Word::mismatch, difference_->what());
-      ++told_;
+      // A rank that calls again after it was told wants the next group, and goes on calling.
+      if (told_.insert(hello.rank).second) say(socket, Word::mismatch, difference_->what());
     } else if (alike_.size() < kMostAlike) {
-      alike_.push_back(std::move(socket));
+      alike_.insert_or_assign(hello.rank, std::move(socket));
     } else {
       say(socket, Word::welcome, "");
     }
@@ -91,10 +91,11 @@ void RendezvousCheck::hear(const Identity& self, Callers& callers) {
 }
 
 void RendezvousCheck::refuse(const Error& why, const Identity& self, Callers& callers) {
-  for (const base::Fd& socket : alike_) say(socket, Word::mismatch, why.what());
-  told_ += static_cast<int>(alike_.size());
+  for (const auto& [rank, socket] : alike_) {
+    if (told_.insert(rank).second) say(socket, Word::mismatch, why.what());
+  }
   const base::Nanoseconds end = base::now() + kStay;
-  while (told_ < self.world - 1 && base::now() < end) {
+  while (static_cast<int>(told_.size()) < self.world - 1 && base::now() < end) {
     base::sleep_until(base::now() + kBetweenPolls);
     hear(self, callers);
   }

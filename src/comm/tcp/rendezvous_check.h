@@ -5,9 +5,9 @@
 // one of them uses another transport, whether it is this kind of rank 0 or one that uses tcp.
 #pragma once
 
+#include <map>
 #include <optional>
-#include <string>
-#include <vector>
+#include <set>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -42,9 +42,9 @@ class RendezvousCheck {
   // Rank 0's.
   base::Fd listener_;
   std::optional<Callers> callers_;
-  std::vector<base::Fd> alike_;  // ranks that use the same transport
+  std::map<int, base::Fd> alike_;  // ranks that use the same transport
   std::optional<Error> difference_;
-  int told_ = 0;  // how many ranks have heard of it
+  std::set<int> told_;  // ranks that have heard of it
 
   std::optional<Call> call_;  // another rank's, to rank 0
 };

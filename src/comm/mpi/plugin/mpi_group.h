@@ -52,7 +52,7 @@ class MpiGroup final : public Group {
   // Hears what the peers have to say.
   void listen();
 
-  // Like listen(), with a look at each process, about 1 µs a peer: fails the group where a process
+  // Like listen(), and polls each process, about 1 µs a peer: fails the group where a process
   // of this host has died. `doing` begins the sentence: what this rank does meanwhile.
   void poll_peers(base::FunctionRef<std::string()> doing);
   void poll_peers();

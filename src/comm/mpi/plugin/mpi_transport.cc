@@ -88,7 +88,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const Members& members = group_->members();
   Patience patience(group_->policy(), kAtOnce);
   Nanoseconds failed_at = 0;
-  const auto look_after = [&](Nanoseconds now, const std::vector<int>& missing) {
+  const auto check_group = [&](Nanoseconds now, const std::vector<int>& missing) {
     group_->poll_peers();
     refuse_for_leavers(missing);
     if (!group_->failed()) return;
@@ -98,7 +98,7 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const auto watch = [&](const std::vector<int>& missing) {
     group_->listen();
     const Nanoseconds now = base::now();
-    if (patience.must_poll_peers(now, *group_)) look_after(now, missing);
+    if (patience.must_poll_peers(now, *group_)) check_group(now, missing);
     if (patience.is_over(now))
       refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
   };
