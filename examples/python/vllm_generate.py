@@ -4,8 +4,9 @@ import os
 import tempfile
 
 # A core for each rank, and no messages about vLLM's own settings.
-cores = sorted(os.sched_getaffinity(0))
-os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"{cores[0]}|{cores[-1]}")
+os.environ.setdefault(
+    "VLLM_CPU_OMP_THREADS_BIND", "|".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+)
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 import torch

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <set>
 #include <string>
 #include <variant>
@@ -193,7 +194,13 @@ PyCommunicator::PyCommunicator(Communicator comm)
   living().insert(this);
 }
 
-PyCommunicator::~PyCommunicator() { leave(); }
+PyCommunicator::~PyCommunicator() {
+  try {
+    leave();
+  } catch (const std::exception&) {
+    living().erase(this);  // a signal's handler destroys it amid a call of this thread
+  }
+}
 
 void Turns::take() {
   constexpr std::chrono::milliseconds kBetweenQuestions{10};
@@ -228,14 +235,14 @@ bool PyCommunicator::begin_the_end() noexcept {
     try {
       turns_.take();
       return true;
-    } catch (
-        const nb::python_error&) {  // NOLINT(bugprone-empty-catch): lost, as in all destructors
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): as in all destructors
     }
   }
-  {
+  try {
     const nb::gil_scoped_acquire gil;
     if (!is_leaving_)
       comm_->abort("a signal's handler has interrupted what destroys a collective under way");
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): as in all destructors
   }
   if (turns_.is_mine()) return false;
   turns_.take_without_signals();
