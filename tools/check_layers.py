@@ -3,7 +3,8 @@
 
     tools/check_layers.py [--root FOLDER]
 
-A module is a folder of src/; its line in layers.txt names the modules whose headers it may include. Public headers
+A module is a folder of src/, or one inside such a folder if layers.txt has a line for it. Its line names the modules
+whose headers it may include. Public headers
 and examples see only public headers and the standard library (examples: any library). One line per violation:
 
     src/gemm/onednn/onednn.cc:14: gemm may not include comm
@@ -58,7 +59,7 @@ def read_layers(text: str) -> tuple[dict[str, set[str]], list[str]]:
             continue
         module, colon, allowed = line.partition(":")
         module = module.strip()
-        if not colon or not re.fullmatch(r"\w+", module):
+        if not colon or not re.fullmatch(r"\w+(/\w+)?", module):
             errors.append(f"tools/layers.txt:{number}: not of the form `module: module ...`")
         elif module in layers:
             errors.append(f"tools/layers.txt:{number}: {module} has a line already")
@@ -112,6 +113,13 @@ def exists(root: Path, include: Include) -> bool:
     return any(c.exists() or c.with_name(c.name + ".in").exists() for c in candidates)
 
 
+def module_of(path: str, layers: dict[str, set[str]]) -> str:
+    """The module of a file below src/."""
+    head, _, rest = path.partition("/")
+    inner = f"{head}/{rest.partition('/')[0]}"
+    return inner if inner in layers else head
+
+
 def check_module_include(root: Path, layers: dict[str, set[str]], include: Include) -> str:
     """What is wrong with an include in src/, or nothing."""
     ours = include.head in layers or include.head == "plait"
@@ -121,10 +129,11 @@ def check_module_include(root: Path, layers: dict[str, set[str]], include: Inclu
         return f'"{include.path}" is not "module/file.h" or "plait/file.h" of a known module'
     if not exists(root, include):
         return f"{include.path} does not exist"
-    module = include.file.parts[1]
-    if include.head in {"plait", module} or include.head in layers[module]:
+    module = module_of(include.file.relative_to("src").as_posix(), layers)
+    included = module_of(include.path, layers)
+    if included in {"plait", module} or included in layers[module]:
         return ""
-    return f"{module} may not include {include.head}"
+    return f"{module} may not include {included}"
 
 
 def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:

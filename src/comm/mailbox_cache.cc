@@ -1,5 +1,7 @@
 #include "comm/mailbox_cache.h"
 
+#include <utility>
+
 #include "comm/emulated/emulated_slots.h"
 
 namespace plait::comm {

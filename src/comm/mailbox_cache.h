@@ -10,6 +10,7 @@
 
 #include "comm/emulated/link_clock.h"
 #include "comm/mailbox.h"
+#include "comm/membership.h"
 #include "comm/task_queue.h"
 #include "comm/transport.h"
 

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <stdexcept>
+#include <memory>
 
 #include "comm/transports.h"
 #include "conformance/ranks.h"

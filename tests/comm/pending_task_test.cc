@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 

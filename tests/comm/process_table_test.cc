@@ -1,6 +1,7 @@
 #include "comm/shm/process_table.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

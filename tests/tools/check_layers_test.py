@@ -60,6 +60,14 @@ class CheckLayersTest(unittest.TestCase):
         )
         self.expect("src/gemm/onednn/onednn.cc:3: gemm may not include comm")
 
+    def test_a_folder_with_a_line_of_its_own_is_a_module(self):
+        self.write("tools/layers.txt", LAYERS.replace("gemm:", "comm/modelled: comm base\ngemm:"))
+        self.write("src/comm/modelled/clock.h", '#include "comm/mailbox.h"\n')
+        self.write("src/cli/main.cc", '#include "comm/modelled/clock.h"\n')
+        self.expect()
+        self.write("src/comm/wait.cc", '#include "comm/modelled/clock.h"\n')
+        self.expect("src/comm/wait.cc:1: comm may not include comm/modelled")
+
     def test_angle_brackets_are_no_way_around(self):
         self.write("src/gemm/a.cc", "#include <comm/mailbox.h>\n")
         self.expect("src/gemm/a.cc:1: gemm may not include comm")
