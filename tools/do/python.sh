@@ -163,7 +163,8 @@ test_python() {
 # build/venv. xgrammar declares triton, a GB that a CPU has no use for.
 prepare_vllm() {
   local folder=build/venv-vllm stamp=build/venv-vllm/made-of wanted
-  wanted=$(python3 --version && cat python/requirements-{test,vllm}.txt python/constraints-vllm.txt && declare -f prepare_vllm)
+  wanted=$(python3 --version && cat python/requirements-{test,vllm}.txt python/constraints-vllm.txt &&
+    declare -f prepare_vllm)
   [[ ! -e $stamp || $(<"$stamp") != "$wanted" ]] || return 0
   rm -rf "$folder"
   python3 -m venv "$folder" &&
