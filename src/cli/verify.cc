@@ -303,8 +303,9 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   launch.insert(launch.end(), words.begin(), words.end());
   int status = kDone;
   {
-    const launch::RestoredSignals restored;  // for the next world
+    launch::RestoredSignals restored;  // for the next world
     status = run(launch);
+    if (was_told_to_end(status)) restored.discard_requests();
   }
   RanksReport report = shared.read();
   if (status != kDone && report.count > 0 && !report.tally.ended && !was_told_to_end(status)) {

@@ -3,12 +3,16 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 
 #include "base/check.h"
 
 namespace plait::launch {
 namespace {
+
+constexpr std::array kRequestsToEnd = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // Signals that were ignored when we were started (by nohup, or a shell's `&`) stay ignored, here
 // and in the ranks.
@@ -53,9 +57,12 @@ RestoredSignals::RestoredSignals() {
 }
 
 RestoredSignals::~RestoredSignals() {
-  const sigset_t wanted = wanted_signals();
+  sigset_t discarded = wanted_signals();
+  for (const int signal : kRequestsToEnd) {
+    if (!discards_requests_) sigdelset(&discarded, signal);
+  }
   const timespec at_once = {};
-  while (sigtimedwait(&wanted, nullptr, &at_once) > 0) continue;
+  while (sigtimedwait(&discarded, nullptr, &at_once) > 0) continue;
   prctl(PR_SET_CHILD_SUBREAPER, reaps_orphans_);
   setrlimit(RLIMIT_NOFILE, &files_);
   sigaction(SIGPIPE, &sigpipe_, nullptr);
@@ -71,7 +78,7 @@ base::Fd open_signals() {
 }
 
 bool ends_the_run(int signal) {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+  return std::ranges::find(kRequestsToEnd, signal) != kRequestsToEnd.end();
 }
 
 }  // namespace plait::launch

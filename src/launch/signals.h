@@ -19,7 +19,8 @@ struct Inherited {
 Inherited take_over();
 
 // Undoes everything that take_over() changes when it ends, for code that continues after a run.
-// Signals that arrived during the run and were not read are discarded.
+// A request to end that came too late for the run's loop then takes effect; other signals that were
+// not read are discarded.
 class RestoredSignals {
  public:
   RestoredSignals();
@@ -27,7 +28,11 @@ class RestoredSignals {
   RestoredSignals(const RestoredSignals&) = delete;
   RestoredSignals& operator=(const RestoredSignals&) = delete;
 
+  // The run has ended as requested: discards the repetitions of the request too.
+  void discard_requests() { discards_requests_ = true; }
+
  private:
+  bool discards_requests_ = false;
   sigset_t blocked_ = {};
   struct sigaction sigpipe_ = {};
   struct sigaction sigchld_ = {};

@@ -83,7 +83,7 @@ TEST(Signals, AreAsTheyWereWhenTheRunHasEnded) {
     rlimit raised{};
     ::getrlimit(RLIMIT_NOFILE, &raised);
     EXPECT_EQ(raised.rlim_cur, before.rlim_max);
-    ::kill(::getpid(), SIGTERM);  // it would end this process after the run
+    ::kill(::getpid(), SIGUSR1);  // it would end this process after the run
   }
   EXPECT_FALSE(is_blocked(SIGINT));
   EXPECT_FALSE(is_blocked(SIGTERM));
@@ -93,6 +93,22 @@ TEST(Signals, AreAsTheyWereWhenTheRunHasEnded) {
   ::getrlimit(RLIMIT_NOFILE, &after);
   EXPECT_EQ(after.rlim_cur, half.rlim_cur);
   ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(SignalsDeathTest, AskToEndAfterTheRunIfItsLoopDidNotReadThem) {
+  const auto ask_too_late = [] {
+    const RestoredSignals restored;
+    take_over();
+    ::kill(::getpid(), SIGTERM);
+  };
+  EXPECT_EXIT(ask_too_late(), testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(Signals, AskToEndOnlyOnce) {
+  RestoredSignals restored;
+  take_over();
+  ::kill(::getpid(), SIGTERM);
+  restored.discard_requests();
 }
 
 TEST(Signals, SomeEndTheRun) {
