@@ -148,7 +148,7 @@ class Pass(CustomGraphPass):
         if added is None:
             if comes_from_product(collective.args[0]):
                 self._leave(
-                    collective, "its product is cut and put together again in a way of its own"
+                    collective, "its product is cut and joined again in a way that plait doesn't know"
                 )
             return
         if wait is None:
@@ -375,7 +375,7 @@ def disable() -> None:
         return
     others = [one for one in _passes() if one is not _enabled]
     if len(others) == len(_passes()):
-        _log.warning("the passes of inductor were replaced since, and are left as they are")
+        _log.warning("the passes of inductor were replaced after enable(), and are left as they are")
     else:
         _set_passes(others)
     _enabled = None

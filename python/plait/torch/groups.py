@@ -170,7 +170,7 @@ class _Meeting:
             raise Error(
                 Code.timeout,
                 f"connect: rank {self._rank} has waited {self._patience:g} s for rank {missing} of "
-                f"{self._world}, which has not come",
+                f"{self._world}, which has not connected",
                 culprit=missing,
                 operator="connect",
             )

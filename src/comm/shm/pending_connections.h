@@ -13,7 +13,7 @@ namespace plait::comm::shm {
 
 inline constexpr const char* kShm = "shm";
 
-// What a rank says first.
+// A rank's first message.
 struct Hello {
   int rank;
   int world;
@@ -41,8 +41,8 @@ class PendingConnections {
 
   void close();
 
-  // Where descriptors are short: closes the one that was kept for this, so that further callers can
-  // be accepted and told, one at a time.
+  // If descriptors are scarce: closes the one that was kept for this case, so that further callers
+  // can be accepted and told the reason, one at a time.
   void free_descriptor();
 
  private:
