@@ -73,7 +73,7 @@ def enable(
 def disable() -> None:
     """Put back what enable() has replaced.
 
-    A method that another package has replaced meanwhile is left alone, and a warning says so. Layers
+    A method that another package has replaced meanwhile stays, and a warning says so. Layers
     that were made with gradient_accumulation_fusion go on without APEX.
     """
     global _service, _unwatch, _unknown

@@ -226,12 +226,12 @@ LEFT: list[tuple[Program, bool, str]] = [
     (
         turned_round,
         False,
-        "all_reduce: its product is cut and joined again in a way that plait doesn't know",
+        "all_reduce: its product is cut and joined again in an unknown way",
     ),
     (
         padded,
         False,
-        "reduce_scatter_tensor: its product is cut and joined again in a way that plait doesn't know",
+        "reduce_scatter_tensor: its product is cut and joined again in an unknown way",
     ),
     (
         columns_gathered,
