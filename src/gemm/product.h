@@ -34,7 +34,7 @@
 
 namespace plait::gemm {
 
-// So many bytes of groups' sums stay in the first-level cache until they are added up.
+// Groups' sums of this many bytes stay in the first-level cache until they are added up.
 inline constexpr std::size_t kPartsAtOnce = 16 * 1024;
 
 class Product {
