@@ -95,7 +95,7 @@ def disable() -> None:
         if getattr(ALL_PARALLEL_STYLES[name], "service", None) is _service:
             del ALL_PARALLEL_STYLES[name]
         else:
-            _log.warning("the style %s was replaced after enable(), and is left as it is", name)
+            _log.warning("the style %s was replaced since, and is left as it is", name)
     _service = None
 
 

@@ -54,7 +54,7 @@ std::string show_profile(const MachineProfile& profile) {
     if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
   }
   for (const KeptSums& one : profile.kept)
-    text += fmt::format("\nwhile {} of sums wait, copies and sums take {:.2f} times as long",
+    text += fmt::format("\n{} of waiting sums: copies and sums take {:.2f} times as long",
                         base::show_bytes(static_cast<double>(one.bytes)), one.times);
   return text +
          fmt::format(

@@ -13,7 +13,7 @@ namespace plait::comm::shm {
 
 inline constexpr const char* kShm = "shm";
 
-// A rank's first message.
+// What a rank says first.
 struct Hello {
   int rank;
   int world;
