@@ -5,10 +5,10 @@
 
 namespace plait {
 
-// The peer answered at some time between the request and the answer's arrival, so assuming the
-// middle is wrong by at most half of the round trip. Queues only lengthen a round trip, and seldom
-// both directions equally. Therefore the shortest round trip gives the tightest bound, while a mean
-// would include every delay.
+// The peer answered at some time between asking and hearing, so assuming the middle is wrong by at
+// most half of the round trip. Queues only lengthen a round trip, and seldom both directions
+// equally. Therefore the shortest round trip gives the tightest bound, while a mean would include
+// every delay.
 ClockOffset estimate_offset(std::span<const PingPong> samples) {
   PLAIT_CHECK(!samples.empty(), "estimate_offset: there are no samples");
   for (const PingPong& sample : samples) {

@@ -47,8 +47,7 @@ class Wires {
 
   std::vector<base::Nanoseconds> free_out_;  // by rank, or by pair of ranks
 
-  // The times at which wires into ranks are occupied, in order: a chunk that is handed over later
-  // may take an earlier gap.
+  // When wires into ranks are taken, in order: what is handed over later may come before.
   std::vector<std::deque<Interval>> taken_in_;
 };
 

@@ -20,7 +20,7 @@ class SimRank final : public Executor {
   // Groups of a rank are numbered as it makes them, which all ranks do alike.
   int next_group() { return groups_++; }
 
-  // This rank's time advances only by the time that its work is said to take.
+  // This rank's time passes as fast as its work is said to take, and stands still between.
   Nanoseconds now() const { return now_; }
 
   // Work of this rank, during which it polls nothing.
@@ -49,13 +49,13 @@ class SimRank final : public Executor {
   // Takes about as long as a real poll: otherwise no other rank would ever get its turn.
   bool poll() override;
 
-  // Adds to a timeline's records.
+  // For a timeline.
   void record(Lane lane, Label label, Interval interval, const SpanArgs& args);
 
   // A chunk on its way from this rank.
   void record_flight(Interval interval, const SpanArgs& args);
 
-  // The time at which a chunk that is handed over now is sent.
+  // When what is handed over now goes out.
   Nanoseconds hands_over_at() const { return now_ > background_until_ ? now_ : background_until_; }
 
   // Something comes to this rank at that time: a chunk, or room for one.
