@@ -51,7 +51,7 @@ def _call(*words: str) -> str:
 
 
 def _start_time(pid: str) -> str:
-    """When a process started, in the kernel's ticks; empty: it has ended. A number of a process is used again."""
+    """When a process started, in the kernel's ticks; empty: it has ended. Process ids are reused."""
     try:
         stat = Path("/proc", pid, "stat").read_text(encoding="utf-8")
     except OSError:
@@ -204,7 +204,7 @@ class Lab:
 
     def start_ranks(self, words: list[str], per_host: int = 1, pin: bool = False, clock_ahead: int = 0,
                     **options: object) -> list[subprocess.Popen]:
-        """Start a command as ranks, as many on each host. The clocks of all hosts but the first are ahead."""
+        """Start a command as ranks, equally many on each host. The clocks of all hosts but the first are ahead."""
         world = len(self.names) * per_host
         variables = options.pop("variables", {})
         assert isinstance(variables, dict)

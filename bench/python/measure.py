@@ -228,14 +228,14 @@ _NOTHING.impl("nothing", lambda x, *others: x.new_empty(1, 16), "CPU")
 
 
 def call(bench: Bench) -> None:
-    """Measure what an operator of torch takes longer than the same call in C++.
+    """Measure how much longer an operator of torch takes than the same call in C++.
 
-    Beside it stands what torch takes for operators that do nothing: one of torch.library, and one
-    with a gradient that saves two tensors.
+    Two operators that do nothing show what torch itself takes: one of torch.library, and one with
+    a gradient that saves two tensors.
 
-    In a group of one rank: nothing is waited for. The time of the thread on the processor is
-    measured: what other programs take does not count. Without the program of call.cc, the call of
-    the native module is compared with, which has the binding's own cost in it.
+    The group has one rank, so no call waits. The CPU time of the thread counts, without that of
+    other programs. Without the program of call.cc, the native module's call takes its place; its
+    time includes the binding.
     """
     alone = [dist.new_group([rank]) for rank in range(bench.world)][bench.rank]
     comm = pt.communicator(alone)
@@ -345,7 +345,7 @@ PARTS = {
 
 
 def where() -> dict[str, Any]:
-    """Say on what it was measured."""
+    """Name the machine and the versions."""
     info = subprocess.run(
         [sys.executable, "-m", "plait", "info"], capture_output=True, text=True, check=False
     ).stdout

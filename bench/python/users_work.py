@@ -136,8 +136,8 @@ def measure_megatron(options: argparse.Namespace) -> None:
 def make_llama(options: argparse.Namespace) -> None:
     """Teach a model to count, and save it for all that load it.
 
-    With random weights the first two of 4096 tokens are often closer than bf16 rounds, so that
-    tokens would say nothing of who computes them.
+    With random weights the logits of the best two of 4096 tokens often differ by less than bf16's
+    rounding. Then another product chooses other tokens without being wrong.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, set_seed

@@ -1,5 +1,5 @@
-// What libplait is told of a program's MPI communicator. C++ programs call from_mpi() in
-// plait/mpi.h; this header needs no MPI, and is meant for bindings of other languages.
+// Describes a program's MPI communicator to libplait. C++ programs call from_mpi() in plait/mpi.h;
+// this header needs no MPI, and is meant for bindings of other languages.
 #pragma once
 
 #include <functional>

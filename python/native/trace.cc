@@ -102,7 +102,7 @@ void bind_trace(nb::module_& m) {
           "__exit__", [](PySpan& self, const nb::args&) { self.exit(); },
           nb::sig("def __exit__(self, *exception: object) -> None"));
   nb::class_<Trace>(m, "Trace", nb::is_weak_referenceable(),
-                    "Who did what when: the records of one rank, written as a timeline that\n"
+                    "What one rank did, and when: its records, written as a timeline that\n"
                     "Perfetto (ui.perfetto.dev) opens.")
       .def(nb::init<int, std::size_t>(), nb::arg("rank"),
            nb::arg("capacity_per_thread") = Trace::kDefaultCapacity)

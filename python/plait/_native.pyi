@@ -68,7 +68,7 @@ class Span:
 
 class Trace:
     """
-    Who did what when: the records of one rank, written as a timeline that
+    What one rank did, and when: its records, written as a timeline that
     Perfetto (ui.perfetto.dev) opens.
     """
 

@@ -1,4 +1,4 @@
-"""plait.Error: one class, whoever raises it."""
+"""plait.Error: one class, whichever module raises it."""
 
 import pickle
 

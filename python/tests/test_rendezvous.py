@@ -1,4 +1,4 @@
-"""Ranks that meet over a store of torch: who is missing, and Ctrl-C."""
+"""Ranks that meet over a store of torch: which rank is missing, and Ctrl-C."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -162,7 +162,7 @@ std::vector<std::string> options_for_hosts(const Options& options) {
 }
 
 void share_out(const Args& args, const Options& options, launch::Launch& launch) {
-  PLAIT_CHECK(!args.ranks, "--hosts and -n exclude one another: --hosts node1:2,node2:2");
+  PLAIT_CHECK(!args.ranks, "--hosts and -n cannot be combined: --hosts node1:2,node2:2");
   launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
   launch::Part part = {.first = 0,
                        .world = 0,

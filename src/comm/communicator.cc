@@ -211,7 +211,7 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
       try {
         body(comm);
       } catch (const std::exception& error) {
-        // Kept before the others hear of it: what they throw then is only its echo.
+        // Kept before the others are told, because the errors that they then throw only repeat it.
         keep(std::current_exception());
         comm.abort(error.what());
       } catch (...) {

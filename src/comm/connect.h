@@ -1,4 +1,4 @@
-// Communicator::connect() for callers that bring more than a user can.
+// Communicator::connect() for callers inside plait, which can pass more than a user.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace plait::comm {
 
-// What the options say of waiting, and the environment where they don't.
+// The wait policy of the options; what they leave open comes from the environment.
 WaitPolicy wait_policy_of(const CommunicatorOptions& options);
 
 // The ranks of a communicator of the program's MPI.

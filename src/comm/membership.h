@@ -36,9 +36,9 @@ class Membership {
   // refuses all further calls. Other threads may still be in one.
   void leave() noexcept;
 
-  // For a handler of `error`, which has ended a collective on this rank: tells the others, who may
-  // be waiting for it elsewhere; where another was first, all say the same. What the caller's hook
-  // threw goes on as it is.
+  // For a handler of `error`, which has ended a collective on this rank: tells the other ranks,
+  // which may be waiting for it elsewhere. If another rank has failed first, all ranks throw that
+  // failure. An exception of the caller's hook is thrown unchanged.
   [[noreturn]] void fail_together(const Error& error) const;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace plait::comm {
 
-// The other thread's call goes on: it has done nothing wrong so far.
+// The other thread's call continues, because it began when the communicator was free.
 void ThreadGuard::refuse() const {
   membership_.check_not_forked();  // the parent may have been in a call
   base::fail(Code::invalid_argument, "two threads use this communicator (rank ",

@@ -10,20 +10,20 @@ namespace plait::comm {
 
 inline constexpr Nanoseconds kNever = INT64_MAX;
 
-// What a wait asks: is it here? and, where that is known, when will it be?
+// What a wait needs to know: whether the event has happened, and when it will, if that is known.
 struct Question {
   base::FunctionRef<bool()> ready;
   base::FunctionRef<Nanoseconds()> due;  // kNever: not known
   base::FunctionRef<Awaited()> awaited;  // which rank is to blame if it never comes
 
-  // Grows while chunks come and go: what takes long but moves is no reason to give up. Null: what
-  // is waited for is one chunk.
+  // A counter that grows while chunks come and go: a wait does not give up while data moves. Null:
+  // the wait is for a single chunk.
   const std::uint64_t* moves = nullptr;
 };
 
 void wait_slowly(Group& group, const Question& question);
 
-// Returns when ready() says yes. Throws when the group fails, a peer is lost, or the deadline
+// Returns when ready() returns true. Throws when the group fails, a peer is lost, or the deadline
 // passes.
 template <class Ready, class Due, class AwaitedNow>
 void wait_until(Group& group, Ready&& ready, Due&& due, AwaitedNow&& awaited,

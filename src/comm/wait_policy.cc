@@ -12,7 +12,7 @@ namespace {
 // A spinning rank does not poll its peers, and does not notice its deadline.
 constexpr base::Nanoseconds kMostSpin = 10 * base::kMillisecond;
 
-// The kernel repeats what is unanswered after 0.2 s, 0.6 s and so on: before that silence means
+// The kernel repeats unacknowledged data after 0.2 s, 0.6 s and so on. A shorter silence means
 // nothing.
 constexpr base::Nanoseconds kLeastSilence = base::kSecond;
 constexpr base::Nanoseconds kMostSilence = 3600 * base::kSecond;

@@ -23,12 +23,13 @@ struct WaitPolicy {
   base::Nanoseconds spin = 20 * base::kMicrosecond;
   base::Nanoseconds yield = 200 * base::kMicrosecond;
 
-  // How long one rank waits for another in a call, and in each step of connecting, which has it in
-  // the place of `timeout` then; why they differ: CommunicatorOptions::timeout.
+  // How long one rank waits for another in a call, and in each step of connecting. While ranks
+  // connect, the second value takes the place of `timeout`. CommunicatorOptions::timeout says why
+  // they differ.
   base::Nanoseconds timeout = 600 * base::kSecond;
   base::Nanoseconds connect_timeout = 60 * base::kSecond;
 
-  // How long another host may leave unanswered what it is sent; then it is lost.
+  // How long another host may take to acknowledge data before it counts as lost.
   base::Nanoseconds lost_after = 1500 * base::kMillisecond;
 
   // CommunicatorOptions::interrupted; may be empty.
@@ -37,8 +38,8 @@ struct WaitPolicy {
   bool oversubscribed = false;  // more ranks than processors
 };
 
-// What is left of a timeout that began at `began_at`: at least a moment, in which what is there
-// already is found.
+// The rest of a timeout that began at `began_at`. It is never 0, so that a chunk that has arrived
+// already is still found.
 base::Nanoseconds left_of(base::Nanoseconds timeout, base::Nanoseconds began_at);
 
 // "spin=20us,yield=200us", either part alone too; refuses anything else with a sentence.

@@ -1,4 +1,4 @@
-// The loops around the kernels, once for every kind of processor that deserves its own.
+// The loops around the kernels, compiled once for each instruction set that makes them faster.
 //
 // All sets give the same bits; they differ in speed only. No pointer needs alignment, except where
 // results are streamed.
@@ -23,17 +23,17 @@ struct Words {
   std::int64_t cols;
 };
 
-// What becomes of a finished tile on its way out: y = sums · scales + bias (+ what is there), each
-// operation rounded in f32, then rounded to the output's dtype. Every NaN becomes tensor::kNan: the
-// compiler decides whose bits a product or an addition of two NaNs keeps.
+// How a finished tile becomes a result: y = sums · scales + bias (+ what is there), each operation
+// rounded in f32, then rounded to the output's dtype. Every NaN becomes tensor::kNan: otherwise the
+// compiler would decide which bits a product or an addition of two NaNs keeps.
 struct Finish {
   const float* scales;  // of each column; nullptr: 1
   const float* bias;    // nullptr: 0
   bool accumulate;
 };
 
-// How results are written. Streamed ones go past the caches where the set knows how; their rows
-// must be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
+// How results are written. Streamed ones bypass the caches if the set has instructions for that;
+// their rows must be aligned to 64 bytes, and tensor::stream_fence() must follow the last of them.
 enum class Stores : std::uint8_t { cached, streamed };
 
 // The sums of pieces of k that follow one another, of one leaf or several.
@@ -94,10 +94,10 @@ struct Loops {
   void (*s4_to_bf16)(const std::int8_t* from, std::int64_t k, const std::int8_t* offsets,
                      std::uint32_t* to);
 
-  // Each piece's sums, times their scales and rounded, are added to their leaf or become it. To a
-  // leaf that ends with a piece, what waits in the slots below its own is added, the lowest first.
-  // 64 columns. All pieces in one call: a leaf of one row is over in half a microsecond. Sums that
-  // become a leaf may lie in its slot.
+  // Multiplies each piece's sums by their scales, rounds, and adds them to their leaf, or begins
+  // the leaf with them. If the leaf ends with the piece, adds the nodes in the slots below its own,
+  // the lowest first. 64 columns. All pieces in one call: a leaf of one row is over in half a
+  // microsecond. Sums that become a leaf may lie in its slot.
   void (*add_to_leaves)(const PieceSums& from, int rows, const Slots& slots);
 
   // The rows of sums, 64 apart, to those of `out`, which has at most 64 columns.

@@ -15,7 +15,8 @@ inline std::span<const TensorView> outs_of(const GemmCall& call) {
   return call.outs.empty() ? std::span(&call.out, 1) : call.outs;
 }
 
-// Where a tile of a window goes: in whole, or from one matrix of `outs` to the next.
+// The memory that a tile of a window is written to: all of it in one matrix, or its rows in several
+// matrices of `outs`.
 class OutputRows {
  public:
   // Rows and columns count from the window's first.

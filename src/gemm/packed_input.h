@@ -1,4 +1,4 @@
-// What Gemm::pack() has made of an X.
+// An X that Gemm::pack() has packed.
 #pragma once
 
 #include "gemm/rows.h"

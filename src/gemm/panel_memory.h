@@ -1,5 +1,5 @@
-// Memory for the panels of a view, which many products need and few at a time: as large as a
-// weight, it is lent to each for as long as it multiplies.
+// Memory for the panels of a view. It is as large as a weight, and many products need it, but few
+// at a time. Each product therefore borrows it only while it multiplies.
 #pragma once
 
 #include <cstddef>

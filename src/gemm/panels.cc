@@ -32,7 +32,7 @@ struct PackMethod {
   Stores stores;
 };
 
-// A row per output: the panel is its rows' words, turned over.
+// A row per output: the panel holds the words of its rows, transposed.
 void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t columns,
                  PackMethod method, std::uint32_t* to) {
   const ConstTensorView& view = weight.view;
@@ -48,9 +48,9 @@ void pack_out_in(const WeightView& weight, const PanelPart& part, std::int64_t c
         half_word(element(view, first + j, part.begin + part.length - 1));
 }
 
-// Asks for a row before it is read: rows lie so far apart that the processor doesn't foresee it.
-// Into the second cache, since rows a power of two of bytes apart drive one another out of the
-// first. Addresses behind the last row are harmless.
+// Prefetches a row: rows lie so far apart that the processor's own prefetching doesn't find them.
+// It goes to the second-level cache, because rows that are a power of two of bytes apart displace
+// one another from the first. Addresses behind the last row are harmless.
 void ask_for(const std::byte* row, std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
   for (std::int64_t at = 0; at < bytes; at += kLine)

@@ -1,16 +1,17 @@
 // One product, run by a tile kernel: how threads share it, in which order, and in which memory.
 //
 // Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
-// the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job
-// k advances in blocks; a block of a panel is made ready once, while the rows pass by the one
-// before it, and stays in the first cache while they pass by. When k has come to its end, the tiles
-// go out. The panels of a view are packed by the job that reads them: as a whole where its rows
-// pass by several times, and otherwise as many blocks as stay in the second cache.
+// the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job k
+// advances in blocks. A block of a panel is prepared once, while the rows are multiplied by the
+// block before it, and stays in the first-level cache while they are multiplied by it. When k is
+// complete, the tiles are written. The panels of a view are packed by the job that reads them: as a
+// whole if its rows read them several times, and otherwise as many blocks as fit into the
+// second-level cache.
 //
-// k is cut in leaves (leaves.h), each of which is summed up by itself and takes the sums of those
-// before it when it is complete. Where scales are per group, so is each group of a leaf, and goes
-// to the leaf times its scale: leaf = (part 0 · scale 0) + (part 1 · scale 1) + ..., each product
-// and each sum rounded. Other scales wait for the leaf's end.
+// k is cut into leaves (leaves.h). Each is summed by itself, and the sums of earlier leaves are
+// added to it when it is complete. If scales are per group, each group of a leaf is also summed by
+// itself, and added to the leaf times its scale: leaf = (part 0 · scale 0) + (part 1 · scale 1) +
+// ..., each product and each sum rounded. Other scales multiply the whole leaf.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@
 
 namespace plait::gemm {
 
-// This many bytes of groups' sums stay in the first cache until they are added up.
+// Groups' sums of this many bytes stay in the first-level cache until they are added up.
 inline constexpr std::size_t kPartsAtOnce = 16 * 1024;
 
 class Product {
@@ -43,7 +44,7 @@ class Product {
   void run();
 
  private:
-  // Rows that are read next, from some k on.
+  // The rows that are read next, from some k on.
   struct RowsAhead {
     Range rows = {0, 0};  // empty: they are in a cache, or it is not known
     std::int64_t k = 0;
@@ -71,7 +72,7 @@ class Product {
     const float* sums;
   };
 
-  // Where a kernel sums, and what it adds at the end; or all leaves at once.
+  // Where a kernel writes its sums, and what it adds at the end; or all leaves at once.
   struct Chain {
     float* sums;
     Nodes nodes = {};

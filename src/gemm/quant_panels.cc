@@ -11,7 +11,8 @@
 namespace plait::gemm {
 namespace {
 
-// Words of each column at once: a line of each of the weight's rows.
+// The number of words that are packed of each column at once: a cache line of each row of the
+// weight.
 constexpr std::int64_t kWordsAtOnce = 16;
 
 // A row of words, one of each column, becomes rows of the pairs of k that a word has in it.
@@ -25,7 +26,7 @@ void split(const std::uint32_t* words, std::byte* to) {
   }
 }
 
-// What of a panel's part is where.
+// Where the values of a part of a panel are.
 struct Source {
   const std::byte* first;  // the first column's row of the weight
   std::int64_t stride;     // bytes, to the next column

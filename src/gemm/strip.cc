@@ -21,7 +21,7 @@ const std::byte* Product::rows_ahead(const Turn& turn, const Piece& piece, Range
   return rows_.at(kernel_, row, ahead.k + piece.padded_begin - turn.place.block.padded_begin());
 }
 
-// In floats.
+// The distance between two slots, in floats.
 std::int64_t Product::slot_stride(const Turn& turn) {
   return size(turn.job.panels) * size(turn.job.rows) * kPanelColumns;
 }

@@ -61,7 +61,7 @@ void check_memory(const StepSetup& setup, int world) {
   }
   check_memory(world * bytes, setup.model.empty()
                                   ? "the step"
-                                  : "the step (less with a smaller --scale or fewer --layers)");
+                                  : "the step (less with a smaller --scale or fewer --blocks)");
 }
 
 StepCase::StepCase(const StepSetup& setup, const Communicator& comm)

@@ -1,5 +1,5 @@
-// What the layers of one communicator work in. They run one after another and share it: rows and
-// sums are as large as the largest of them needs, and products are kept while there is room.
+// The working memory of all layers of one communicator. They run one after another and share it:
+// rows and sums are as large as the largest layer needs, and products are kept while there is room.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace plait::nn {
 
-// Room for a shape, whose rows may lie apart, in a buffer that grows where it must.
+// Memory for a shape, whose rows may have gaps between them, in a buffer that grows if it has to.
 TensorView room_in(Buffer& buffer, const TensorView& shape);
 
 class Workspace {

@@ -15,7 +15,7 @@ namespace plait::overlap {
 // What all ranks of a call must agree upon: a size that may differ from rank to rank is left out.
 Tag tag_of(const Problem& problem, const Plan& plan);
 
-// An emulated one, or what there is between hosts.
+// Whether chunks travel over an emulated link, or over the network between hosts.
 inline bool is_over_a_link(Communicator& comm) { return comm.link() || comm.state().hosts() > 1; }
 
 // The caller's poll hook, during one call. What it throws leaves the call as it is.

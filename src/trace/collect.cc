@@ -38,7 +38,7 @@ RankRecords collect(const std::vector<Ring::Content>& contents, const Scale& sca
     all.dropped += static_cast<std::int64_t>(contents[thread].dropped);
     for (const Entry& entry : contents[thread].entries) {
       const auto time = [&](std::uint64_t stamp) {
-        // The times of a flight come from the caller, in nanoseconds, and may be nonsense.
+        // The times of a flight come from the caller, in nanoseconds, and may be wrong.
         const bool given = entry.kind == Kind::flight;
         const base::Nanoseconds here =
             within_reach(given ? static_cast<base::Nanoseconds>(stamp) : scale.time(stamp));

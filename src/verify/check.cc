@@ -191,7 +191,7 @@ class Check {
     return results;
   }
 
-  // What it leaves in the memory and the slots of the calls that follow are NaNs.
+  // Fills the memory and the slots that later calls use with NaNs.
   void call_with_more_rows(const Weight& weight, const OpOptions& options) {
     const ops::Shapes shapes = ops::shapes_of(case_.op);
     const std::int64_t m = case_.m + case_.spare;
@@ -318,7 +318,7 @@ class Check {
 
   bool is_coded() const { return traits_of(case_.op).shares_k && case_.wire == Dtype::s8; }
 
-  // How large one rank's sum of products may be.
+  // An upper bound of one rank's sum of products.
   double magnitude(int rank, std::int64_t row_of_m, std::int64_t col) const {
     const auto index = static_cast<std::size_t>(rank);
     double sum = 0;

@@ -114,7 +114,7 @@ TEST(FromMpi, ConnectsOverTcp) {
   expect_group_of(comm, MPI_COMM_WORLD);
 }
 
-// The variables say nothing of hosts; MPI's processes count them.
+// No variable gives the number of hosts; from_mpi() counts them.
 TEST(FromMpi, FindsTheHosts) {
   if (size_of(MPI_COMM_WORLD) < 3) return;  // two hosts, one with two ranks
   ::setenv("PLAIT_HOST", my_rank() == 1 ? "one" : "other", 1);
@@ -125,7 +125,7 @@ TEST(FromMpi, FindsTheHosts) {
   expect_group_of(comm, MPI_COMM_WORLD);
 }
 
-// The program's own collectives go on beside, also one that has begun before.
+// The program's own collectives continue meanwhile, also one that began before.
 TEST(FromMpi, LeavesTheCommunicatorToTheProgram) {
   int mine = 1;
   int sum = 0;
@@ -167,13 +167,14 @@ TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
                                 std::to_string(size_of(all.get())) + ": not all have called it");
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  // Nor do the others wait for what the late rank still needs.
+  // The others don't wait for the late rank to finish either.
   if (my_rank() == 0) expect_error(Code::timeout, connect);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// What from_mpi() tells plait of a communicator, and whether its last all-gather has ended: from
-// then on the ranks connect by what they were told. `at_end` is called at the end of each.
+// The description of a communicator that from_mpi() gives to plait, and whether its last all-gather
+// has ended. From then on the ranks connect with the addresses that they have received. `at_end` is
+// called at the end of each.
 class Gathering {
  public:
   explicit Gathering(MPI_Comm comm, std::function<void()> at_end = {})
@@ -208,7 +209,7 @@ class Gathering {
 
 struct Stopped {};
 
-// Rank 1 comes late, and stops when all have learnt what the first all-gather tells.
+// Rank 1 is late, and stops when all ranks have the result of the first all-gather.
 TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
   using std::chrono::milliseconds;

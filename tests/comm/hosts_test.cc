@@ -1,5 +1,5 @@
-// Collectives of ranks on several hosts, some of which share memory: the same bits as on one host,
-// and of a host's parts only their sum goes to another.
+// Collectives of ranks on several hosts, some of which share memory: their results have the same
+// bits as on one host, and only the sum of a host's parts is sent to another host.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -66,8 +66,8 @@ TEST(CollectivesOfHosts, HaveTheBitsOfOneHost) {
 }
 
 // The blocks that a rank sends to other hosts: each rank's shard of the parts, the sums or the
-// gathered vector. Without regard to hosts there are twice as many where a host has two ranks, and
-// four times as many where it has four.
+// gathered vector. If ranks ignored hosts, they would send twice as many with two ranks on a host,
+// and four times as many with four.
 void expect_blocks(Communicator& comm) {
   constexpr std::size_t kCount = 1 << 20;
   const std::size_t shard = kCount / static_cast<std::size_t>(comm.world());
@@ -88,7 +88,8 @@ void expect_blocks(Communicator& comm) {
   expect(2 * f32, [&] { all_reduce({in.data(), kCount}, {out.data(), kCount}, comm); });
   expect(f32, [&] { reduce_scatter({in.data(), kCount}, {part.data(), shard}, comm); });
   expect(f32, [&] { all_gather({part.data(), shard}, {out.data(), kCount}, comm); });
-  // Two parts of bf16 are as many bytes as their sum in f32: these are sent as they are.
+  // Two parts of bf16 have as many bytes as their sum in f32, so the parts are sent without being
+  // added first.
   const std::vector<std::uint16_t> narrow(kCount);
   std::vector<std::uint16_t> narrow_out(kCount);
   expect(f32 + f32 / 2, [&] {

@@ -1,4 +1,4 @@
-// How long a rank may poll a mailbox in vain, and what is no polling in vain.
+// How long a rank may poll a mailbox in vain, and which polls don't count as such.
 #include <gtest/gtest.h>
 
 #include <chrono>

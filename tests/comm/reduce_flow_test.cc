@@ -1,5 +1,5 @@
 // Partial sums of uneven shards, with and without hosts whose ranks act together. The ranks are
-// threads here: which host they are on is only said.
+// threads here, and their hosts exist only in their places.
 #include "comm/flow/reduce_flow.h"
 
 #include <gtest/gtest.h>

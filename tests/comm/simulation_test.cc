@@ -222,7 +222,7 @@ TEST(Simulation, HasTheSameRanksOnceMore) {
   simulation.run([](Communicator& comm) {
     auto beside = comm.split(0, comm.rank());
     ASSERT_TRUE(beside.has_value());
-    // What is small is heard where memory is none, and in both groups at once.
+    // Small messages have contents even without storage, in two groups at once.
     std::vector<float> one(10, 1);
     std::vector<float> other(10, 2);
     Pending first = start_all_reduce({one.data(), one.size()}, {one.data(), one.size()}, *beside);

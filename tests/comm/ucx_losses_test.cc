@@ -237,26 +237,7 @@ TEST_F(Ucx, RanksThatKnowOfARefusalConnectAgain) {
   });
 }
 
-TEST_F(Ucx, AConnectThatFailedMayBeTriedAgain) {
-  Milestones failed;
-  fork_ranks(2, [&](int rank) {
-    CommunicatorOptions options = options_of(rank, 2, job_, "ucx");
-    if (rank == 0) {
-      options.timeout = milliseconds(300);
-      expect_error(Code::timeout, [&] { Communicator::connect(options); });
-      failed.reach(0);
-    } else {
-      failed.await(0);
-    }
-    options.timeout = seconds(20);
-    for (int turn = 0; turn < 3; ++turn) {
-      Communicator comm = Communicator::connect(options);
-      float sum = 1;
-      all_reduce({&sum, 1}, comm);
-      EXPECT_EQ(sum, 2);
-    }
-  });
-}
+TEST_F(Ucx, AConnectThatFailedMayBeTriedAgain) { connect_after_a_failure("ucx", job_); }
 
 bool has_handler(int signal) {
   struct sigaction action = {};

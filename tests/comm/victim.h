@@ -84,4 +84,26 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
   }
 }
 
+// Rank 0 gives up waiting for rank 1. Both then connect again and again.
+inline void connect_after_a_failure(const std::string& transport, const std::string& job) {
+  Milestones failed;
+  conformance::fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 2, job, transport);
+    if (rank == 0) {
+      options.timeout = std::chrono::milliseconds(300);
+      conformance::expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      failed.reach(0);
+    } else {
+      failed.await(0);
+    }
+    options.timeout = std::chrono::seconds(20);
+    for (int turn = 0; turn < 3; ++turn) {
+      Communicator comm = Communicator::connect(options);
+      float sum = 1;
+      all_reduce({&sum, 1}, comm);
+      EXPECT_EQ(sum, 2);
+    }
+  });
+}
+
 }  // namespace plait

@@ -46,8 +46,7 @@ void copy(const ConstTensorView& from, const TensorView& to) {
     std::memcpy(to.row(i), from.row(i), from.row_bytes());
 }
 
-// An X that no cache holds is asked for before it is read, where windows are narrow. Parts of its
-// rows are not.
+// With narrow windows, an X that fits into no cache is prefetched. Parts of its rows are not.
 TEST_P(ProductParts, RowsFromMemoryGiveTheBitsOfThoseFromACache) {
   if (GetParam() == "reference") GTEST_SKIP() << "asks for nothing, and takes long";
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -72,8 +71,8 @@ TEST_P(ProductParts, RowsFromMemoryGiveTheBitsOfThoseFromACache) {
   }
 }
 
-// The bias counts from the product's first column, what is added to from the window's first
-// element.
+// The bias begins at the product's first column, and the values that are added to begin at the
+// window's first element.
 TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {
   const std::int64_t share = GetParam() == "reference" ? 3 : 1;
   int done = 0;
@@ -114,7 +113,7 @@ TEST_P(ProductParts, WindowsTakeTheirOwnBiasAndWhatIsThere) {
   if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
-// The rows of a window in places of their own, cut where no tile ends, some of them empty.
+// The rows of a window go to several matrices, which end within tiles; some are empty.
 TEST_P(ProductParts, RowsMayGoToSeveralPlaces) {
   constexpr std::int64_t kColumns = 130;
   int done = 0;
@@ -155,8 +154,8 @@ TEST_P(ProductParts, RowsMayGoToSeveralPlaces) {
 
 // A view is packed in chunks of k for few rows, as a whole for some, and once for more than a
 // superblock. Here k is long enough for three chunks of the largest, and its last pair is half
-// empty. Rows are those of one whole product, whose packed weight is read as it is; they take every
-// path with as little work as will do, because a sanitizer makes much of it.
+// empty. The rows are compared with those of one whole product by a packed weight. They take every
+// path with as little work as possible, because sanitizers are slow.
 TEST_P(ProductParts, ViewsOfAWeightGiveTheBitsOfAPackedOne) {
   if (GetParam() == "reference") GTEST_SKIP() << "has no blocks";
   constexpr std::int64_t kColumns = 130;

@@ -1,5 +1,5 @@
-// What memory a prepared operator asks for when it runs: none, whether its weight is packed or has
-// to be, each time anew.
+// A prepared operator asks for no memory when it runs, whether its weight is packed already or
+// packed anew in each run.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -34,7 +34,7 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcep
   return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
 }
 
-// Sanitizers have to see what is mapped themselves.
+// Sanitizers have to see mappings themselves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" void* mmap(void* at, std::size_t bytes, int protection, int flags, int fd,
                       off_t offset) noexcept {
@@ -54,7 +54,7 @@ void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free
 namespace plait {
 namespace {
 
-// In one run, the smallest of several: what a long wait does is another matter.
+// The allocations of one run, the fewest of ten: a long wait may allocate.
 int allocations_of(Op& ready, const OpCall& call) {
   for (int run = 0; run < 3; ++run) ready.run(call);
   int least = 1000;
@@ -66,7 +66,7 @@ int allocations_of(Op& ready, const OpCall& call) {
   return least;
 }
 
-// Or the test below would pass whatever operators do.
+// Without this, the test below would pass whatever operators do.
 TEST(PreparedOperators, AreCaughtWhereTheyTakeABuffer) {
   const int before = allocations;
   const Buffer small(1000);

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Make the classes when they are asked for: a spec is written by few programs."""
+    """Make the classes on first use, because few programs write specs."""
     if name in ("ColumnParallelLinear", "RowParallelLinear", "SpecProvider"):
         from plait.megatron import specs
 

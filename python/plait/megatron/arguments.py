@@ -2,11 +2,11 @@
 
     --use-ascend-coc          serve the layers, in automatic plans
     --coc-parallel-num N      in N parts; 1: serial
-    --coc-fused-kernel        fused; goes before the number of parts
+    --coc-fused-kernel        fused; takes precedence over the number of parts
     --coc-mode 0 or 1         serial, unless fused is asked for; -1 and 2 leave it to the others
 
-The environment goes before what is left out here: PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM and
-USE_COC_FUSED_KERNEL.
+The environment decides what these options leave open: PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM
+and USE_COC_FUSED_KERNEL.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def enable_from_arguments(args: argparse.Namespace) -> bool:
     """Enable what the options or the environment ask for; true if they ask for anything.
 
-    Megatron's own arguments are looked at too: what replaces the same layers is refused.
+    Megatron's own arguments are checked too: those that replace the same layers are refused.
     """
     parts: int | None = getattr(args, "coc_parallel_num", None)
     fused: bool = getattr(args, "coc_fused_kernel", False)

@@ -41,7 +41,7 @@ def watch(
                 setattr(owner, "forward", original)  # noqa: B010  # of any class
             else:
                 _log.warning(
-                    "%s.forward was replaced by another package since, and is left as it is",
+                    "%s.forward was later replaced by another package, and is left as it is",
                     owner.__name__,
                 )
 

@@ -73,7 +73,7 @@ def enable(
 def disable() -> None:
     """Put back what enable() has replaced.
 
-    A method that another package has replaced since is left alone, and a warning says so. Layers
+    A method that another package has replaced meanwhile stays, and a warning says so. Layers
     that were made with gradient_accumulation_fusion go on without APEX.
     """
     global _service, _unwatch, _unknown
@@ -88,7 +88,7 @@ def disable() -> None:
             setattr(seam.owner, seam.name, original)
         else:
             _log.warning(
-                "%s.%s was replaced by another package since, and is left as it is",
+                "%s.%s was replaced by another package after enable(), and is left as it is",
                 seam.owner.__name__,
                 seam.name,
             )

@@ -147,9 +147,7 @@ class Pass(CustomGraphPass):
         added = Added.of(collective, _resolve(group).size())
         if added is None:
             if comes_from_product(collective.args[0]):
-                self._leave(
-                    collective, "its product is cut and put together again in a way of its own"
-                )
+                self._leave(collective, "its product is cut and joined again in an unknown way")
             return
         if wait is None:
             self._leave(collective, _NOT_WAITED)
@@ -375,7 +373,9 @@ def disable() -> None:
         return
     others = [one for one in _passes() if one is not _enabled]
     if len(others) == len(_passes()):
-        _log.warning("the passes of inductor were replaced since, and are left as they are")
+        _log.warning(
+            "the passes of inductor were replaced after enable(); they are left as they are"
+        )
     else:
         _set_passes(others)
     _enabled = None

@@ -27,7 +27,7 @@ Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
 
 @dataclass(eq=False)
 class Context:
-    """Serves one communicator as one set of options says."""
+    """Serves one communicator with one set of options."""
 
     options: Options
     comm: _native.Communicator
@@ -40,7 +40,7 @@ class Context:
     samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
-    world: int = field(init=False)  # a communicator that was left doesn't say it
+    world: int = field(init=False)  # after it is left, a communicator can't tell its world
 
     def __post_init__(self) -> None:
         self.world = self.comm.world
@@ -58,7 +58,7 @@ class Context:
         )
 
     def run(self, shape: Hashable, call: Callable[..., None], *operands: Any) -> None:
-        """Make a native call, and look now and then what it does with its time."""
+        """Make a native call, and record now and then where its time goes."""
         if self.samples.is_due(shape):
             self.samples.trace(self.comm, self.plans, functools.partial(call, *operands))
         else:
@@ -69,7 +69,7 @@ class Context:
         return self.comm.rank, self.comm.world
 
     def why_serial(self) -> str:
-        """Say why the plan of a call is serial, where it is."""
+        """Say why the plan of a call is serial, if it is."""
         if self.settings.plan is not None or self.settings.customized:
             return "as options or settings say"
         if self.world == 1:
@@ -116,7 +116,8 @@ _kept: WeakKeyDictionary[dist.ProcessGroup, _Kept] = WeakKeyDictionary()
 _alone: _Kept | None = None  # of a program without process groups: one rank
 _contexts: WeakSet[Context] = WeakSet()  # the program's graphs hold some whose groups are gone
 _past = Counts()  # of groups that have gone
-_lock = threading.RLock()  # of the four above; never held while a rank waits for others
+# Guards the four variables above; never held while a rank waits for others.
+_lock = threading.RLock()
 # Contexts that have gone and are not in _past yet, by their numbers. The garbage collector adds to
 # it at any moment, in a thread that may hold the lock.
 _gone: deque[tuple[int, Counts]] = deque()
@@ -226,7 +227,7 @@ def counted() -> Counts:
     found = Counts()
     with _lock:
         listed = _listed()
-        gone = set()  # some may be listed too: they went since
+        gone = set()  # some may be in `listed` too, if they went after it was made
         while _gone:
             number, counts = _gone.popleft()
             gone.add(number)
@@ -264,7 +265,7 @@ def _forget_all() -> None:
     global _alone
     with _lock:
         for kept in _kept.values():
-            kept.contexts.clear()  # or their counts would be read when the group goes
+            kept.contexts.clear()  # otherwise their counts would be read when the group goes
         for context in list(_contexts):
             context.close()
         _kept.clear()

@@ -1,4 +1,4 @@
-"""What the report adds up of all calls; it outlasts the process groups that the calls were of."""
+"""The sums over all calls that the report shows. They outlast the calls' process groups."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from plait.torch.sampling import BESIDE, Key, Samples, Share, key_of
 
 @dataclass
 class Counts:
-    """Calls by what a report tells them apart by."""
+    """Calls, by the properties that a report distinguishes."""
 
     # Problems that differ in what is not listed, such as packed and plain weights, are one row.
     totals: dict[Key, tuple[int, int]] = field(default_factory=dict)  # calls, nanoseconds
@@ -35,7 +35,7 @@ class Counts:
         return self.totals | {key: (share.calls, share.time) for key, share in beside.items()}
 
     def why_serial(self, key: Key) -> str:
-        """Say why the plans of these calls are serial, where they are."""
+        """Say why the plans of these calls are serial, if they are."""
         return "; ".join(sorted(self.reasons.get(key, ())))
 
     def clear(self) -> None:

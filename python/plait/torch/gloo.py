@@ -71,7 +71,7 @@ class _Watched(dist.Work):
             raise
 
     def _is_done_within(self, seconds: float) -> bool:
-        """Wait a while. What fails before that has failed: some works are never complete then."""
+        """Wait for `seconds` at most. A work that fails earlier counts as done."""
         begin = time.monotonic()
         try:
             self._work.wait(timedelta(seconds=seconds))
@@ -80,7 +80,7 @@ class _Watched(dist.Work):
         return True
 
     def is_completed(self) -> bool:
-        """Say what gloo says, as all that follow."""
+        """Ask gloo, as all functions below do."""
         return self._work.is_completed()
 
     def is_success(self) -> bool:
@@ -92,7 +92,7 @@ class _Watched(dist.Work):
         return self._work.exception()
 
     def source_rank(self) -> int:
-        """Return whose message was received."""
+        """Return the rank whose message was received."""
         return self._work.source_rank()
 
     def _source_rank(self) -> int:
@@ -112,7 +112,7 @@ class _Watched(dist.Work):
 
 
 def _check(comm: Communicator, name: str) -> None:
-    """Raise Error where a rank is lost."""
+    """Raise Error if a rank is lost."""
     if comm.has_left:
         return
     try:
@@ -124,9 +124,9 @@ def _check(comm: Communicator, name: str) -> None:
 
 
 def _blame(error: RuntimeError, comm: Communicator | None, name: str, peer: int | None) -> None:
-    """Raise Error where a call has failed because a rank is lost; return where it has not."""
+    """Raise Error if a call has failed because a rank is lost; otherwise return."""
     first = str(error).partition("\n")[0]
-    # What fails in gloo says where in its sources; what torch refuses names no such place.
+    # An error of gloo names the place in its sources; an error of torch names none.
     is_gloos = "gloo/" in first
     deadline = time.monotonic() + (_PATIENCE if is_gloos else 0.0)
     while comm is not None:

@@ -233,7 +233,7 @@ _differentiate("all_reduce_matmul", _summed)
 def _refuse_a_gradient(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
     raise Error(
         Code.invalid_argument,
-        "x requires a gradient, and a quantised weight has none to give; "
+        "x requires a gradient, and products by quantised weights have none; "
         "call the operator under torch.no_grad()",
     )
 

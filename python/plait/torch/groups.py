@@ -128,7 +128,7 @@ def fresh(store: Store, world: int) -> Store:
     """Return a part of a store that only the ranks of this group use. Collective.
 
     A launcher's store outlives groups, and what an earlier one has left there must not be read. All
-    ranks of a group come once, so that the number of those who came before tells which it is.
+    ranks of a group come once, so that the number of those that came before tells which it is.
     """
     return PrefixStore(f"{(store.add('ranks', 1) - 1) // world}/", store)
 
@@ -170,7 +170,7 @@ class _Meeting:
             raise Error(
                 Code.timeout,
                 f"connect: rank {self._rank} has waited {self._patience:g} s for rank {missing} of "
-                f"{self._world}, which has not come",
+                f"{self._world}, which has not connected",
                 culprit=missing,
                 operator="connect",
             )

@@ -122,7 +122,7 @@ class _ParallelLinear(nn.Module):
         return copied
 
     def extra_repr(self) -> str:
-        """Say what nn.Linear says, of this rank's share."""
+        """Describe the layer as nn.Linear does, with this rank's share."""
         packed = self._quantized
         outputs, inputs = self.weight.shape if packed is None else (packed.n, packed.k)
         return (

@@ -290,7 +290,7 @@ def quantized_linear(
     if torch.is_grad_enabled() and x.requires_grad:
         refuse(
             name,
-            "x requires a gradient, and a quantised weight has none to give; "
+            "x requires a gradient, and products by quantised weights have none; "
             "call it under torch.no_grad()",
         )
     rows = x.detach().reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -62,7 +62,7 @@ class Operator(Protocol):
 class GatheringOperator(Protocol):
     """An operator that gathers rows.
 
-    `rows`: of the first dimension, of all ranks together, where they don't have equally many.
+    `rows`: the size of the first dimension over all ranks, needed if they share it unevenly.
     """
 
     def __call__(
@@ -114,7 +114,10 @@ class PairingOperator(Protocol):
 
 
 def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None) -> None:
-    """Say in a sentence what torch's dispatcher would say on a page. Tracing uses other types."""
+    """Refuse wrong operands in one sentence; torch's dispatcher would print a page.
+
+    Tracing calls it with other types.
+    """
     operands = {"x": x, "bias": bias}
     if isinstance(weight, torch.Tensor):
         operands["weight"] = weight
@@ -132,7 +135,7 @@ def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tens
     elif torch.is_grad_enabled() and x.requires_grad:
         _refuse(
             name,
-            "x requires a gradient, and a quantised weight has none to give; "
+            "x requires a gradient, and products by quantised weights have none; "
             "call it under torch.no_grad()",
         )
 
@@ -304,7 +307,7 @@ def _gathering_operator(name: str, does: str) -> GatheringOperator:
     return call
 
 
-_OF_ALL = "rows: of the first dimension, of all ranks together, where they don't share evenly."
+_OF_ALL = "rows: the size of the first dimension over all ranks, needed if they share it unevenly."
 
 
 def _pairing_operator(name: str, does: str) -> PairingOperator:

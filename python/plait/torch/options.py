@@ -64,10 +64,10 @@ class Options:
         if self.engine == "c10d" and self.schedule == "fused":
             _refuse("engine='c10d' has the schedules serial and pipelined, not fused")
         if self.engine == "c10d" and self.product == "auto":
-            _refuse("engine='c10d' has torch's product alone; leave product out")
+            _refuse("engine='c10d' always uses torch's product; leave product out")
         if self.engine == "c10d" or self.product == "torch":
             if self.wire is not None:
-                _refuse("torch's product leaves partial sums in the dtype of x; leave wire out")
+                _refuse("torch's product returns partial sums in the dtype of x; leave wire out")
             if self.engine == "native" and self.schedule not in (None, "auto", "serial"):
                 _refuse(f"product='torch' is serial; schedule is {self.schedule!r}")
 

@@ -106,7 +106,7 @@ def _matching(
         if type(module) is not nn.Linear:  # another class may compute something else
             refusal = f"{name} is a {type(module).__name__}; only nn.Linear can be shared"
         elif owners[id(module.weight)] > 1:
-            refusal = f"{name} has its weight in common with another module"
+            refusal = f"{name} shares its weight with another module"
         if refusal is None:
             assert isinstance(module, nn.Linear)
             found.append((name, module, styles[pattern]))
@@ -125,7 +125,7 @@ def _own_plan(model: nn.Module) -> dict[str, str]:
     found: Any = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
     if not found:
         _refuse(
-            f"{type(model).__name__} brings no plan of its own; give one: "
+            f"{type(model).__name__} has no plan of its own; pass one: "
             '{"layers.*.up": "colwise", "layers.*.down": "rowwise"}'
         )
     return {name: style for name, style in dict(found).items() if style in _COLUMN or style in _ROW}

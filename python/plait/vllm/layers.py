@@ -64,7 +64,7 @@ class _Layer:
         if type(theirs) is linear.UnquantizedLinearMethod:
             self.quant_method = _Method()
         else:
-            note(self, f"{type(theirs).__name__} multiplies it, which plait has no product for")
+            note(self, f"plait has no product for {type(theirs).__name__}")
 
 
 class ColumnParallelLinear(_Layer, linear.ColumnParallelLinear):

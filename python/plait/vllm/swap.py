@@ -1,4 +1,4 @@
-"""Putting the layers where vLLM looks for others in the place of its own, and taking them back."""
+"""Registers plait's layers as replacements of vLLM's own, and removes them again."""
 
 import inspect
 import logging

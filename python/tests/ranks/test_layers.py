@@ -422,7 +422,7 @@ def test_parallelize_leaves_the_model_whole_where_it_refuses() -> None:
     c10d = pt.Options(engine="c10d")
     cases: list[tuple[nn.Sequential, dict[str, str], dict[str, Any], str]] = [
         (nn.Sequential(nn.Linear(8, 8), Scaled(8, 8)), {"*": "colwise"}, {}, "1 is a Scaled"),
-        (tied, {"*": "colwise"}, {}, "0 has its weight in common"),
+        (tied, {"*": "colwise"}, {}, "0 shares its weight"),
         (nn.Sequential(nn.Linear(8, 8)), both, {}, "no module is called 1"),
         (two(), {"0": "colwise", "1": "rowise"}, {}, "there is no style 'rowise'"),
         (two(), both, {"weight": "s9"}, "'s9' is no scheme"),

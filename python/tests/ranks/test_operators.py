@@ -329,7 +329,7 @@ def test_quantised_weights_are_packed_once_and_compile(world: int) -> None:
 def test_a_quantised_weight_lets_no_gradient_through() -> None:
     w = pt.quantize(torch.ones(4, 6), "s8")
     x = torch.ones(2, 6, requires_grad=True)
-    sentence = "x requires a gradient, and a quantised weight has none to give"
+    sentence = "x requires a gradient, and products by quantised weights have none"
     with pytest.raises(plait.Error, match=sentence):
         pt.matmul_all_reduce(x, w)
     with pytest.raises(plait.Error, match=sentence):

@@ -57,10 +57,11 @@ void add_options(Options& options, MatmulOptions& matmul) {
               "number of threads (default: OpenMP's)");
   options.add("-b,--backend", "NAME[,...]|all", matmul.backends, read_list,
               "backends, as plait info lists them (default: the best); all: every\n"
-              "backend that can, except the reference, which takes seconds per call");
+              "backend that supports the product, except the reference, which takes\n"
+              "seconds per call");
   options.add("--columns|-c", "W", matmul.columns, size(),
               "run the product in windows of W columns, each into a buffer of its\n"
-              "own, as operators do that send finished columns");
+              "own, as operators that send finished columns do");
   options.add_flag("--accumulate", matmul.accumulate, "add to the values in the result's buffer");
   options.add_flag("--transposed-x", matmul.transposed_x,
                    "store x as [k, m], as for a weight's gradient");

@@ -60,7 +60,7 @@ int be_rank(StepOptions options, Communicator& comm) {
 }
 
 int measure_step(const StepOptions& options, const char* what, Words words) {
-  // Ranks of a launcher check it together, later.
+  // If a launcher has started the ranks, they check it together later.
   if (place_from_environment().launcher.empty()) check_writable(options.files);
   std::vector<std::string> whole = {"bench", what};
   whole.insert(whole.end(), words.begin(), words.end());

@@ -37,7 +37,7 @@ constexpr const char* kModelExamples =
     "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench model llama2-70b --link share=0.12\n"
-    "  plait bench model bloom-7b --layers 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"
+    "  plait bench model bloom-7b --blocks 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"
     "  plait bench model llama2-7b --stand-in 0.3 --html step.html\n";
 
 measure::RequestedShareLink read_link(std::string_view option, const std::string& text) {
@@ -149,7 +149,8 @@ std::optional<StepOptions> read_model_options(Words words) {
                    .usage = "MODEL [OPTIONS]",
                    .purpose = kModelPurpose,
                    .examples = kModelExamples});
-  options.add("--layers", "L", step.layers, whole(1, kMostLayers), "number of blocks (default: 1)");
+  options.add("--blocks|--layers", "N", step.layers, whole(1, kMostLayers),
+              "number of blocks (default: 1)");
   options.add("--scale", "S", step.scale, up_to(1),
               "factor for the model's widths, which are then rounded to whole\n"
               "panels on each rank; the result is printed (default: 0.25)");

@@ -106,7 +106,7 @@ std::string ways_of(const Problem& problem, const std::string& transport) {
   const Place& place = problem.place;
   if (transport != "tcp" || place.world == 1) return "";
   if (place.hosts == 1 && place.host.empty())
-    return "All ranks are on one host, and reach each other over TCP all the same.";
+    return "Although all ranks are on one host, they reach each other over TCP.";
   if (place.hosts == place.world) return "Each rank is on a host of its own.";
   return "Ranks of one host reach each other through shared memory if they can map it, others over "
          "TCP.";

@@ -15,7 +15,7 @@ namespace plait::comm {
 // Refuses a link that no clock could time.
 void check_link(const Link& link);
 
-// What PLAIT_LINK says; a sentence that can't be obeyed is refused under that name.
+// The link that PLAIT_LINK describes. If the text is invalid, the error names PLAIT_LINK.
 std::optional<Link> link_from_environment();
 
 // One clock for each directed link from this rank: all mailboxes and sub-groups that send over a

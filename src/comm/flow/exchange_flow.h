@@ -12,8 +12,8 @@
 
 namespace plait::comm {
 
-// What an ExchangeFlow sends to each peer, and receives from it. How much that is, each pair of
-// ranks knows for itself.
+// What an ExchangeFlow sends to each peer, and receives from it. Both ranks of a pair know how many
+// chunks travel between them; other ranks need not.
 class Parcels {
  public:
   virtual ~Parcels() = default;
@@ -29,7 +29,7 @@ class ExchangeFlow {
  public:
   ExchangeFlow(Lanes& lanes, const Parcels& parcels) : lanes_(lanes), parcels_(parcels) {}
 
-  // Sends and receives what can be now.
+  // Sends and receives all chunks for which this is possible without waiting.
   void step() {
     while (step_once()) continue;
   }

@@ -1,4 +1,4 @@
-// A group whose ranks see each other's pages.
+// A group whose ranks have mapped each other's pages.
 #pragma once
 
 #include <array>

@@ -42,9 +42,9 @@ class SetupWatch {
     if (waits) published_.publish(awaited);
     group_.raise_if_failed();
     group_.interrupt_if_asked(&awaited);
-    // What a peer said before it died may have come since the rendezvous last listened: a death
-    // counts at the next poll. Whether one has left is the rendezvous's to say, which knows whether
-    // it came before.
+    // A peer may have sent something before it died that the rendezvous has not read yet, so a
+    // death counts only at the next poll. The rendezvous itself reports peers that have left,
+    // because it knows whether they came first.
     if (std::exchange(misses_one_, group_.misses_one())) group_.examine_lives(&awaited);
     group_.examine_calls();
     if (waits && base::now() >= deadline_) group_.give_up(awaited);

@@ -50,7 +50,8 @@ Interval Wires::book(int source, int destination, std::size_t bytes, base::Nanos
       return {.begin = begin, .end = free + link.latency_ns};
     }
     case Wiring::ports: {
-      // A switch hands on what comes while it comes, and keeps what must wait for the wire in.
+      // A switch forwards bytes while they arrive, and stores those that must wait for the wire to
+      // their rank.
       const base::Nanoseconds begin = std::max(from, free_out_[out]);
       free_out_[out] = begin + occupied;
       return {.begin = begin, .end = take_in(to, begin, occupied) + link.latency_ns};
@@ -74,7 +75,7 @@ base::Nanoseconds Wires::take_in(std::size_t destination, base::Nanoseconds from
   for (; next != taken.end() && next->begin < begin + occupied; ++next)
     begin = std::max(begin, next->end);
   const base::Nanoseconds end = begin + occupied;
-  // What lies together is one.
+  // Adjacent intervals become one.
   const bool joins_before = next != taken.begin() && std::prev(next)->end == begin;
   const bool joins_behind = next != taken.end() && next->begin == end;
   if (joins_before && joins_behind) {

@@ -21,7 +21,8 @@ Nanoseconds SimRank::on_grid(Nanoseconds at) const {
   return polls_.first + base::round_up(behind, polls_.grain);
 }
 
-// What came during this rank's poll, and was perhaps missed, ends the rest at once.
+// If something came during this rank's poll, the poll may have missed it, so the rank rests only
+// until its next poll.
 void SimRank::rest(Nanoseconds until, const Polls& polls) {
   rests_ = true;
   polls_ = polls;

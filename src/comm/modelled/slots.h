@@ -49,9 +49,9 @@ struct Slots {
     return own[static_cast<std::size_t>(destination)];
   }
 
-  // When a channel's next chunk will be there, and when it has room for one; kNever: that depends
-  // on the other end. A rank that polls asks all channels again and again, so the answers are
-  // stored side by side.
+  // When a channel's next chunk will have arrived, and when it has room for one; kNever: that
+  // depends on the other end. A rank that polls asks all channels again and again, so the answers
+  // are stored side by side.
   base::Nanoseconds due(int source, int destination, int slot) const {
     const Times& own = due_[lane(destination, slot)];
     return own.empty() ? kNever : own[static_cast<std::size_t>(source)];
@@ -61,12 +61,13 @@ struct Slots {
     return own.empty() ? 0 : own[static_cast<std::size_t>(destination)];
   }
 
-  // After what was posted to a channel, or released.
+  // To be called after a chunk was posted to a channel or released.
   void note_change(int source, int destination, int slot);
 
   std::byte* payload(int source, int destination, int slot, std::uint32_t number);
 
-  // Thousands of ranks have millions of entries, whose tags differ in their chunks alone.
+  // Tags are stored once and numbered: thousands of ranks have millions of entries, and their tags
+  // differ only in the number of the chunk.
   std::uint32_t number_of(Tag tag);
   Tag tag_of(const Entry& entry) const;
 

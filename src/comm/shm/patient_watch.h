@@ -1,4 +1,4 @@
-// The watch of a rank that waits to hear what all ranks have brought to a meeting.
+// Watches the group while a rank waits for the result of a meeting of all ranks.
 #pragma once
 
 #include "base/clock.h"
@@ -11,10 +11,10 @@ inline void poll(const Watch& watch, int peer) {
   if (watch) watch(peer);
 }
 
-// The coordinator sends what all have brought to one rank after another, and the first to hear of
-// it may have ended the group before the last does. For the other ranks a refusal of the watch
-// counts only when nothing has come for a while after it, because a meeting that took place took
-// place for all ranks.
+// The coordinator sends the result to one rank after another. The first receiver may end the group
+// before the last one has its result, although the meeting has succeeded. Therefore, if the watch
+// refuses, a rank other than the coordinator goes on waiting for a while, and fails only if no
+// result comes.
 class PatientWatch {
  public:
   static constexpr base::Nanoseconds kPatience = 100 * base::kMillisecond;
@@ -23,8 +23,8 @@ class PatientWatch {
   PatientWatch(const Watch& watch, bool is_coordinator)
       : watch_(watch), patience_(is_coordinator ? 0 : kPatience) {}
 
-  // Polls the watch; throws what it throws, if it has refused for long enough. What the caller's
-  // hook throws passes at once.
+  // Polls the watch, and passes on its exception if it has refused for long enough. An exception of
+  // the caller's hook is passed on at once.
   void poll(int peer);
 
  private:

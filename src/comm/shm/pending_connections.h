@@ -41,8 +41,8 @@ class PendingConnections {
 
   void close();
 
-  // Where descriptors are short: closes the one that was kept for this, so that further callers can
-  // be accepted and told, one at a time.
+  // If descriptors are scarce: closes the one that was kept for this case, so that further callers
+  // can be accepted and told the reason, one at a time.
   void free_descriptor();
 
  private:

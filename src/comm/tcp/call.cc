@@ -44,7 +44,8 @@ void Call::note_end(Progress progress) {
 std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
   const Nanoseconds now = base::now();
   if (!hello_.empty()) {
-    // Rank 0 answers when all have come; another rank answers at once, and any rank a hello.
+    // Rank 0 answers the call when all ranks have connected, other ranks at once. A challenge to
+    // prove the secret comes at once from any rank.
     const bool may_wait = is_to_rendezvous_ && is_trusted(self);
     if (may_wait || now - since_ <= kSilentCaller) return hear(self, doubts);
     socket_.reset();
@@ -94,7 +95,8 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       distrust(self, doubts);
       break;
     case Word::refusal:
-      // An address that several hosts have may have led to another rank: the next may be right.
+      // If several hosts have this address, the call may have reached another rank. The next
+      // address may be right.
       PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", peer_of(socket_),
                   " to meet rank ", rank_, ": ", printable(message->text));
       socket_.reset();
@@ -127,7 +129,7 @@ void Call::hear_challenge(const std::string& text, const Identity& self, Doubts&
   if (!self.has_secret() || is_proved_ || !challenge) return socket_.reset();
   const Proofs proofs = prove(self.key, hello_, challenge->nonce);
   if (!base::are_equal_in_constant_time(challenge->proof, proofs.listener)) {
-    // It may be a rank that has another secret, and can say so.
+    // The listener may be a rank with another secret. The refusal lets it report that.
     say(socket_, Word::refusal, "");
     return distrust(self, doubts);
   }

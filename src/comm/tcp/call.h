@@ -19,8 +19,8 @@ namespace plait::comm::tcp {
 
 class Call {
  public:
-  // At the rendezvous rank 0 answers when all ranks have come. Its address is one that the user has
-  // told, so that what is wrong there is an error; elsewhere an unrelated process may listen.
+  // At the rendezvous rank 0 answers when all ranks have connected. The user has given its address,
+  // so a wrong answer there is an error. At other addresses an unrelated process may listen.
   enum class At { rendezvous, own_address, own_address_as_probe };
 
   Call(int rank, std::vector<Address> addresses, At at)
@@ -37,19 +37,19 @@ class Call {
   // Whether all addresses, one after another, have answered that no process listens there.
   bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
 
-  // Begins to connect to the next address, when it is time for that. Throws Error where this
-  // process has no descriptors left.
+  // Begins to connect to the next address, when it is time for that. Throws Error if this process
+  // has no descriptors left.
   void begin();
 
-  // Goes on where it has a socket. Returns the text of the welcome when that has come; then the
+  // Continues if it has a socket. Returns the text of the welcome when that has arrived; then the
   // call is over.
   std::optional<std::string> advance(const Identity& self, Doubts& doubts);
   base::Fd take_socket() { return std::move(socket_); }
 
-  // At the rendezvous, where rank 0 listens to one that has come.
+  // Tells rank 0 that this rank was interrupted, if it has connected to rank 0 at the rendezvous.
   void tell_of_interruption(const std::string& text, const Identity& self) const;
 
-  // What poll() is to wait for.
+  // Adds the events that poll() has to wait for.
   void add_to(std::vector<pollfd>& sockets) const;
 
  private:

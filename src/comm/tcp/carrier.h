@@ -1,4 +1,4 @@
-// An engine that carries chunks in the connections' place, over a network for which it is made.
+// An engine that carries chunks over another network than the connections.
 //
 // The connections stay. They carry what ranks agree on, credits, failures and farewells, and show
 // which process is lost. Because a mailbox has credit for two chunks of each channel, a carrier
@@ -53,8 +53,8 @@ class Carrier {
   // Why chunks can't reach the process or come from it any more; empty: they can.
   virtual const std::string& error_of(int process) const = 0;
 
-  // For a thread that rests: readable when move() has something to do, if arm() has said yes since
-  // the last move(). It says no where there is something to do at once.
+  // For a thread that sleeps: readable when move() has something to do, if arm() has returned true
+  // since the last move(). It returns false if there is something to do at once.
   virtual int descriptor() const = 0;
   virtual bool arm() = 0;
 };

@@ -47,10 +47,10 @@ void Connection::close(const std::string& why) {
 void Connection::queue(const Frame& frame, const std::byte* payload,
                        std::shared_ptr<const void> owner) {
   if (!end_.empty() || cannot_send_) return;
-  // What ranks tell each other of a loss may still arrive there.
+  // Messages of other ranks about a loss may still arrive there.
   if (!silence_.empty() && frame.kind == Kind::chunk) return;
-  // A credit goes before chunks of which nothing is sent yet. Behind them it would come after all
-  // that this rank may send without one, and the peer would have nothing left to send meanwhile.
+  // A credit is sent before chunks that have not begun. Behind them it would arrive after all
+  // chunks that this rank may send, and meanwhile the peer could send nothing.
   auto place = unsent_.end();
   if (frame.kind == Kind::credit) {
     place = std::find_if(unsent_.begin(), unsent_.end(), [](const Unsent& one) {
@@ -87,7 +87,7 @@ void Connection::flush() {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return;
-      // The peer may have said why before it closed: receive() reads that, and then the end.
+      // The peer may have sent a reason before it closed: receive() reads it, and then the end.
       cannot_send_ = true;
       return unsent_.clear();
     }
@@ -218,9 +218,9 @@ void Connection::forget(std::uint32_t receiver) {
 }
 
 // The kernel's own timeout for data would also end a connection whose other end is alive but does
-// not read for a while, as a rank that multiplies. What tells the two apart is whether the other
-// kernel answers. On an idle connection there is nothing to answer but a question, which the kernel
-// repeats as it repeats all data: sooner and more often than it would ask by itself.
+// not read for a while, as a rank that multiplies. The difference is whether the other kernel
+// answers. On an idle connection it has nothing to answer, so plait sends a frame, which the kernel
+// repeats like all data: sooner and more often than it sends its own probes.
 void Connection::check_host(base::Nanoseconds lost_after) {
   if (!loss().empty()) return;
   tcp_info info = {};

@@ -9,7 +9,8 @@ namespace {
 
 constexpr base::Nanoseconds kBetweenProbes = 200 * base::kMillisecond;
 
-// Longer than a rank that has hung up may try one address in vain before it calls again.
+// A rank that has closed its connection calls again within less than this time, even if it first
+// tries one address in vain.
 constexpr base::Nanoseconds kUntilCertain = 1500 * base::kMillisecond;
 
 }  // namespace

@@ -42,9 +42,9 @@ static_assert(std::is_trivially_copyable_v<Frame> && sizeof(Frame) == 64);
 // Set-up messages and failures are short.
 inline constexpr std::uint64_t kMostTextBytes = 1 << 20;
 
-// A mailbox or a group, as the frames that are meant for it find it. Its functions are called by
-// whichever thread reads from the connections, under the mesh's mutex: of the mesh they may call
-// reply() alone.
+// The receiving end of frames: a mailbox or a group. The thread that reads from the connections
+// calls these functions under the mesh's mutex, so they may call no function of the mesh but
+// reply().
 class Receiver {
  public:
   Receiver() = default;
@@ -52,13 +52,14 @@ class Receiver {
   Receiver& operator=(const Receiver&) = delete;
   virtual ~Receiver() = default;
 
-  // Where the bytes of the next chunk go; null where the sender had no right to send it.
+  // Where the bytes of the next chunk are written; null if the sender was not allowed to send it.
   virtual std::byte* place_for(int process, const Frame& frame) = 0;
 
-  // What keeps the memory of place_for() alive, where that may be written after the receiver's end.
+  // Keeps the memory of place_for() alive, if it may be written after the receiver's end.
   virtual std::shared_ptr<const void> memory() { return nullptr; }
 
-  // All of the frame is here. `text`: the bytes of anything but a chunk. False: it makes no sense.
+  // Called when the whole frame has arrived. `text`: its bytes, unless it is a chunk. False: the
+  // frame is invalid.
   virtual bool receive(int process, const Frame& frame, std::string text) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The connections to the other ranks while all meet, and what can be said over each.
+// The connections to the other ranks while all meet, and whether a message can be sent over each.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace plait::comm::tcp {
 
 class Lines {
  public:
-  // In the midst of a long welcome nothing can be said.
+  // No message can be sent while a long welcome is half sent.
   enum class Says : char { words, nothing, frames };
 
   explicit Lines(int world) : lines_(world) {}

@@ -264,7 +264,8 @@ constexpr std::size_t kGroupVectors = kGroup / kLanes;
     const __m256i (&whole)[4]) {
   const __m256i low = _mm256_packs_epi32(whole[0], whole[1]);
   const __m256i high = _mm256_packs_epi32(whole[2], whole[3]);
-  // Packing works in halves of a vector: fours of codes 0 2 4 6 1 3 5 7 are put in order.
+  // Packing works in halves of a vector, so groups of four codes come out as 0 2 4 6 1 3 5 7, and
+  // are put in order.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
 }

@@ -15,7 +15,7 @@ FIGURES = ("ranks 2\nthreads 1\ncopy 5\nsum 10\nchunk 300\nstart 2000\nnarrow 0.
 
 
 def profile_of_this_machine(folder):
-    """Figures that nobody measured: they take half a minute, and matter to no test."""
+    """Invented figures: measuring takes half a minute, and no test depends on them."""
     cache = Path(folder) / "cache"
     cache.write_text("plait plans 2\nmachine nowhere\n")
     said = subprocess.run([BUILD / "src/cli/plait", "tune", "--show", "--cache", cache], capture_output=True, text=True,

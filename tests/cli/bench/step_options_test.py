@@ -20,7 +20,7 @@ class StepOptionsTest(StepCase):
                 found = self.json("model", "bloom-7b", *self.SMALL, *words, "--threads", 2, "--link", "1gbit,20us",
                                   "--plan", "fused")
                 self.assertEqual({key: found[key] for key in ("threads", *USUAL)}, {"threads": 2, **USUAL, **said})
-        found = self.json("model", "bloom-7b", *self.SMALL, "--layers", 2, "--stand-in", 0.5, "--plan", "fused")
+        found = self.json("model", "bloom-7b", *self.SMALL, "--blocks", 2, "--stand-in", 0.5, "--plan", "fused")
         self.assertEqual((found["layers"], found["stand_in"]), (2, 0.5))
         # The pauses are part of the time of the products alone.
         products = found["schedules"][0]["step_ms"] * (1 - found["comm_share"])

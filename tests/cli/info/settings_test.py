@@ -86,7 +86,7 @@ class SettingsTest(SettingsCase):
 
 class DocumentsTest(SettingsCase):
     def test_every_file_in_them_can_be_loaded(self):
-        for document in ("docs/concepts/settings.md", "docs/guides/from-mindspeed-coc.md"):
+        for document in ("docs/reference/settings.md", "docs/guides/from-mindspeed-coc.md"):
             files = re.findall(r"^```toml\n(.*?)^```$", (ROOT / document).read_text(),
                                re.MULTILINE | re.DOTALL)
             self.assertTrue(files, document)
@@ -95,7 +95,7 @@ class DocumentsTest(SettingsCase):
                 self.assertNotEqual(self.found()["plan"], ("auto", "default"))
 
     def test_every_setting_is_in_the_table(self):
-        page = (ROOT / "docs/concepts/settings.md").read_text()
+        page = (ROOT / "docs/reference/settings.md").read_text()
         rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
         settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
         of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "host",

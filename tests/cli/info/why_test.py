@@ -48,7 +48,7 @@ class WhyTest(InfoCase):
         for words, ways in ((["ranks=4", "hosts=2"], mixed),
                             (["ranks=2", "hosts=2"], "Each rank is on a host of its own."),
                             (["ranks=2", "transport=tcp"],
-                             "All ranks are on one host, and reach each other over TCP all the same.")):
+                             "Although all ranks are on one host, they reach each other over TCP.")):
             page = self.plait("info", "--why", *words).stdout
             self.assertTrue(page.endswith(f"\nIt is tcp.\n{ways}\n"), page)
             self.assertEqual(self.json("--why", *words)["ways"], ways)

@@ -4,20 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "plan/settings/load.h"
+#include "plan/settings/load_from.h"
 #include "tensor/sentence_of.h"
 
 namespace plait::plan {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Loaded load_from(const std::string& toml, const Variables& variables = {}) {
-  return load(toml, "f", [&](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  });
-}
 
 std::string refusal_of(const std::string& toml) {
   return sentence_of([&] { load_from(toml); });

@@ -5,20 +5,11 @@
 
 #include <cstdlib>
 
+#include "plan/settings/load_from.h"
 #include "tensor/sentence_of.h"
 
 namespace plait::plan {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Loaded load_from(const std::string& toml, const Variables& variables = {}) {
-  return load(toml, "f", [&](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  });
-}
 
 Settings file(const std::string& toml) { return parse_settings(toml, "f"); }
 

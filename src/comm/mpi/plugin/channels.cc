@@ -119,7 +119,7 @@ void Channels::cancel_receives() {
   }
 }
 
-// Every request is tested, each time: that is what completes it.
+// Every request is tested each time, because testing completes it.
 bool Channels::idle() {
   bool all = true;
   for (auto* channels : {&outgoing_, &incoming_}) {

@@ -1,4 +1,4 @@
-// A group whose ranks hear of each other by messages alone.
+// A group whose ranks learn about each other only by messages.
 #pragma once
 
 #include <mpi.h>
@@ -18,7 +18,7 @@
 
 namespace plait::comm::mpi {
 
-// What a rank tells the others of its group, unasked.
+// The notices that a rank sends to the others of its group.
 struct Notice {
   enum class Kind { failure, abort, farewell, closing };
   Kind kind;
@@ -43,13 +43,13 @@ class MpiGroup final : public Group {
     return left_at_[peer].load(std::memory_order_acquire) != 0;  // pairs with hear()
   }
 
-  // How long what a peer has sent before a notice may arrive after it.
+  // For so long, messages that a peer sent before a notice may still arrive after it.
   static constexpr Nanoseconds kUnderWay = base::kSecond;
 
-  // Left long enough ago for all that it has sent before to be here.
+  // Whether the peer left so long ago that all that it sent before has arrived.
   bool is_long_gone(int peer) const;
 
-  // Hears what the peers have to say.
+  // Receives the notices of the peers.
   void listen();
 
   // Like listen(), and polls each process, about 1 µs a peer: fails the group where a process
