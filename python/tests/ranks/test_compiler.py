@@ -477,6 +477,21 @@ def test_enable_is_undone(caplog: pytest.LogCaptureFixture) -> None:
     assert "replaced since" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pt.Options(settings=plait.parse_settings("coc_parallel_num = 2")),
+        pt.Options(engine="c10d"),
+        pt.Options(product="torch"),
+        pt.Options(fixed_weights=True),
+    ],
+    ids=["settings", "engine", "product", "fixed_weights"],
+)
+def test_options_that_a_graph_cannot_keep(options: pt.Options) -> None:
+    with pytest.raises(plait.Error, match="keeps schedule, parts and wire alone"):
+        Pass(options)
+
+
 def test_a_report_is_words() -> None:
     assert str(Report()) == "plait.torch.compiler: no product with a collective was compiled"
     found = Report((("matmul_all_reduce", 2),), (("all_reduce: a reason", 1),))
