@@ -1,6 +1,7 @@
 """Which calls plait serves. It is asked at every call, since Megatron changes it at run time."""
 
 import torch
+from megatron.core.tensor_parallel import layers
 from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 
 from plait.torch.options import Engine
@@ -30,6 +31,8 @@ def row_refusal(
     layer: RowParallelLinear, x: torch.Tensor, weight: torch.Tensor, engine: Engine
 ) -> str | None:
     """Say why plait doesn't serve a call of a row layer; None if it does."""
+    if layer.sequence_parallel and not layer.input_is_parallel:
+        return "sequence_parallel is on, and input_is_parallel is off"
     return _refusal(layer, x, weight, engine)
 
 
@@ -44,6 +47,8 @@ def _refusal(
         return "its tensor-parallel group has one rank"
     if layer.explicit_expert_comm:
         return "it is an expert layer, whose tokens are dispatched by Megatron"
+    if not _has_product_of_megatron(layer):
+        return "its _forward_impl is not Megatron's own"
     offloading = getattr(config, "_cpu_offloading_context", None)
     if getattr(offloading, "inside_context", False):
         return "activations are offloaded by a context of Megatron's"
@@ -59,7 +64,20 @@ def _refusal(
             return "gradient_accumulation_fusion is on, and the weight has no main_grad"
         if main_grad.dtype not in _DTYPES:
             return f"main_grad is {main_grad.dtype}"
+    bias = None if layer.skip_bias_add else layer.bias
+    if bias is not None and bias.dtype != weight.dtype:
+        return f"its bias is {bias.dtype}, and its weight is {weight.dtype}"
     return _tensor_refusal(x, weight, engine)
+
+
+def _has_product_of_megatron(layer: ColumnParallelLinear | RowParallelLinear) -> bool:
+    """Say whether the product is Megatron's: quantisers and adapters put another in its place.
+
+    A wrapper has the name and the module of what it wraps, but not its globals.
+    """
+    product = layer._forward_impl
+    product = getattr(product, "__func__", product)
+    return getattr(product, "__globals__", None) is vars(layers)
 
 
 def _tensor_refusal(x: torch.Tensor, weight: torch.Tensor, engine: Engine) -> str | None:

@@ -102,6 +102,10 @@ class Pass(CustomGraphPass):
     """Rewrites graphs of inductor. `options` name the plan, and what partial sums travel in."""
 
     def __init__(self, options: Options = _DEFAULTS) -> None:
+        # A graph has no place for the others.
+        if options != Options(schedule=options.schedule, parts=options.parts, wire=options.wire):
+            sentence = "a compiled graph keeps schedule, parts and wire alone; leave others out"
+            raise Error(Code.invalid_argument, f"plait.torch.compiler.Pass: {sentence}")
         self.options = options
         self.rewritten: Counter[str] = Counter()
         self.left: Counter[str] = Counter()  # by sentence

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import inspect
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +20,11 @@ from plait.transformers.styles import STYLES, Left
 
 _log = logging.getLogger("plait.transformers")
 
+_KNOWN = ("module", "mesh")  # parameters of install_forward, in the version that the tests run
+
 _service: Service | None = None
 _last: Service | None = None
+_theirs: dict[str, Any] = {}  # what enable() found, by name
 
 
 def enable(
@@ -67,16 +71,15 @@ def enable(
             plait.Code.invalid_argument,
             "plait.transformers.enable: it is enabled with other options; call disable() first",
         )
-    missing = [name for name in STYLES if name not in ALL_PARALLEL_STYLES]
-    if missing:
+    if (mismatch := _mismatch()) is not None:
         raise plait.Error(
             plait.Code.invalid_argument,
-            f"plait.transformers.enable: this version of transformers has no style "
-            f"{', '.join(missing)}; nothing was replaced",
+            f"plait.transformers.enable: this version of transformers {mismatch}; nothing was "
+            "replaced",
         )
     _service = _last = Service(options, weight)
     for name in _replaced():
-        theirs: Any = ALL_PARALLEL_STYLES[name]
+        _theirs[name] = theirs = ALL_PARALLEL_STYLES[name]
         mixin = STYLES.get(name, Left)
         style: Any = type(f"Plait{type(theirs).__name__}", (mixin, type(theirs)), {})
         ours = style.__new__(style)
@@ -91,11 +94,14 @@ def disable() -> None:
     global _service
     if _service is None:
         return
-    for name in _replaced():
-        if getattr(ALL_PARALLEL_STYLES[name], "service", None) is _service:
+    for name, theirs in _theirs.items():
+        if getattr(ALL_PARALLEL_STYLES.get(name), "service", None) is _service:
             del ALL_PARALLEL_STYLES[name]
+            if ALL_PARALLEL_STYLES.get(name) is not theirs:  # the program's own
+                ALL_PARALLEL_STYLES[name] = theirs
         else:
             _log.warning("the style %s was replaced since, and is left as it is", name)
+    _theirs.clear()
     _service = None
 
 
@@ -123,6 +129,20 @@ def report() -> Report:
     refusals = tuple((why, calls) for why, calls in _last.calls.items() if why is not None)
     modules = tuple(_last.modules.items())
     return Report(_last.calls[None], refusals, modules, str(plait.torch.report()))
+
+
+def _mismatch() -> str | None:
+    """Compare all styles that plait serves before the first is replaced."""
+    if missing := [name for name in STYLES if name not in ALL_PARALLEL_STYLES]:
+        return f"has no style {', '.join(missing)}"
+    for name in STYLES:
+        found = tuple(inspect.signature(ALL_PARALLEL_STYLES[name].install_forward).parameters)
+        if found != _KNOWN:
+            return (
+                f"is unknown: install_forward of the style {name} takes ({', '.join(found)}), and "
+                f"plait knows ({', '.join(_KNOWN)})"
+            )
+    return None
 
 
 def _replaced() -> list[str]:

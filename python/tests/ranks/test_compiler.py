@@ -477,6 +477,13 @@ def test_enable_is_undone(caplog: pytest.LogCaptureFixture) -> None:
     assert "replaced after enable()" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["settings", "engine", "product", "fixed_weights"])
+def test_options_that_a_graph_cannot_keep(name: str) -> None:
+    given: dict[str, Any] = {"settings": plait.Settings(), "engine": "c10d", "product": "torch"}
+    with pytest.raises(plait.Error, match="keeps schedule, parts and wire alone"):
+        Pass(pt.Options(**{name: given.get(name, True)}))
+
+
 def test_a_report_is_words() -> None:
     assert str(Report()) == "plait.torch.compiler: no product with a collective was compiled"
     found = Report((("matmul_all_reduce", 2),), (("all_reduce: a reason", 1),))

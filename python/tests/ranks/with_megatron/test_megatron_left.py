@@ -1,5 +1,7 @@
 """Calls that plait leaves to Megatron for what they are given: each with one sentence."""
 
+import contextlib
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -69,6 +71,30 @@ def with_a_weight_of_fewer_rows(layer: Any, x: torch.Tensor) -> Any:
     return layer(x)[0]
 
 
+def with_a_product_of_its_own(layer: Any, x: torch.Tensor) -> Any:
+    """As a quantiser gives it to a layer, by name the same."""
+    theirs = layer._forward_impl
+    layer._forward_impl = functools.wraps(theirs)(lambda *args, **named: 2 * theirs(*args, **named))
+    return layer(x)[0]
+
+
+def of_a_class_with_its_own_product(layer: Any, x: torch.Tensor) -> Any:
+    def product(self: Any, *args: Any, **named: Any) -> Any:
+        return 2 * owner._forward_impl(self, *args, **named)
+
+    owner: Any = layers.ColumnParallelLinear
+    if isinstance(layer, layers.RowParallelLinear):
+        owner = layers.RowParallelLinear
+    layer.__class__ = type(owner.__name__, (owner,), {"_forward_impl": product})
+    return layer(x)[0]
+
+
+def with_a_bias_of_bf16(layer: Any, x: torch.Tensor) -> Any:
+    layer.bias.data = layer.bias.data.bfloat16()
+    with contextlib.suppress(RuntimeError):  # of a column layer, torch refuses it
+        return layer(x)[0]
+
+
 LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
     in_f64: "its input is torch.float64",
     under_autocast: "autocast is on",
@@ -77,6 +103,9 @@ LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
     with_an_input_of_bf16: "its input is torch.bfloat16, and its weight is torch.float32",
     with_a_weight_of_fewer_rows: "its weight is [{fewer}, 96], not [{rows}, 96]",
     with_a_share_of_the_weight: "gtp_remat_size gathers the weight in parts",
+    with_a_product_of_its_own: "its _forward_impl is not Megatron's own",
+    of_a_class_with_its_own_product: "its _forward_impl is not Megatron's own",
+    with_a_bias_of_bf16: "its bias is torch.bfloat16, and its weight is torch.float32",
 }
 
 
@@ -114,3 +143,16 @@ def test_calls_that_are_left(
     if said != [f"{name} is left to Megatron: {sentence}"][: 1 if dist.get_rank() == 0 else 0]:
         verdict = f"it should be said once: {said}"
     agree(verdict)
+
+
+def test_whole_inputs_are_not_shared_by_rows() -> None:
+    """Megatron asserts that the two settings, which may change at run time, aren't both on."""
+    layer = make(Case("whole", "row", layer={"input_is_parallel": False}), torch.float32)
+    layer.sequence_parallel = True
+    x = input_of(Case("whole", "column"), torch.float32)
+    with plait.megatron.enabled():
+        with pytest.raises(AssertionError):
+            layer(x)
+        rows = plait.megatron.report().rows
+    sentence = "sequence_parallel is on, and input_is_parallel is off"
+    agree(None if [row.refusal for row in rows] == [sentence] else str(rows))

@@ -14,7 +14,7 @@ from ranks import agree
 shims.apply()
 
 from megatron.core import parallel_state  # noqa: E402
-from megatron.core.tensor_parallel import ColumnParallelLinear  # noqa: E402
+from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear  # noqa: E402
 from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: E402
 
 import plait  # noqa: E402
@@ -41,18 +41,21 @@ def disabled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plait.megatron.disable()
 
 
-def step() -> torch.Tensor:
-    """Run a column layer with sequence parallelism, made before or after enable(); return out."""
-    world = dist.get_world_size()
-    config = TransformerConfig(
+def config_of_a_sequence() -> TransformerConfig:
+    return TransformerConfig(
         num_layers=1,
         hidden_size=INPUTS,
         num_attention_heads=4,
-        tensor_model_parallel_size=world,
+        tensor_model_parallel_size=dist.get_world_size(),
         sequence_parallel=True,
         use_cpu_initialization=True,
         gradient_accumulation_fusion=False,
     )
+
+
+def step() -> torch.Tensor:
+    """Run a column layer with sequence parallelism, made before or after enable(); return out."""
+    world, config = dist.get_world_size(), config_of_a_sequence()
     torch.manual_seed(1)
     layer: Any = ColumnParallelLinear(
         INPUTS, 40 * world, config=config, init_method=torch.nn.init.normal_
@@ -75,6 +78,27 @@ def test_customized_coc() -> None:
     enable(f'coc_parallel_num = 1\n[coc_cfgs]\ncustomized_coc = {{"{shape}" = 3}}')
     step()
     agree(plans()["all_gather_matmul"] == "pipelined parts=3", str(plans()))
+
+
+def test_customized_coc_of_a_backward() -> None:
+    """A row layer's backward has a key of its own: rows, outputs, and this rank's inputs."""
+    shape = f"[{2 * ROWS}, 40, {INPUTS}]"
+    enable(f'coc_parallel_num = 1\n[coc_cfgs]\ncustomized_coc = {{"{shape}" = 3}}')
+    world, config = dist.get_world_size(), config_of_a_sequence()
+    layer: Any = RowParallelLinear(
+        INPUTS * world,
+        40,
+        config=config,
+        init_method=torch.nn.init.normal_,
+        bias=True,
+        input_is_parallel=True,
+        skip_bias_add=False,
+    )
+    layer(torch.ones(ROWS, 2, INPUTS, requires_grad=True))[0].sum().backward()
+    found = plans()
+    ok = found["matmul_reduce_scatter"].startswith("serial")
+    ok = ok and found["all_gather_matmul"] == "pipelined parts=3"
+    agree(ok, str(found))
 
 
 def test_coc_cfgs_of_a_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

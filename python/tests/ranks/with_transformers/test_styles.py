@@ -13,6 +13,7 @@ from transformers import MixtralConfig
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
+import plait
 import plait.transformers
 
 INPUTS, OUTPUTS, ROWS = 24, 40, 5
@@ -91,3 +92,42 @@ def test_experts_that_are_dispatched_are_left(caplog: pytest.LogCaptureFixture) 
         left = style.install_forward(experts, ep_mesh=mesh, tp_mesh=mesh)
         check_left("MixtralExperts: the style ep_dispatch_experts is not served", caplog)
     agree(left is experts and "forward" in vars(experts), "their forward is not installed")
+
+
+class OtherStyle:
+    """A style of a later version."""
+
+    def install_forward(self, module: Any, mesh: Any, plan: Any) -> None: ...
+
+
+def test_an_unknown_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(ALL_PARALLEL_STYLES)
+    with monkeypatch.context() as patched:
+        patched.setitem(ALL_PARALLEL_STYLES, "packed_rowwise", OtherStyle())
+        with pytest.raises(plait.Error, match=r"packed_rowwise takes \(module, mesh, plan\)"):
+            plait.transformers.enable()
+        assert ALL_PARALLEL_STYLES["colwise"] is before["colwise"]
+    plait.transformers.enable()
+    plait.transformers.disable()
+
+
+def test_styles_of_the_program_are_put_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program may have styles of its own, and replace others while plait is enabled."""
+    own: Any = type("Own", (type(ALL_PARALLEL_STYLES["colwise"]),), {})()
+    later = ALL_PARALLEL_STYLES["replicated_with_grad_allreduce"]
+    with monkeypatch.context() as patched:
+        patched.setitem(ALL_PARALLEL_STYLES, "colwise", own)
+        patched.setitem(ALL_PARALLEL_STYLES, "another", own)
+        plait.transformers.enable()
+        assert isinstance(ALL_PARALLEL_STYLES["colwise"], type(own))
+        ALL_PARALLEL_STYLES["all_reduce"] = later
+        ALL_PARALLEL_STYLES["made since"] = later
+        plait.transformers.disable()
+        assert ALL_PARALLEL_STYLES["colwise"] is own
+        assert ALL_PARALLEL_STYLES["another"] is own
+        assert ALL_PARALLEL_STYLES["all_reduce"] is later
+    del ALL_PARALLEL_STYLES["all_reduce"], ALL_PARALLEL_STYLES["made since"]
+    said = [one.getMessage() for one in caplog.records if one.name == "plait.transformers"]
+    assert said == ["the style all_reduce was replaced since, and is left as it is"]
