@@ -210,6 +210,7 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
   std::vector<float> added_by_the_pass(const Problem& p, const std::vector<float>& scales) const {
     const std::vector<float> sums = expanded(p);
     std::vector<Piece> pieces;
+    pieces.reserve(static_cast<std::size_t>(p.groups));
     for (std::int64_t leaf = 0; leaf < p.groups; ++leaf)
       pieces.push_back({.group = 0,
                         .begin = leaf * p.k,
@@ -286,12 +287,11 @@ TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
 
 // However many leaves a call has.
 TEST_P(FewRowsOf, MakeTheLeavesThatThePassMakes) {
-  if (!few_.adds_leaves) GTEST_SKIP() << "leaves are made by the pass alone";
+  if (!few_.adds_leaves) GTEST_SKIP() << "has no leaves of its own";
   for (int round = 0; round < rounds(); ++round) {
     const Problem p = leaves(round % 4 == 0 ? Numbers::extreme : Numbers::usual);
-    std::vector<float> scales;
-    const std::int64_t scaled = below(3) == 0 ? 0 : kPanelColumns;
-    for (std::int64_t j = 0; j < scaled; ++j) scales.push_back(number(Numbers::usual));
+    std::vector<float> scales(below(3) == 0 ? 0 : kPanelColumns);
+    for (float& scale : scales) scale = number(Numbers::usual);
     const std::vector<float> want = added_by_the_pass(p, scales);
     const std::int64_t at_once = 1 + below(p.groups);
     const std::vector<float> got = added_by_the_kernel(p, scales, at_once);
