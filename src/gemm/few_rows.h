@@ -16,7 +16,10 @@ template <Storage stored>
   call.rows += call.k / kKStep * call.step_stride;
   call.panel += call.k * kPanelColumns * static_cast<std::int64_t>(bits_of(stored)) / 8;
   if (call.offsets != nullptr) call.offsets += call.offset_step;
-  call.sums += std::int64_t{call.row_count} * kPanelColumns;
+  if (call.leaves > 0)
+    ++call.leaf;
+  else
+    call.sums += std::int64_t{call.row_count} * kPanelColumns;
 }
 
 // Calls `one` with each group of the call.

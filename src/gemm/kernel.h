@@ -87,12 +87,22 @@ struct StoredTileCall {
   bool first;                  // the sums start from 0; otherwise from what `sums` holds
   int groups = 1;              // of k, one behind the other, each summed up by itself
   std::int64_t offset_step = kPanelColumns;  // from a group's offsets to the next; 0: all have one
+  // For a function that adds leaves: groups are leaves of a sum of so many, from `leaf` on. Each,
+  // times its columns' scales and with the nodes before it, is made in its slot (leaves.h): the
+  // first slot is at `sums`, and the others are this far apart. 0: groups stay apart.
+  std::int64_t leaves = 0;
+  std::int64_t leaf = 0;
+  std::int64_t slot_stride = 0;   // in floats
+  const float* scales = nullptr;  // [64]; nullptr: 1
 };
 
 // A function that multiplies few rows without writing the panel's operand to memory.
 struct FewRows {
   int max_rows = 0;  // 0: there is none, or none that is faster
   void (*multiply)(const StoredTileCall& call) = nullptr;
+  // Whether multiply() takes leaves; the bits are those of Loops::add_to_leaves. Only the whole sum
+  // has its columns in order; the slots below it have them in an order of the function's own.
+  bool adds_leaves = false;
 };
 
 class TileKernel {

@@ -108,7 +108,7 @@ class Product {
   bool has_leaves_in_kernel(const Turn& turn) const;
   // Whether sums of pieces wait in `parts` before they go to their leaf.
   bool has_parts(const Job& job) const {
-    return is_grouped() || (has_few(job) && task_.leaves.count() > 1);
+    return is_grouped() || (has_few(job) && task_.leaves.count() > 1 && !few_.adds_leaves);
   }
   void run_piece(const Turn& turn, const Piece& piece, const Strip& strip,
                  Workspace::Thread& memory);

@@ -84,19 +84,17 @@ void Product::run_piece(const Turn& turn, const Piece& piece, const Strip& strip
 // Multiplies as many pieces at once as there is room for their sums.
 void Product::run_few(const Turn& turn, Range rows, Workspace::Thread& memory) {
   std::span<const Piece> pieces = turn.place.block.pieces;
-  if (!has_parts(turn.job)) {
-    if (!pieces.empty()) multiply_few(turn, pieces, rows, sums_of(turn, rows, 0, memory));
-    return;
-  }
-  auto* const parts = reinterpret_cast<float*>(memory.parts.data());
-  const std::size_t most = groups_at_once(size(rows));
+  const bool apart = has_parts(turn.job);
+  float* const sums =
+      apart ? reinterpret_cast<float*>(memory.parts.data()) : sums_of(turn, rows, 0, memory);
+  const std::size_t most = apart ? groups_at_once(size(rows)) : pieces.size();
   while (!pieces.empty()) {
     std::size_t count = 1;
     while (count < std::min(most, pieces.size()) &&
            pieces[count].padded_length() == pieces[0].padded_length())
       ++count;
-    multiply_few(turn, pieces.first(count), rows, parts);
-    add_to_leaves(turn, pieces.first(count), {rows, parts}, memory);
+    multiply_few(turn, pieces.first(count), rows, sums);
+    if (apart) add_to_leaves(turn, pieces.first(count), {rows, sums}, memory);
     pieces = pieces.subspan(count);
   }
 }
@@ -165,7 +163,11 @@ void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Rang
        .row_count = static_cast<int>(size(rows)),
        .first = first.starts,
        .groups = static_cast<int>(groups.size()),
-       .offset_step = is_grouped() ? kPanelColumns : 0});
+       .offset_step = is_grouped() ? kPanelColumns : 0,
+       .leaves = has_parts(turn.job) || task_.leaves.count() == 1 ? 0 : task_.leaves.count(),
+       .leaf = first.leaf,
+       .slot_stride = slot_stride(turn),
+       .scales = is_grouped() ? nullptr : results_.leaf_scales(turn.place.panel)});
 }
 
 }  // namespace plait::gemm

@@ -11,6 +11,7 @@
 
 #include "gemm/depth.h"
 #include "gemm/kernels.h"
+#include "gemm/loops.h"
 #include "gemm/panels.h"
 
 namespace plait::gemm {
@@ -69,6 +70,7 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
     std::int64_t groups = 1;
     std::int64_t k = kKStep;  // of a group
     bool first = true;
+    bool has_one_offset = false;  // of a column, for all groups
     std::unique_ptr<Fenced> x = {};
     std::unique_ptr<Fenced> panel = {};
     std::unique_ptr<Fenced> operand = {};
@@ -78,10 +80,23 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
 
   Problem problem(Numbers kind) {
     const std::int64_t most = below(3) == 0 ? 1 : few_.max_rows;  // a row alone is often special
-    Problem p = {.rows = 1 + static_cast<int>(below(most)),
-                 .groups = 1 + below(2) * below(4),
-                 .k = kKStep * (1 + below(9)),
-                 .first = below(2) == 0};
+    return filled({.rows = 1 + static_cast<int>(below(most)),
+                   .groups = 1 + below(2) * below(4),
+                   .k = kKStep * (1 + below(9)),
+                   .first = below(2) == 0},
+                  kind);
+  }
+  // Groups are leaves of one sum: a power of two of them, with one column's offset for all.
+  Problem leaves(Numbers kind) {
+    const std::int64_t most = below(3) == 0 ? 1 : few_.max_rows;
+    return filled({.rows = 1 + static_cast<int>(below(most)),
+                   .groups = std::int64_t{2} << below(4),
+                   .k = kKStep * (1 + below(3)),
+                   .has_one_offset = true},
+                  kind);
+  }
+
+  Problem filled(Problem p, Numbers kind) {
     const std::int64_t all_k = p.k * p.groups;
     p.x = std::make_unique<Fenced>(static_cast<std::size_t>(x_bytes(p)));
     std::memset(p.x->data(), 0xff, static_cast<std::size_t>(x_bytes(p)));
@@ -94,7 +109,8 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
     p.panel = std::make_unique<Fenced>(panel_bytes(storage(), all_k));
     fill(*p.panel, all_k, kind);
     if (is_quantised() && below(2) == 0) {
-      for (int j = 0; j < p.groups * kPanelColumns; ++j)
+      const std::int64_t all = (p.has_one_offset ? 1 : p.groups) * kPanelColumns;
+      for (std::int64_t j = 0; j < all; ++j)
         p.offsets.push_back(static_cast<std::int8_t>(below(1 << bits()) - (1 << (bits() - 1))));
     }
     p.operand =
@@ -121,7 +137,8 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
   }
 
   static const std::int8_t* offsets(const Problem& p, std::int64_t group) {
-    return p.offsets.empty() ? nullptr : p.offsets.data() + group * kPanelColumns;
+    if (p.offsets.empty()) return nullptr;
+    return p.offsets.data() + (p.has_one_offset ? 0 : group * kPanelColumns);
   }
   std::int64_t operand_bytes_of_group(const Problem& p) const {
     return p.k * kPanelColumns * operand_bytes();
@@ -188,6 +205,63 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
                    .groups = static_cast<int>(p.groups)});
     return values(sums, p.before.size());
   }
+
+  // Groups as leaves of one panel, which have the offsets of the first of them: made by the pass.
+  std::vector<float> added_by_the_pass(const Problem& p, const std::vector<float>& scales) const {
+    const std::vector<float> sums = expanded(p);
+    std::vector<Piece> pieces;
+    pieces.reserve(static_cast<std::size_t>(p.groups));
+    for (std::int64_t leaf = 0; leaf < p.groups; ++leaf)
+      pieces.push_back({.group = 0,
+                        .begin = leaf * p.k,
+                        .length = p.k,
+                        .padded_begin = leaf * p.k,
+                        .starts = true,
+                        .ends = true,
+                        .leaf = leaf,
+                        .ends_leaf = true});
+    const std::int64_t each = p.rows * std::int64_t{kPanelColumns};
+    std::vector<float> slots(static_cast<std::size_t>(5 * each));
+    portable_loops().add_to_leaves({.pieces = pieces,
+                                    .sums = sums.data(),
+                                    .scales = scales.empty() ? nullptr : scales.data(),
+                                    .scales_step = 0,
+                                    .add_up = false,
+                                    .begins_leaf = true},
+                                   p.rows, {slots.data(), each});
+    const auto whole = slots.begin() + Leaves::slot_of(p.groups - 1) * each;
+    return {whole, whole + each};
+  }
+
+  // Made by the kernel, in calls of `at_once` leaves.
+  std::vector<float> added_by_the_kernel(const Problem& p, const std::vector<float>& scales,
+                                         std::int64_t at_once) const {
+    const std::int64_t each = p.rows * std::int64_t{kPanelColumns};
+    const int last = Leaves::slot_of(p.groups - 1);
+    const std::int64_t stride = each + kPanelColumns;  // as far apart as another job has them
+    const Fenced slots(static_cast<std::size_t>(last * stride + each) * sizeof(float));
+    std::memset(slots.data(), 0xff, static_cast<std::size_t>(last * stride + each) * sizeof(float));
+    for (std::int64_t leaf = 0; leaf < p.groups; leaf += at_once) {
+      few_.multiply({.rows = p.x->data() + place(p, 0, leaf * p.k),
+                     .row_stride = row_stride(p),
+                     .step_stride = step_stride(),
+                     .panel = reinterpret_cast<const std::int8_t*>(p.panel->data()) +
+                              panel_bytes(storage(), leaf * p.k),
+                     .offsets = offsets(p, 0),
+                     .k = p.k,
+                     .sums = reinterpret_cast<float*>(slots.data()),
+                     .row_count = p.rows,
+                     .first = true,
+                     .groups = static_cast<int>(std::min(at_once, p.groups - leaf)),
+                     .offset_step = 0,
+                     .leaves = p.groups,
+                     .leaf = leaf,
+                     .slot_stride = stride,
+                     .scales = scales.empty() ? nullptr : scales.data()});
+    }
+    const auto* whole = reinterpret_cast<const float*>(slots.data()) + last * stride;
+    return {whole, whole + each};
+  }
   static std::vector<float> values(const Fenced& sums, std::size_t n) {
     const auto* first = reinterpret_cast<const float*>(sums.data());
     return {first, first + n};
@@ -208,6 +282,25 @@ TEST_P(FewRowsOf, HaveTheBitsOfTheExpandedPanel) {
     ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
         << p.rows << " rows, " << p.groups << " groups of k " << p.k << " first " << p.first
         << " offsets " << !p.offsets.empty();
+  }
+}
+
+// However many leaves a call has.
+TEST_P(FewRowsOf, MakeTheLeavesThatThePassMakes) {
+  if (!few_.adds_leaves) GTEST_SKIP() << "has no leaves of its own";
+  for (int round = 0; round < rounds(); ++round) {
+    const Problem p = leaves(round % 4 == 0 ? Numbers::extreme : Numbers::usual);
+    std::vector<float> scales(below(3) == 0 ? 0 : kPanelColumns);
+    for (float& scale : scales) scale = number(Numbers::usual);
+    const std::vector<float> want = added_by_the_pass(p, scales);
+    const std::int64_t at_once = 1 + below(p.groups);
+    const std::vector<float> got = added_by_the_kernel(p, scales, at_once);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (std::isnan(want[i]) && std::isnan(got[i])) continue;  // Loops::finish makes them alike
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i]))
+          << p.rows << " rows, " << p.groups << " leaves of k " << p.k << ", " << at_once
+          << " at once, element " << i << ": " << got[i] << ", not " << want[i];
+    }
   }
 }
 

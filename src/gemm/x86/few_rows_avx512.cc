@@ -39,12 +39,26 @@ template <Storage stored>
 }
 
 template <Storage stored>
-[[PLAIT_AVX512, gnu::always_inline]] inline void store_columns(Floats& v, float* to) {
+[[PLAIT_AVX512, gnu::always_inline]] inline void put_in_order(Floats& v) {
   if constexpr (stored == Storage::s4) {
     turn_in_lanes(v);
     turn_lanes(v);
   }
+}
+
+template <Storage stored>
+[[PLAIT_AVX512, gnu::always_inline]] inline void store_columns(Floats& v, float* to) {
+  put_in_order<stored>(v);
   for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(to + j * kLanes, v[j]);
+}
+
+template <Storage stored>
+[[PLAIT_AVX512, gnu::always_inline]] inline void load_scales(const StoredTileCall& call,
+                                                             LeafScales& scales) {
+  if (call.scales == nullptr) return;
+  Floats some;
+  load_columns<stored>(call.scales, some);
+  for (int j = 0; j < kVectors; ++j) _mm512_store_ps(scales.of + j * kLanes, some[j]);
 }
 
 // What every multiplication of a call needs, whatever the row of the panel.
@@ -132,37 +146,57 @@ template <Storage stored, int Rows, bool Inside>
   }
 }
 
-template <Storage stored, int Rows>
-[[PLAIT_AVX512, gnu::always_inline]] inline void group_in_sequence(const StoredTileCall& call) {
+template <Storage stored, bool InLeaves, int Rows>
+[[PLAIT_AVX512, gnu::always_inline]] inline void group_in_sequence(const StoredTileCall& call,
+                                                                   const LeafScales& scales) {
   const Values<stored> values = values_of<stored>(call);
   Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
   for (std::int64_t r = 0; r < Rows; ++r) {
     for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_setzero_ps();
-    if (!call.first) load_columns<stored>(call.sums + r * kPanelColumns, sums[r]);
+    if (!InLeaves && !call.first) load_columns<stored>(call.sums + r * kPanelColumns, sums[r]);
   }
-  const std::int64_t steps = call.k / kKStep;
-  for (std::int64_t step = 0; step + 1 < steps; ++step)
+  // Only rows of s4 are read beyond their end; the code of all others is there once.
+  constexpr bool kReadsBeyond = stored == Storage::s4;
+  const std::int64_t steps = call.k / kKStep - (kReadsBeyond ? 1 : 0);
+  for (std::int64_t step = 0; step < steps; ++step)
     step_in_sequence<stored, Rows, true>(call, step, values, sums);
-  step_in_sequence<stored, Rows, false>(call, steps - 1, values, sums);
-  for (std::int64_t r = 0; r < Rows; ++r)
-    store_columns<stored>(sums[r], call.sums + r * kPanelColumns);
+  if constexpr (kReadsBeyond) step_in_sequence<stored, Rows, false>(call, steps, values, sums);
+  float* to = call.sums;
+  bool in_order = true;
+  if constexpr (InLeaves) {
+    to = make_leaves(call, call.leaf, scales, sums);
+    in_order = call.leaf + 1 == call.leaves;
+  }
+  if (in_order) {
+    for (auto& row : sums) put_in_order<stored>(row);
+  }
+  for (std::int64_t r = 0; r < Rows; ++r, to += kPanelColumns) {
+    for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(to + j * kLanes, sums[r][j]);
+  }
 }
 
 // All groups of Rows rows.
-template <Storage stored>
+template <Storage stored, bool InLeaves>
 struct InSequence {
   template <int Rows>
   [[PLAIT_AVX512]] static void rows(const StoredTileCall& call) {
+    LeafScales scales;
+    if constexpr (InLeaves) load_scales<stored>(call, scales);
     StoredTileCall group = call;
     for (int g = 0; g < call.groups; ++g, advance<stored>(group))
-      group_in_sequence<stored, Rows>(group);
+      group_in_sequence<stored, InLeaves, Rows>(group, scales);
   }
 };
 
+template <Storage stored, bool InLeaves>
+void all_in_sequence(const StoredTileCall& call) {
+  if (call.row_count <= kRowsAtOnce) return up_to_six<InSequence<stored, InLeaves>>(call);
+  for_each_group<stored>(call, two_halves<InSequence<stored, InLeaves>>);
+}
+
 template <Storage stored>
 void in_sequence(const StoredTileCall& call) {
-  if (call.row_count <= kRowsAtOnce) return up_to_six<InSequence<stored>>(call);
-  for_each_group<stored>(call, two_halves<InSequence<stored>>);
+  (call.leaves > 0 ? all_in_sequence<stored, true> : all_in_sequence<stored, false>)(call);
 }
 
 // A row's kKStep bf16 as f32.
@@ -280,13 +314,13 @@ FewRows few_rows_in_sequence(Storage storage) {
   constexpr int kMost = 2 * kRowsAtOnce;
   switch (storage) {
     case Storage::bf16:
-      return {.max_rows = kMost, .multiply = in_sequence<Storage::bf16>};
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::bf16>, .adds_leaves = true};
     case Storage::f16:
-      return {.max_rows = kMost, .multiply = in_sequence<Storage::f16>};
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::f16>, .adds_leaves = true};
     case Storage::s8:
-      return {.max_rows = kMost, .multiply = in_sequence<Storage::s8>};
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::s8>, .adds_leaves = true};
     case Storage::s4:
-      return {.max_rows = kMost, .multiply = in_sequence<Storage::s4>};
+      return {.max_rows = kMost, .multiply = in_sequence<Storage::s4>, .adds_leaves = true};
     case Storage::f32:
       break;
   }

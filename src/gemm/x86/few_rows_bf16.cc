@@ -239,23 +239,37 @@ class S4 {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
+template <class Format>
+[[PLAIT_AVX512, gnu::always_inline]] inline void load_columns(const float* from, Floats& v) {
+  for (int j = 0; j < kVectors; ++j) v[j] = _mm512_loadu_ps(from + j * kLanes);
+  Format::from_order(v);
+}
+
+template <class Format>
+[[PLAIT_AVX512, gnu::always_inline]] inline void load_scales(const StoredTileCall& call,
+                                                             LeafScales& scales) {
+  if (call.scales == nullptr) return;
+  Floats some;
+  load_columns<Format>(call.scales, some);
+  for (int j = 0; j < kVectors; ++j) _mm512_store_ps(scales.of + j * kLanes, some[j]);
+}
+
 // All groups of Rows rows.
-template <class Format, int Rows>
+template <class Format, bool InLeaves, int Rows>
 [[PLAIT_AVX512]] void multiply_rows(const StoredTileCall& call) {
   const std::byte* x = call.rows;
   const std::int8_t* panel = call.panel;
   const std::int8_t* offsets = call.offsets;
   float* to = call.sums;
-  for (int group = 0; group < call.groups; ++group, to += std::int64_t{Rows} * kPanelColumns) {
+  LeafScales scales;
+  if constexpr (InLeaves) load_scales<Format>(call, scales);
+  for (int group = 0; group < call.groups; ++group) {
     const Format format(offsets);
     if (offsets != nullptr) offsets += call.offset_step;
     Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
     for (std::int64_t r = 0; r < Rows; ++r) {
       for (auto& sum : sums[r]) sum = _mm512_setzero_ps();
-      if (call.first) continue;
-      for (int j = 0; j < kVectors; ++j)
-        sums[r][j] = _mm512_loadu_ps(to + r * kPanelColumns + j * kLanes);
-      Format::from_order(sums[r]);
+      if (!InLeaves && !call.first) load_columns<Format>(to + r * kPanelColumns, sums[r]);
     }
     for (std::int64_t k = 0; k < call.k; k += kKStep, x += call.step_stride) {
       for (std::int64_t pair = 0; pair < kPairs; ++pair, panel += row_bytes(Format::kStored)) {
@@ -269,26 +283,37 @@ template <class Format, int Rows>
         }
       }
     }
-    for (std::int64_t r = 0; r < Rows; ++r) {
-      Format::in_order(sums[r]);
-      for (int j = 0; j < kVectors; ++j)
-        _mm512_storeu_ps(to + r * kPanelColumns + j * kLanes, sums[r][j]);
+    bool in_order = true;
+    if constexpr (InLeaves) {
+      to = make_leaves(call, call.leaf + group, scales, sums);
+      in_order = call.leaf + group + 1 == call.leaves;
+    }
+    if (in_order) {
+      for (auto& row : sums) Format::in_order(row);
+    }
+    for (std::int64_t r = 0; r < Rows; ++r, to += kPanelColumns) {
+      for (int j = 0; j < kVectors; ++j) _mm512_storeu_ps(to + j * kLanes, sums[r][j]);
     }
   }
 }
 
-template <class Format>
+template <class Format, bool InLeaves>
 struct InPairs {
   template <int Rows>
   static void rows(const StoredTileCall& call) {
-    multiply_rows<Format, Rows>(call);
+    multiply_rows<Format, InLeaves, Rows>(call);
   }
 };
 
+template <class Format, bool InLeaves>
+void multiply_all(const StoredTileCall& call) {
+  if (call.row_count <= kRowsAtOnce) return up_to_six<InPairs<Format, InLeaves>>(call);
+  for_each_group<Format::kStored>(call, two_halves<InPairs<Format, InLeaves>>);
+}
+
 template <class Format>
 void multiply(const StoredTileCall& call) {
-  if (call.row_count <= kRowsAtOnce) return up_to_six<InPairs<Format>>(call);
-  for_each_group<Format::kStored>(call, two_halves<InPairs<Format>>);
+  (call.leaves > 0 ? multiply_all<Format, true> : multiply_all<Format, false>)(call);
 }
 
 void multiply_s8(const StoredTileCall& call) {
@@ -308,8 +333,11 @@ bool looks_bytes_up() {
 
 FewRows few_rows_in_pairs(Storage storage) {
   if (!looks_bytes_up()) return {};
-  if (storage == Storage::s8) return {.max_rows = 2 * kRowsAtOnce, .multiply = multiply_s8};
-  if (storage == Storage::s4) return {.max_rows = 2 * kRowsAtOnce, .multiply = multiply_s4};
+  constexpr int kMost = 2 * kRowsAtOnce;
+  if (storage == Storage::s8)
+    return {.max_rows = kMost, .multiply = multiply_s8, .adds_leaves = true};
+  if (storage == Storage::s4)
+    return {.max_rows = kMost, .multiply = multiply_s4, .adds_leaves = true};
   return {};
 }
 

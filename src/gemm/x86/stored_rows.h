@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "gemm/kernel.h"
+#include "gemm/leaves.h"
 
 namespace plait::gemm {
 
@@ -79,6 +80,35 @@ void two_halves(const StoredTileCall& call) {
   v[1] = _mm512_shuffle_f32x4(low, low_more, 0xdd);
   v[2] = _mm512_shuffle_f32x4(high, high_more, 0x88);
   v[3] = _mm512_shuffle_f32x4(high, high_more, 0xdd);
+}
+
+// A panel's scales in the order of the sums that they multiply.
+struct LeafScales {
+  alignas(64) float of[kPanelColumns];  // NOLINT(*-avoid-c-arrays)
+};
+
+// Makes leaves of Rows rows of their sums, which stay in registers. Returns the place of the first.
+template <int Rows>
+[[gnu::target("avx512f"), gnu::always_inline]] inline float* make_leaves(const StoredTileCall& call,
+                                                                         std::int64_t leaf,
+                                                                         const LeafScales& scales,
+                                                                         Floats (&sums)[Rows]) {
+  if (call.scales != nullptr) {
+    for (auto& row : sums) {
+      for (int j = 0; j < kVectors; ++j)
+        row[j] = _mm512_mul_ps(row[j], _mm512_load_ps(scales.of + j * kLanes));
+    }
+  }
+  float* slot = call.sums;
+  for (int below = Leaves::slot_of(leaf); below > 0; --below, slot += call.slot_stride) {
+    for (std::int64_t r = 0; r < Rows; ++r) {
+      for (int j = 0; j < kVectors; ++j) {
+        const float* node = slot + r * kPanelColumns + j * kLanes;
+        sums[r][j] = _mm512_add_ps(_mm512_loadu_ps(node), sums[r][j]);
+      }
+    }
+  }
+  return slot;
 }
 
 }  // namespace plait::gemm
