@@ -399,10 +399,19 @@ def test_threads_with_groups_of_their_own() -> None:
     assert sorted(done) == [0, 1]
 
 
+def pass_on(x: torch.Tensor) -> None:
+    """Send to the next rank, and receive from the one before."""
+    work = dist.isend(x, (dist.get_rank() + 1) % WORLD)
+    dist.recv(torch.empty_like(x), (dist.get_rank() - 1) % WORLD)
+    assert work is not None
+    work.wait()
+
+
 FORKED: dict[str, Callable[[torch.Tensor], object]] = {
     "operator": lambda x: pt.matmul_all_reduce(x, torch.ones(3, 6)),
     "layer": lambda x: pt.row_parallel_linear(x, torch.ones(3, 6)),
     "backend": dist.all_reduce,
+    "send": pass_on,
 }
 
 
