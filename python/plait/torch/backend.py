@@ -10,20 +10,20 @@ rank, plait's communicator of the same ranks says which, and Error names it.
 A call is done when it returns, also with async_op=True: its Work is complete.
 """
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
+from torch._C._distributed_c10d import (
     AllgatherOptions,
     AllreduceOptions,
     BroadcastOptions,
     PrefixStore,
     ReduceScatterOptions,
     Store,
-    _create_work_from_future,
 )
 from torch.distributed import ProcessGroup, ReduceOp
 
@@ -31,15 +31,9 @@ from plait import _native
 from plait._native import Code, Communicator
 from plait.errors import Error
 from plait.torch import gloo, groups, tensors
+from plait.torch.works import Done
 
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
-
-
-def _done(result: object) -> dist.Work:
-    future: torch.futures.Future[Any] = torch.futures.Future()
-    future.set_result(result)
-    work: dist.Work = _create_work_from_future(future)
-    return work
 
 
 class _Flat:
@@ -83,6 +77,7 @@ class PlaitProcessGroup(ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]
         self._store = store = groups.fresh(PrefixStore("plait/", store), size)
         self._timeout = timeout
+        self._process = os.getpid()
         self._communicator: Communicator | None = None
         groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
         inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
@@ -97,6 +92,7 @@ class PlaitProcessGroup(ProcessGroup):
     def communicator(self) -> Communicator:
         """Made by the first call that plait serves, which all ranks make."""
         if self._communicator is None:
+            self._check_process("connect")
             self._communicator = groups.connect(
                 PrefixStore("ranks/", self._store), self.rank(), self.size(), self._timeout
             )
@@ -118,9 +114,19 @@ class PlaitProcessGroup(ProcessGroup):
 
     def _with_peer(self, name: str, peer: int | None, *given: Any) -> dist.Work:
         """Let gloo make a call that only two ranks make."""
+        self._check_process(name)
         whose = -1 if peer is None else peer
         work: dist.Work = gloo.call(self._inner, self._communicator, name, given, {}, whose)
         return work
+
+    def _check_process(self, operator: str) -> None:
+        """Refuse a forked process: gloo would wait there for threads that only its parent has."""
+        if os.getpid() != self._process:
+            raise _wrong(
+                operator,
+                f"this process was forked from rank {self.rank()}, whose process group it cannot "
+                "use",
+            )
 
     def get_group_store(self) -> Store:
         """For what others keep there."""
@@ -163,7 +169,7 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo("allreduce", sent, *_given(opts), *rest, **named)
         for tensor in sent:
             self._sum(tensor, tensor, opts)
-        return _done(sent)
+        return Done(sent)
 
     def allreduce_coalesced(self, sent: Any, opts: Any) -> dist.Work:
         """Sum several in place."""
@@ -171,7 +177,7 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo("allreduce_coalesced", sent, opts)
         for tensor in sent:
             self._sum(tensor, tensor, opts)
-        return _done(sent)
+        return Done(sent)
 
     def reduce_scatter_single(
         self, received: torch.Tensor, sent: torch.Tensor, opts: Any
@@ -185,7 +191,7 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo("reduce_scatter_single_coalesced", received, sent, opts)
         for to, from_ in zip(received, sent, strict=True):
             self._sum(from_, to, opts)
-        return _done(received)
+        return Done(received)
 
     def reduce_scatter(
         self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
@@ -198,7 +204,7 @@ class PlaitProcessGroup(ProcessGroup):
         for to, parts in zip(received, sent, strict=True):
             self._check_same("reduce_scatter", to, parts)
             self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
-        return _done(received)
+        return Done(received)
 
     # What only moves data.
 
@@ -210,7 +216,7 @@ class PlaitProcessGroup(ProcessGroup):
             data = _Flat(tensor, "broadcast")
             _native._broadcast_at(data.at, data.n, data.dtype, opts.rootRank, self.communicator)
             data.put_back()
-        return _done(sent)
+        return Done(sent)
 
     def all_gather_single(
         self, received: torch.Tensor, sent: torch.Tensor, opts: Any = None
@@ -224,7 +230,7 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo("all_gather_single_coalesced", received, sent, *_given(opts))
         for to, from_ in zip(received, sent, strict=True):
             self._gather(from_, to)
-        return _done(received)
+        return Done(received)
 
     def _gather(self, sent: torch.Tensor, received: torch.Tensor) -> None:
         from_ = _Flat(sent, "all_gather", "input")
@@ -251,7 +257,7 @@ class PlaitProcessGroup(ProcessGroup):
             self._gather(from_, whole)
             for part, each in zip(parts, whole, strict=True):
                 part.detach().copy_(each.view(part.shape))
-        return _done(received)
+        return Done(received)
 
     def all_to_all_single(
         self,
@@ -272,13 +278,16 @@ class PlaitProcessGroup(ProcessGroup):
         self._exchange(
             from_, to, self._counts(from_, sent_splits), self._counts(to, received_splits)
         )
-        return _done([received])
+        return Done([received])
 
     def alltoall(self, received: Any, sent: Any, *rest: Any, **named: Any) -> dist.Work:
         """Send tensor i of `sent` to rank i."""
         if not _is_moved(sent):
             return self._by_gloo("alltoall", received, sent, *rest, **named)
         for name, given in (("input", sent), ("output", received)):
+            if len(given) != self.size():
+                sentence = f"{name}_tensor_list has {len(given)} tensors for {self.size()} ranks"
+                raise _wrong("all_to_all", sentence)
             for place, each in enumerate(given):
                 tensors.check(each, "all_to_all", f"{name}_tensor_list[{place}]")
         from_ = _Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
@@ -295,7 +304,7 @@ class PlaitProcessGroup(ProcessGroup):
             received, torch.split(whole, [e.numel() for e in received]), strict=True
         ):
             each.detach().copy_(part.view(each.shape))
-        return _done(received)
+        return Done(received)
 
     def _exchange(
         self, from_: _Flat, to: _Flat, send: Sequence[int], receive: Sequence[int]
@@ -309,14 +318,14 @@ class PlaitProcessGroup(ProcessGroup):
             if rows % self.size() != 0:
                 raise _wrong("all_to_all", f"{rows} rows cannot be split among {self.size()} ranks")
             splits = [rows // self.size()] * self.size()
-        if len(splits) != self.size() or sum(splits) != rows:
+        if len(splits) != self.size() or sum(splits) != rows or min(splits) < 0:
             raise _wrong("all_to_all", f"the splits {list(splits)} are not {rows} rows")
         return [data.n // rows * split if rows else 0 for split in splits]
 
     def barrier(self, *rest: Any, **named: Any) -> dist.Work:
         """Return when all ranks have called it."""
         _native.barrier(self.communicator)
-        return _done(None)
+        return Done(None)
 
     # What gloo alone serves.
 

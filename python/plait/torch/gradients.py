@@ -150,6 +150,7 @@ def _go_round(name: str, made_by_torch: Callable[..., Any]) -> None:
 
     def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
         if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
+            tensors.refuse_tangents(name, {"x": x, "weight": weight, "bias": bias})
             return made_by_torch(keys, x, weight, bias, *how)
         given = How(*how)
         context = context_for(given, name)

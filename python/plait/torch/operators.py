@@ -127,8 +127,9 @@ def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tens
     else:
         _refuse(name, f"weight is a {type(weight).__name__}, not a tensor or a QuantizedWeight")
     for what, tensor in operands.items():
-        if tensor is not None:
+        if tensor is not None or what == "x":
             _check_tensor(name, what, tensor)
+    tensors.refuse_tangents(name, operands)
     if isinstance(weight, torch.Tensor):
         if weight.dim() != 2:
             _refuse(name, f"weight has {weight.dim()} dimensions, not 2")
@@ -158,7 +159,7 @@ def _check_sizes(
         shard_of_rows(shared, math.prod(x.shape[1:-1]), rank, world, name)
 
 
-def _check_tensor(operator: str, name: str, tensor: torch.Tensor) -> None:
+def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None:
     if not isinstance(tensor, torch.Tensor):
         _refuse(operator, f"{name} is a {type(tensor).__name__}, not a tensor")
     strided = tensor.layout is torch.strided
@@ -195,6 +196,8 @@ def _call(
         is_for_kernel = tensors.are_for_kernels(x, weight, bias)
         if not is_for_kernel:
             _check_operands(name, x, weight, bias)
+        if rows is not None and rows < 0:
+            _refuse(name, f"rows is {rows}, and there can't be fewer than none")
         if x.dim() != 2 or options.settings is not None:
             _check_sizes(name, x, group, options, rows)
     if torch.is_autocast_enabled("cpu"):

@@ -3,7 +3,7 @@
 import torch
 
 from plait._native import Code, Dtype, TensorView
-from plait.errors import Error
+from plait.errors import Error, refuse
 from plait.torch import tensors
 
 _FLOATS = {torch.float32: Dtype.f32, torch.bfloat16: Dtype.bf16, torch.float16: Dtype.f16}
@@ -89,6 +89,8 @@ def bias_row(bias: torch.Tensor | None, outputs: int, operator: str) -> torch.Te
 
 def shard_of_rows(first: int, inner: int, rank: int, world: int, operator: str) -> int:
     """Count this rank's share of a first dimension, each of whose elements is `inner` rows."""
+    if first < 0:
+        refuse(operator, f"rows is {first}, and there can't be fewer than none")
     if inner > 1 and first % world != 0:
         raise Error(
             Code.invalid_argument,

@@ -78,8 +78,11 @@ class Samples:
         if trace.dropped:
             return
         made = set(_calls(plans) - before)
-        for calls in _native.calls_in_pack(trace.pack()):
-            row = _of_these(calls.problem, made)
+        traced = _native.calls_in_pack(trace.pack())
+        # Other collectives are those by which ranks tell one another their shares.
+        has_gradient = any(calls.problem == _GRADIENT for calls in traced)
+        for calls in traced:
+            row = _of_these(calls.problem, made, has_gradient)
             if row is not None:
                 share = Share(
                     calls.count,
@@ -104,11 +107,12 @@ def _calls(plans: _native.RecordedPlans) -> Counter[Key]:
     return counts
 
 
-def _of_these(problem: str, rows: set[Key]) -> Key | None:
+def _of_these(problem: str, rows: set[Key], has_gradient: bool) -> Key | None:
     """Find the row of a traced problem, whose n or k is this rank's share alone."""
     if not problem.startswith("op="):
         # A collective beside another product, which has no plan.
-        return None if problem == "weight gradient" else (problem, 0, 0, 0, "", BESIDE)
+        is_beside = has_gradient and problem != _GRADIENT
+        return (problem, 0, 0, 0, "", BESIDE) if is_beside else None
     of = dict(pair.split("=", 1) for pair in problem.split())
     for row in rows:
         operator, m, n, k, dtype, _ = row
@@ -119,4 +123,5 @@ def _of_these(problem: str, rows: set[Key]) -> Key | None:
     return None
 
 
+_GRADIENT = "weight gradient"
 BESIDE = "beside the weight's gradient"

@@ -1,11 +1,13 @@
 """Tensors as memory: address, dtype, number of elements; and what is refused, in words."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from plait._native import Code, Dtype
-from plait.errors import Error
+from plait.errors import Error, refuse
 
 DTYPES = {
     torch.float32: Dtype.f32,
@@ -31,7 +33,32 @@ def refusal(tensor: torch.Tensor) -> str | None:
         return f"is {tensor.layout}; plait takes strided tensors"
     if tensor.is_conj() or tensor.is_neg():
         return "is a view that conjugates or negates; resolve_conj() and resolve_neg() copy it"
+    if has_tangent(tensor):
+        return _TANGENT
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "is wrapped by torch.func, whose transforms plait does not serve; use backward()"
     return None
+
+
+_TANGENT = "has a tangent, and plait has no derivatives of forward mode; use backward()"
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Say whether forward-mode differentiation has to see what is made of it.
+
+    >>> has_tangent(torch.ones(3))
+    False
+    """
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def refuse_tangents(operator: str, operands: Mapping[str, torch.Tensor | None]) -> None:
+    """Raise Error where an operand has a tangent: that of the result would be missing."""
+    if forward_ad._current_level < 0:
+        return
+    for name, tensor in operands.items():
+        if tensor is not None and has_tangent(tensor):
+            refuse(operator, f"{name} {_TANGENT}")
 
 
 def is_plain(tensor: Any) -> bool:
@@ -61,6 +88,7 @@ def are_for_kernels(x: object, weight: object, bias: object) -> bool:
         and torch._C._len_torch_function_stack() == 0
         and torch._C._get_tracing_state() is None
         and torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
     )
 
 

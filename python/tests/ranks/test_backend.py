@@ -1,6 +1,7 @@
 """Every collective of the backend "plait", beside gloo's of the same tensors."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -216,6 +217,11 @@ def test_asynchronous_ones_are_done_when_they_return() -> None:
     assert x.tolist() == [dist.get_world_size()] * 3
     assert torch.equal(work.get_future().wait()[0], x)
     assert torch.equal(work.result()[0], x)
+    for each in (work, dist.barrier(async_op=True)):
+        assert each is not None
+        assert each.wait(timedelta(seconds=1))
+        assert each.is_success()
+        assert each.exception() is None
 
 
 def test_what_is_not_contiguous_on_one_rank_only() -> None:
@@ -346,6 +352,11 @@ def ranks() -> range:
     return range(dist.get_world_size())
 
 
+def below_zero() -> list[int]:
+    """Splits of four rows, one of which is of fewer than none."""
+    return [5, -1, *[0] * (dist.get_world_size() - 2)]
+
+
 META = torch.ones(4, device="meta")
 # Calls of two tensors, one read and one to be written, and what is said of them.
 REFUSED: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str]] = {
@@ -374,6 +385,14 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int, str]]
     "splits": (
         lambda x, out: dist.all_to_all_single(out, x, [1] * 9, [1] * 9), 9,
         "all_to_all: the splits",
+    ),
+    "splits below zero": (
+        lambda x, out: dist.all_to_all_single(out, x, below_zero(), below_zero()), 4,
+        "all_to_all: the splits",
+    ),
+    "lists too short": (
+        lambda x, out: dist.all_to_all([out], [x]), 4,
+        "all_to_all: input_tensor_list has 1 tensors for",
     ),
 }  # fmt: skip
 

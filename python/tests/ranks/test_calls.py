@@ -97,3 +97,11 @@ def test_hooks_of_saved_tensors(operator: Callable[..., torch.Tensor]) -> None:
         found = torch.autograd.grad(out.square().sum(), (x, w))
         agree(all(map(torch.equal, found, expected)), "other gradients with hooks")
     assert len(saved) >= 2
+
+
+def test_a_report_of_operators_has_no_gradients() -> None:
+    pt.forget_report()
+    for _ in range(5):  # the second and the fourth call are traced
+        pt.matmul_all_reduce(torch.ones(64, 64), torch.ones(64, 64))
+    operators = {row.operator for row in pt.report().rows}
+    agree(operators == {"matmul_all_reduce"}, str(operators))

@@ -154,6 +154,24 @@ def test_distributed_tensors_are_refused() -> None:
                 call(*operands)
 
 
+def test_rows_are_not_negative() -> None:
+    x, w = torch.ones(2, 6), torch.ones(8, 6)
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: pt.all_gather_matmul(x, w, rows=-1),
+        lambda: pt.matmul_all_gather(x, w, rows=-1),
+        lambda: pt.column_parallel_linear(x, w, rows=-1, sequence_parallel=True),
+    ]
+    for call in calls:
+        with pytest.raises(plait.Error, match="rows is -1"):
+            call()
+
+
+def test_no_tensor_at_all() -> None:
+    nothing: Any = None
+    with pytest.raises(plait.Error, match="x is a NoneType"):
+        pt.matmul_all_reduce(nothing, torch.ones(8, 6))
+
+
 ENGINES = [pt.Options(), pt.Options(product="torch"), pt.Options(engine="c10d")]
 
 
@@ -381,10 +399,19 @@ def test_threads_with_groups_of_their_own() -> None:
     assert sorted(done) == [0, 1]
 
 
+def pass_on(x: torch.Tensor) -> None:
+    """Send to the next rank, and receive from the one before."""
+    work = dist.isend(x, (dist.get_rank() + 1) % WORLD)
+    dist.recv(torch.empty_like(x), (dist.get_rank() - 1) % WORLD)
+    assert work is not None
+    work.wait()
+
+
 FORKED: dict[str, Callable[[torch.Tensor], object]] = {
     "operator": lambda x: pt.matmul_all_reduce(x, torch.ones(3, 6)),
     "layer": lambda x: pt.row_parallel_linear(x, torch.ones(3, 6)),
     "backend": dist.all_reduce,
+    "send": pass_on,
 }
 
 
