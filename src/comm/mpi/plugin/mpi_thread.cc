@@ -10,6 +10,7 @@
 #include "base/detached_thread.h"
 
 namespace plait::comm::mpi {
+
 MpiThread& MpiThread::instance() {
   static MpiThread& one = *std::make_unique<MpiThread>().release();
   return one;
