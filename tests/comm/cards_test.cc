@@ -65,6 +65,13 @@ TEST(Cards, LoopbackLeadsToTheVeryHostAlone) {
   EXPECT_EQ(addresses_of(card(kUnknown, both), card(kUnknown)).size(), 2U);
 }
 
+// A name in a card would be a question to a name server, which may take a minute.
+TEST(Cards, OnlyAddressesInFiguresAreBelieved) {
+  Card card = card_of_this_process(29600);
+  card.hosts = "localhost,?";
+  EXPECT_TRUE(addresses_of(card, card).empty());
+}
+
 TEST(Cards, AHostIsCrowdedWhereItsRanksShareProcessors) {
   const Card one = card("a");
   const cpu_set_t cpus = cpus_of(one);

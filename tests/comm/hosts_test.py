@@ -295,6 +295,40 @@ class HostsTest(unittest.TestCase):
                 heard.append(line)
             self.assertEqual(heard.count(refusal), 2, heard)
 
+    def behind_a_silent_name_server(self, *words):
+        """The words with which a command runs on a host whose name server keeps each question for a minute."""
+        for host in range(2):
+            self.hosts.ip(host, "neigh", "replace", "10.77.0.77", "lladdr", "02:00:00:00:00:77", "nud", "permanent",
+                          "dev", "v0")
+        file = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()), "resolv.conf")
+        file.write_text("nameserver 10.77.0.77\noptions timeout:20 attempts:3\n")
+        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', str(file), *words]
+
+    def test_a_silent_name_server_keeps_no_rank_beyond_its_deadline(self):
+        words = self.behind_a_silent_name_server(RANK_PROGRAM)
+        start = time.monotonic()
+        _, second = self.start(2, *words, PLAIT_RENDEZVOUS="node1.plait.test:29600", PLAIT_TIMEOUT="1s")
+        self.assertEqual(self.output_of(second), 'invalid_argument: rank 1 cannot find host "node1.plait.test", where '
+                                                 "rank 0 is to be met: no name server has answered\n")
+        self.assertLess(time.monotonic() - start, 30)
+
+    @unittest.skipUnless(MPIEXEC, "the mpi transport is not built")
+    def test_a_silent_name_server_keeps_no_rank_from_connecting_over_mpi(self):
+        program = shlex.join(self.behind_a_silent_name_server(RANK_PROGRAM))
+        line = f"[ $OMPI_COMM_WORLD_RANK = 0 ] && sleep 2; exec {program}"
+        run = subprocess.Popen(
+            self.hosts.command(0, MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root", "sh", "-c", line),
+            env={**BARE, "PLAIT_TRANSPORT": "mpi", "PLAIT_RENDEZVOUS": "node1.plait.test:29600",
+                 "ASAN_OPTIONS": "detect_leaks=0"},
+            stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True)
+        self.addCleanup(run.wait)
+        self.addCleanup(kill_session, run)
+        start = time.monotonic()
+        said = self.output_of(run)
+        self.assertEqual(said.count("the sum is 3"), 2, said)
+        self.assertLess(time.monotonic() - start, 40)
+
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_interfaces_of_different_families(self):
         self.hosts.connect("v1", "10.78.0")

@@ -47,6 +47,20 @@ TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
           " within 300 ms; rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
 }
 
+TEST_F(Tcp, BlamesNoRankZeroThatWaitsForOthers) {
+  fork_ranks(2, [&](int rank) {
+    CommunicatorOptions options = options_of(rank, 3, job_);
+    options.timeout = seconds(rank == 0 ? 4 : 2);
+    const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+    if (rank == 0) return;
+    EXPECT_EQ(error.culprit(), Error::kNobody);
+    EXPECT_EQ(error.what(),
+              "rank 0 of 3 was called at " + port_.address() +
+                  ", and has not answered within 2 s; if other ranks are missing, it names them; "
+                  "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
+  });
+}
+
 TEST_F(Tcp, MeetsOverIpv6) {
   const Environment environment(
       Environment::Variables{{"PLAIT_RENDEZVOUS", "[::1]:" + std::to_string(port_.number)}});

@@ -146,6 +146,16 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual((ran.returncode, listed, unexpected),
                          (77, "the tests run as a user who is not root already (1)\n", ""))
 
+    def test_ci_needs_the_network_laboratory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "report.xml")
+            report.write_text('<testsuite><testcase name="comm.hosts" status="run"><system-out>'
+                              "test_one (a.Test.test_one) ... skipped 'the system allows no network namespaces: "
+                              "ip: not found'\n\nOK (skipped=1)"
+                              "</system-out></testcase></testsuite>")
+            unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
+        self.assertEqual(unexpected, "comm.hosts.test_one: the system allows no network namespaces: ip: not found\n")
+
     def test_one_python_is_too_few_for_the_wheel_in_ci(self):
         program = (
             'source tools/do/step.sh; source tools/do/python.sh; '

@@ -15,12 +15,16 @@
 #include "base/check.h"
 #include "base/close_on_fork.h"
 #include "base/env.h"
+#include "comm/tcp/lookup.h"
 
 namespace plait::comm::tcp {
 namespace {
 
 constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
 constexpr int kBacklog = 128;
+
+// How long the order of addresses is worth waiting for.
+constexpr base::Nanoseconds kLongestLookup = 2 * base::kSecond;
 
 // How long the kernel goes on sending to a host that doesn't answer: longer than PLAIT_LOST_AFTER.
 constexpr base::Nanoseconds kUntilKernelEndsIt = 24 * 3600 * base::kSecond;
@@ -61,11 +65,31 @@ std::string end_of(const base::Fd& socket, decltype(&::getpeername) get) {
   return show_host(address);
 }
 
+// `result`: what getaddrinfo() returned.
+std::vector<Address> find_addresses(const std::string& host, int port, int flags, int& result) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (result != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    Address address;
+    std::memcpy(&address.bytes, one->ai_addr, one->ai_addrlen);
+    address.length = one->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
 // By the kernel's routes: no packet is sent where a datagram's socket is connected.
 std::string source_toward(const std::string& host) {
   constexpr int kAnyPort = 9;
-  std::string why;
-  for (const Address& address : resolve(host, kAnyPort, why)) {
+  const auto found = Lookup(host, kAnyPort).wait(base::now() + kLongestLookup);
+  if (!found) return "";
+  for (const Address& address : found->addresses) {
     const base::CloseOnFork closing;
     const base::Fd socket = closing.adopt(::socket(address.family(), SOCK_DGRAM | kFlags, 0));
     const auto* to = reinterpret_cast<const sockaddr*>(&address.bytes);
@@ -97,24 +121,15 @@ std::string show_host(const Address& address) {
 }
 
 std::vector<Address> resolve(const std::string& host, int port, std::string& why) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (result != 0) {
-    why = ::gai_strerror(result);
-    return {};
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  std::vector<Address> addresses;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    Address address;
-    std::memcpy(&address.bytes, one->ai_addr, one->ai_addrlen);
-    address.length = one->ai_addrlen;
-    addresses.push_back(address);
-  }
+  int result = 0;
+  auto addresses = find_addresses(host, port, 0, result);
+  if (result != 0) why = ::gai_strerror(result);
   return addresses;
+}
+
+std::vector<Address> read_addresses(const std::string& host, int port) {
+  int result = 0;
+  return find_addresses(host, port, AI_NUMERICHOST, result);
 }
 
 std::vector<std::string> local_hosts(const std::string& toward) {

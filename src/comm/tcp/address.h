@@ -23,8 +23,12 @@ struct Address {
 
 std::string show_host(const Address& address);  // "10.0.0.1", without the port
 
-// The addresses of a host, by name or in figures; `why` says why there are none.
+// The addresses of a host, by name or in figures; `why` says why there are none. A name may take a
+// minute: see lookup.h.
 std::vector<Address> resolve(const std::string& host, int port, std::string& why);
+
+// Those of a host in figures, and none of a name.
+std::vector<Address> read_addresses(const std::string& host, int port);
 
 // What other hosts may reach this one by: the addresses of all interfaces, or of the one that
 // PLAIT_INTERFACE names. First comes the address from which this host calls `toward`, which others

@@ -1,5 +1,6 @@
 #include "comm/tcp/arrivals.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -41,10 +42,16 @@ Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanosecon
   const std::string& why = known.empty() ? advice : known;
   const std::string doubt = why.empty() ? "" : "; " + why;
   if (rendezvous && self.rank != 0 && missing.front() == 0) {
+    const std::string where = sentence(" at ", rendezvous->host, ':', rendezvous->port);
+    // Rank 0 may be there and wait for others. It alone knows for which.
+    if (std::any_of(calls.begin(), calls.end(),
+                    [](const Call& call) { return call.has_reached_rendezvous(); })) {
+      return {Code::timeout,
+              sentence("rank 0 of ", self.world, " was called", where, ", and has not answered",
+                       within, "; if other ranks are missing, it names them", doubt)};
+    }
     return {Code::timeout,
-            sentence("rank 0 of ", self.world, " has not been met at ", rendezvous->host, ':',
-                     rendezvous->port, within, doubt),
-            0};
+            sentence("rank 0 of ", self.world, " has not been met", where, within, doubt), 0};
   }
   return {Code::timeout,
           sentence(missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ",

@@ -70,7 +70,9 @@ void Call::say_hello(const Identity& self) {
                        .has_secret = self.has_secret(),
                        .nonce = base::random_name(),
                        .card = self.card});
-  if (!say(socket_, Word::hello, hello_)) socket_.reset();
+  const bool is_said = say(socket_, Word::hello, hello_);
+  if (!is_said) socket_.reset();
+  has_reached_rendezvous_ |= is_said && is_to_rendezvous_;
 }
 
 std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {

@@ -34,6 +34,9 @@ class Call {
   bool has_socket() const { return static_cast<bool>(socket_); }
   bool is_over() const { return is_over_; }
 
+  // Whether this rank has ever said at the rendezvous that it is here.
+  bool has_reached_rendezvous() const { return has_reached_rendezvous_; }
+
   // Whether all addresses, one after another, have answered that no process listens there.
   bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
 
@@ -68,6 +71,7 @@ class Call {
   std::size_t refusals_ = 0;  // since one of them did anything else
   base::Fd socket_ = {};
   std::string hello_ = {};  // what was said; empty: nothing yet
+  bool has_reached_rendezvous_ = false;
   bool is_proved_ = false;  // that the rank knows the secret
   std::string heard_ = {};
   base::Nanoseconds since_ = 0;

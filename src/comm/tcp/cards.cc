@@ -24,9 +24,8 @@ struct Families {
 
 Families families_of(const Card& card) {
   Families families;
-  std::string why;
   for (const std::string_view host : base::split(card.hosts, ',')) {
-    for (const Address& one : resolve(std::string(host), 0, why)) {
+    for (const Address& one : read_addresses(std::string(host), 0)) {
       if (one.is_loopback()) continue;
       (one.family() == AF_INET ? families.has_four : families.has_six) = true;
     }
@@ -82,10 +81,9 @@ std::optional<Error> find_families_apart(const std::vector<Card>& cards) {
 
 std::vector<Address> addresses_of(const Card& card, const Card& mine) {
   std::vector<Address> all;
-  const auto port = base::parse_int(card.port);
-  std::string why;
+  const auto port = static_cast<int>(base::parse_int(card.port).value_or(0));
   for (const std::string_view host : base::split(card.hosts, ',')) {
-    for (const Address& one : resolve(std::string(host), static_cast<int>(port.value_or(0)), why)) {
+    for (const Address& one : read_addresses(std::string(host), port)) {
       if (!one.is_loopback() || card.host == mine.host) all.push_back(one);
     }
   }

@@ -22,6 +22,7 @@
 #include "comm/tcp/cards.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/identity.h"
+#include "comm/tcp/lookup.h"
 #include "comm/tcp/rendezvous.h"
 
 namespace plait::comm::tcp {
@@ -150,15 +151,19 @@ void Meeting::give_up() const {
 
 // A name server may learn of a host only when its rank starts.
 std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
-  for (;;) {
-    std::string why;
-    auto addresses = resolve(rendezvous.host, rendezvous.port, why);
-    if (!addresses.empty()) return addresses;
+  std::string why = "no name server has answered";
+  for (std::optional<Lookup> lookup;;) {
+    if (!lookup) lookup.emplace(rendezvous.host, rendezvous.port);
+    const auto found = lookup->wait(std::min(deadline_, base::now() + kTurn));
+    if (found && !found->addresses.empty()) return found->addresses;
+    if (found) why = found->why;
     PLAIT_CHECK(base::now() < deadline_, "rank ", self().rank, " cannot find host \"",
                 rendezvous.host, "\", where rank 0 is to be met: ", why);
     interrupt_if_asked();
     watch();
+    if (!found) continue;
     base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
+    lookup.reset();
   }
 }
 

@@ -102,13 +102,15 @@ void RendezvousCheck::refuse(const Error& why, const Identity& self, Callers& ca
   throw Error(why);
 }
 
-// The address is looked up once, because that may take seconds.
+// The address is looked up once, because that may take a minute.
 void RendezvousCheck::poll_as_other(const Identity& self) {
   if (!call_) {
     const auto rendezvous = rendezvous_from_environment();
     if (!rendezvous) return;
-    std::string why;
-    call_.emplace(0, resolve(rendezvous->host, rendezvous->port, why), Call::At::rendezvous);
+    if (!lookup_) lookup_.emplace(rendezvous->host, rendezvous->port);
+    const auto found = lookup_->wait(base::now());
+    if (!found) return;
+    call_.emplace(0, found->addresses, Call::At::rendezvous);
   }
   if (call_->is_over()) return;
   if (call_->has_socket()) {

@@ -14,6 +14,7 @@
 #include "comm/tcp/call.h"
 #include "comm/tcp/callers.h"
 #include "comm/tcp/identity.h"
+#include "comm/tcp/lookup.h"
 #include "comm/transport.h"
 #include "plait/error.h"
 
@@ -46,7 +47,9 @@ class RendezvousCheck {
   std::optional<Error> difference_;
   std::set<int> told_;  // ranks that have heard of it
 
-  std::optional<Call> call_;  // another rank's, to rank 0
+  // Another rank's, to rank 0.
+  std::optional<Lookup> lookup_;
+  std::optional<Call> call_;
 };
 
 }  // namespace plait::comm::tcp

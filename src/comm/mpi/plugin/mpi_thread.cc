@@ -3,33 +3,13 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <system_error>
-#include <thread>
 
 #include "base/check.h"
+#include "base/detached_thread.h"
 
 namespace plait::comm::mpi {
-namespace {
-
-// A thread that takes none of the program's signals, nor do those that MPI starts from it.
-template <class Body>
-void start_detached(Body body) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread(body).detach();
-  } catch (const std::system_error& error) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    base::fail(Code::system, "cannot start a thread for MPI: ", error.what());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-}  // namespace
 
 MpiThread& MpiThread::instance() {
   static MpiThread& one = *std::make_unique<MpiThread>().release();
@@ -39,7 +19,11 @@ MpiThread& MpiThread::instance() {
 std::optional<MpiThread::Started> MpiThread::start(base::Nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!begun_) {
-    start_detached([this] { run(); });
+    try {
+      base::start_detached([this] { run(); });
+    } catch (const std::system_error& error) {
+      base::fail(Code::system, "cannot start a thread for MPI: ", error.what());
+    }
     begun_ = true;
   }
   changed_.wait_for(lock, std::chrono::nanoseconds(timeout), [&] { return started_.has_value(); });
