@@ -76,7 +76,7 @@ PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
 PLAIT_EXPORT SumTree sum_tree(const GemmDesc& desc);
 
 // X: rows of k elements. If transposed, the view is [k, m], as a weight's gradient needs it.
-struct Input {
+struct GemmInput {
   ConstTensorView view;
   bool transposed = false;
 
@@ -92,7 +92,7 @@ struct Range {
 };
 
 // A block of the product: a range of its rows and one of its columns.
-struct Window {
+struct GemmWindow {
   Range rows = {};
   Range columns = {};
 };
@@ -104,10 +104,10 @@ struct Tile {
 };
 
 struct GemmCall {
-  Input x;
+  GemmInput x;
   Weight weight;
   TensorView out = {};  // [rows, columns] of the window
-  Window window = {};
+  GemmWindow window = {};
   ConstTensorView bias = {};              // [1, n] or no data; added before rounding
   bool accumulate = false;                // adds to the values in `out`
   const PackedInput* packed_x = nullptr;  // the result of pack() for x
@@ -141,7 +141,7 @@ class PLAIT_EXPORT Gemm {
 
   // Packs all rows of x for several runs, of this product or of one with the same backend, weight
   // dtype and groups. The elements of x must stay unchanged until the last run.
-  void pack(const Input& x, PackedInput& to) const;
+  void pack(const GemmInput& x, PackedInput& to) const;
 
  private:
   State& state() const;  // refuses if it was moved to another Gemm

@@ -3,7 +3,7 @@
 //
 //   plait::PackedInput ready;
 //   gemm.pack({x}, ready);
-//   for (const Window& window : windows)
+//   for (const GemmWindow& window : windows)
 //     gemm.run({.x = {x}, .weight = w, .out = chunk, .window = window, .packed_x = &ready});
 //
 // It changes the time, not the bits. It belongs to the x it was made from: run() refuses another. A

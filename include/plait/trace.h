@@ -62,12 +62,12 @@ struct SpanArgs {
 };
 
 // In nanoseconds of the host's monotonic clock, as std::chrono::steady_clock counts them.
-struct Interval {
+struct TimeInterval {
   std::int64_t begin;
   std::int64_t end;
 };
 
-// How another clock compares with this host's; see estimate_offset().
+// How another clock compares with this host's; see estimate_clock_offset().
 struct ClockOffset {
   std::int64_t nanoseconds;      // to add to this host's clock to get the other's
   std::int64_t uncertainty = 0;  // the true offset differs by at most this
@@ -101,7 +101,7 @@ class PLAIT_EXPORT Trace {
 
   // An activity that goes on independently of the recording thread, such as a chunk on its way.
   // Unlike spans, flights of one lane may overlap.
-  void flight(Lane lane, Label label, Interval interval, SpanArgs args = {}) noexcept;
+  void flight(Lane lane, Label label, TimeInterval interval, SpanArgs args = {}) noexcept;
 
   // Nanoseconds to add to this host's clock to get the clock of the timeline.
   void set_clock_offset(std::int64_t nanoseconds);
@@ -163,10 +163,10 @@ PLAIT_EXPORT void write_json(const std::string& path,
 
 // A question and its answer between two clocks: asked and heard by this host's clock, answered by
 // the other's.
-struct PingPong {
+struct ClockSample {
   std::int64_t asked, answered, heard;
 };
 
-PLAIT_EXPORT ClockOffset estimate_offset(std::span<const PingPong> samples);
+PLAIT_EXPORT ClockOffset estimate_clock_offset(std::span<const ClockSample> samples);
 
 }  // namespace plait

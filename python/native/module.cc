@@ -16,6 +16,8 @@ NB_MODULE(_native, m) {
   bind_error(m);
   bind_dtype(m);
   bind_trace(m);
+  bind_place(m);
+  bind_link(m);
   bind_communicator(m);
   bind_collectives(m);
   bind_timeline(m);

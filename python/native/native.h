@@ -15,6 +15,8 @@ namespace nb = nanobind;
 void bind_error(nb::module_& m);
 void bind_dtype(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_place(nb::module_& m);
+void bind_link(nb::module_& m);
 void bind_communicator(nb::module_& m);
 void bind_collectives(nb::module_& m);
 void bind_timeline(nb::module_& m);

@@ -25,7 +25,7 @@ void print_help() {
       "       plait predict --measured FILE\n\n"
       "Operators:\n";
   for (const std::string& word : operator_words()) page += "  " + word + "\n";
-  page += "\nModels:\n  " + model_names() + "\n";
+  page += "\nModels:\n  " + plan::model_names() + "\n";
   page += "\nDevices:\n";
   for (const predict::Device& device : predict::devices())
     page += fmt::format("  {:<12} {:.0f} TFLOP/s and {:.0f} GB/s at most\n", device.name,
@@ -57,10 +57,11 @@ int predict(Words words) {
     return kDone;
   }
   if (first.starts_with("-")) return predict_measured(words);
-  if (const Model* model = find_model(first)) return predict_model(*model, words.subspan(1));
+  if (const plan::Model* model = plan::find_model(first))
+    return predict_model(*model, words.subspan(1));
   const auto op = parse_operator(first);
   std::vector<std::string> names = operator_words();
-  for (const Model& model : models()) names.emplace_back(model.name);
+  for (const plan::Model& model : plan::models()) names.emplace_back(model.name);
   PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));

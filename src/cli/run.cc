@@ -164,10 +164,10 @@ std::vector<std::string> options_for_hosts(const Options& options) {
 void share_out(const Args& args, const Options& options, launch::Launch& launch) {
   PLAIT_CHECK(!args.ranks, "--hosts and -n cannot be combined: --hosts node1:2,node2:2");
   launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
-  launch::Part part = {.first = 0,
-                       .world = 0,
-                       .job = base::random_name(),
-                       .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
+  launch::RunPart part = {.first = 0,
+                          .world = 0,
+                          .job = base::random_name(),
+                          .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
   const std::vector<std::string> words = options_for_hosts(options);
   for (const launch::HostShare& share : launch.hosts) part.world += share.ranks;
   for (const launch::HostShare& share : launch.hosts) {
@@ -187,10 +187,10 @@ void take_part(const Args& args, launch::Launch& launch) {
   const auto part = launch::part_from_environment();
   launch.ends_with_input = part.has_value();
   launch.part = part ? *part
-                     : launch::Part{.first = 0,
-                                    .world = static_cast<int>(launch.bindings.size()),
-                                    .job = base::random_name(),
-                                    .rendezvous = ""};
+                     : launch::RunPart{.first = 0,
+                                       .world = static_cast<int>(launch.bindings.size()),
+                                       .job = base::random_name(),
+                                       .rendezvous = ""};
   if (part) launch.part.secret = launch::read_secret(STDIN_FILENO);
 }
 

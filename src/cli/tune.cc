@@ -35,12 +35,12 @@ namespace {
 class Tuning {
  public:
   Tuning(const TuneOptions& options, Communicator& comm)
-      : options_(options), comm_(comm), found_(machine_fingerprint()) {}
+      : options_(options), comm_(comm), found_(plan::machine_fingerprint()) {}
 
   int run() try {
     if (const auto refusal = measure::refusal_of_all(comm_, [&] { check(); }))
       return exit_status(*refusal);
-    const CostModel model(profile());
+    const plan::CostModel model(profile());
     if (options_.profile_only) {
       on_rank_0([&] { report(model.profile()); });
       return kDone;
@@ -67,7 +67,7 @@ class Tuning {
     if (failure) throw FailureOfRank0(*failure);
   }
 
-  void measure_all(const std::vector<PlanKey>& problems, const CostModel& model) {
+  void measure_all(const std::vector<PlanKey>& problems, const plan::CostModel& model) {
     measure::Progress progress(comm_.rank() == 0 ? "tuning, percent" : "");
     for (std::size_t i = 0; i < problems.size(); ++i) {
       tune::TuneEffort effort = options_.effort;
@@ -84,7 +84,7 @@ class Tuning {
   void check() const {
     if (comm_.rank() == 0) {
       if (options_.profile_only) {
-        check_place(profile_path(options_.cache));
+        plan::check_place(plan::profile_path(options_.cache));
       } else {
         check_cache();
       }
@@ -110,8 +110,8 @@ class Tuning {
   // Reports errors of the cache file early, and leaves nothing behind, since the run may still be
   // refused.
   void check_cache() const try {
-    load_cache(options_.cache, found_.machine());
-    check_place(options_.cache);
+    plan::load_cache(options_.cache, found_.machine());
+    plan::check_place(options_.cache);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_argument) throw;
     base::fail(error.code(), error.what(), "; delete it, or choose another file with --cache FILE");
@@ -119,8 +119,8 @@ class Tuning {
 
   // The text of the profile, if the file has one of this machine.
   std::optional<std::string> known_profile(const std::string& path) const try {
-    const auto there = load_profile(path, found_.machine());
-    return there ? std::optional(text_of(*there)) : std::nullopt;
+    const auto there = plan::load_profile(path, found_.machine());
+    return there ? std::optional(plan::text_of(*there)) : std::nullopt;
   } catch (const Error& error) {
     // A profile of another machine, or a broken one, is replaced. A file that can't be read can't
     // be replaced either.
@@ -130,22 +130,22 @@ class Tuning {
   }
 
   // The stored profile; if there is none, measures one and stores it.
-  MachineProfile profile() const {
-    const std::string path = profile_path(options_.cache);
+  plan::MachineProfile profile() const {
+    const std::string path = plan::profile_path(options_.cache);
     std::optional<std::string> known;
     on_rank_0([&] {
       if (!options_.profile_only) known = known_profile(path);
     });
     const auto agreed = tune::agree_on("profiles of their machine", known, comm_);
-    if (agreed) return parse_profile(*agreed);
+    if (agreed) return plan::parse_profile(*agreed);
     measure::Progress progress(comm_.rank() == 0 ? "measuring the machine, figure" : "");
     // figures of the machine must not include a link
     Communicator bare = comm_.with_link(std::nullopt);
-    MachineProfile measured = tune::measure_profile(
+    plan::MachineProfile measured = tune::measure_profile(
         bare, {.threads = options_.threads,
                .longest = options_.longest_figure,
                .progress = [&](int done, int total) { progress.show(done, total); }});
-    on_rank_0([&] { write_text(path, text_of(measured)); });
+    on_rank_0([&] { plan::write_text(path, plan::text_of(measured)); });
     return measured;
   }
 
@@ -164,27 +164,27 @@ class Tuning {
     if (!options_.missing) return problems;
     std::optional<std::string> known;
     on_rank_0([&] {
-      const auto cache = load_cache(options_.cache, found_.machine());
-      known = cache.value_or(PlanCache(found_.machine())).text();
+      const auto cache = plan::load_cache(options_.cache, found_.machine());
+      known = cache.value_or(plan::PlanCache(found_.machine())).text();
     });
     const auto agreed = tune::agree_on("plan caches", known, comm_);
     if (!agreed) return problems;
-    const PlanCache there = PlanCache::parse(*agreed);
+    const plan::PlanCache there = plan::PlanCache::parse(*agreed);
     std::erase_if(problems, [&](const PlanKey& key) { return there.find(key).has_value(); });
     return problems;
   }
 
   // Stores each plan at once, so that an interruption loses only the current problem.
   void keep(const tune::Tuned& tuned) {
-    const PlanCache::Entry entry = {
+    const plan::PlanCache::Entry entry = {
         .plan = tuned.plan, .nanoseconds = tuned.nanoseconds, .serial = tuned.serial};
     found_.add(tuned.key, entry);
-    PlanCache one(found_.machine());
+    plan::PlanCache one(found_.machine());
     one.add(tuned.key, entry);
-    save_cache(options_.cache, one);
+    plan::save_cache(options_.cache, one);
   }
 
-  void report(const MachineProfile& profile) const {
+  void report(const plan::MachineProfile& profile) const {
     if (!options_.files.silences()) answer(show_profile(profile));
   }
 
@@ -198,18 +198,19 @@ class Tuning {
 
   const TuneOptions& options_;
   Communicator& comm_;
-  PlanCache found_;
+  plan::PlanCache found_;
 };
 
 int show(const TuneOptions& options) {
-  const auto cache = load_cache(options.cache, machine_fingerprint());
+  const auto cache = plan::load_cache(options.cache, plan::machine_fingerprint());
   if (!options.files.silences()) {
     answer(cache ? show_plans(*cache) : "There are no plans in " + options.cache + " yet.\n");
-    if (const auto profile = load_profile(profile_path(options.cache), machine_fingerprint()))
+    if (const auto profile =
+            plan::load_profile(plan::profile_path(options.cache), plan::machine_fingerprint()))
       answer("\n" + show_profile(*profile));
   }
   options.files.write_json(
-      plans_json(cache.value_or(PlanCache(machine_fingerprint())), options.cache));
+      plans_json(cache.value_or(plan::PlanCache(plan::machine_fingerprint())), options.cache));
   return kDone;
 }
 

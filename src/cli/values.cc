@@ -119,10 +119,10 @@ void check_transport(const std::string& name) {
               "there is no transport ", name, rather(name, names));
 }
 
-const Model& read_model_name(const std::string& text) {
+const plan::Model& read_model_name(const std::string& text) {
   std::vector<std::string> names;
-  for (const Model& one : models()) names.emplace_back(one.name);
-  const Model* model = find_model(text);
+  for (const plan::Model& one : plan::models()) names.emplace_back(one.name);
+  const plan::Model* model = plan::find_model(text);
   PLAIT_CHECK(model != nullptr, "there is no model ", text, rather(text, names));
   return *model;
 }
@@ -135,7 +135,7 @@ base::Nanoseconds read_seconds(std::string_view option, const std::string& text)
 }
 
 std::string read_weight_kind(std::string_view option, const std::string& text) {
-  PLAIT_CHECK(text == kPlain || is_packed_kind(text), option, " ", text,
+  PLAIT_CHECK(text == plan::kPlain || is_packed_kind(text), option, " ", text,
               " is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "
               "s4:group=64");
   return text;

@@ -65,7 +65,7 @@ std::string read_backend(std::string_view option, const std::string& text);
 void check_transport(const std::string& name);
 
 // Finds a known model.
-const Model& read_model_name(const std::string& text);
+const plan::Model& read_model_name(const std::string& text);
 
 base::Nanoseconds read_seconds(std::string_view option, const std::string& text);
 

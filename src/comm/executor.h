@@ -25,7 +25,7 @@ struct MemoryWork {
   bool must_be_done = false;  // ranks need what it writes, also in a simulation without storage
 };
 
-struct Product {
+struct ProductWork {
   std::int64_t rows, columns, k;
   double x_bytes, weight_bytes, out_bytes;  // of an element
   base::Nanoseconds poll;
@@ -59,7 +59,7 @@ class Executor {
   // Whether it takes products. Then multiply() returns when the product would be there, and calls
   // `poll_step` about every `poll` meanwhile.
   virtual bool has_products() const { return false; }
-  virtual void multiply(const Product& /*product*/, PollStep /*poll_step*/) {}
+  virtual void multiply(const ProductWork& /*product*/, PollStep /*poll_step*/) {}
 };
 
 // Null: products are multiplied.

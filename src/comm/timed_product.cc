@@ -5,7 +5,7 @@
 namespace plait::comm {
 
 // Polls take their time from a product too. A sleeper wakes late: the next wait is shorter by that.
-void TimedProduct::multiply(const Product& product, PollStep poll_step) {
+void TimedProduct::multiply(const ProductWork& product, PollStep poll_step) {
   if (ns_per_flop_ == 0) return;
   const auto time =
       static_cast<base::Nanoseconds>(static_cast<double>(product.flops()) * ns_per_flop_);

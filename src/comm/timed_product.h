@@ -14,7 +14,7 @@ class TimedProduct final : public Executor {
   explicit TimedProduct(double ns_per_flop) : ns_per_flop_(ns_per_flop) {}
 
   bool has_products() const override { return true; }
-  void multiply(const Product& product, PollStep poll_step) override;
+  void multiply(const ProductWork& product, PollStep poll_step) override;
 
  private:
   double ns_per_flop_;

@@ -42,15 +42,15 @@ void answer(Mailbox& mailbox, int peer) {
 }
 
 ClockOffset ask(Mailbox& mailbox) {
-  std::array<PingPong, kQuestions> samples;
+  std::array<ClockSample, kQuestions> samples;
   for (std::uint32_t question = 0; question < kQuestions; ++question) {
-    PingPong& sample = samples[question];
+    ClockSample& sample = samples[question];
     sample.asked = base::now();
     post_time(mailbox, 0, {.chunk = question});
     sample.answered = take_time(mailbox, 0, {.chunk = question});
     sample.heard = base::now();
   }
-  return estimate_offset(samples);
+  return estimate_clock_offset(samples);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ void check(const GemmDesc& desc) {
   }
 }
 
-void check_input(const GemmDesc& desc, const Input& x) {
+void check_input(const GemmDesc& desc, const GemmInput& x) {
   tensor::validate_on_cpu(x.view, "matmul: x");
   check_dtype(x.view.dtype, desc.x, "x");
   PLAIT_CHECK(x.k() == desc.k, "matmul: x is ", x.view.rows, " x ", x.view.cols,

@@ -9,7 +9,7 @@ namespace plait::gemm {
 void check(const GemmDesc& desc);
 
 // Throws Error{invalid_argument} unless x has k columns of the description's dtype.
-void check_input(const GemmDesc& desc, const Input& x);
+void check_input(const GemmDesc& desc, const GemmInput& x);
 
 // Error{invalid_argument} unless the call fits the description, and writes nothing that it reads.
 void check(const GemmDesc& desc, const GemmCall& call);

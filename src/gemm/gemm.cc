@@ -49,7 +49,7 @@ class Gemm::State {
     gemm::Product(*kernel_, task, workspace_).run();
   }
 
-  void pack(const Input& x, PackedInput& to) const {
+  void pack(const GemmInput& x, PackedInput& to) const {
     gemm::check_input(desc_, x);
     to.state().pack(x, gemm::depth_of(desc_), kernel_.get(), base::thread_count(threads_));
   }
@@ -111,7 +111,7 @@ const GemmDesc& Gemm::desc() const { return state().desc(); }
 std::string_view Gemm::backend() const { return state().backend(); }
 std::size_t Gemm::held_bytes() const { return state().held_bytes(); }
 void Gemm::run(const GemmCall& call) { state().run(call); }
-void Gemm::pack(const Input& x, PackedInput& to) const { state().pack(x, to); }
+void Gemm::pack(const GemmInput& x, PackedInput& to) const { state().pack(x, to); }
 
 Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options) {
   gemm::check(desc);

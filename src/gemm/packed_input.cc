@@ -23,7 +23,7 @@ PackedInput::State& PackedInput::state() const {
 namespace {
 
 // Where there is one row its stride says nothing, and where there is no element its place.
-bool are_same_elements(const Input& a, const Input& b) {
+bool are_same_elements(const GemmInput& a, const GemmInput& b) {
   const ConstTensorView& one = a.view;
   const ConstTensorView& other = b.view;
   if (a.transposed != b.transposed || one.dtype != other.dtype) return false;
@@ -32,14 +32,14 @@ bool are_same_elements(const Input& a, const Input& b) {
 }
 
 // "the bf16 matrix at 0x7f0c30, row stride 64, transposed"
-std::string description_of(const Input& x) {
+std::string description_of(const GemmInput& x) {
   return base::sentence("the ", name(x.view.dtype), " matrix at ", x.view.data, ", row stride ",
                         x.view.row_stride, x.transposed ? ", transposed" : "");
 }
 
 }  // namespace
 
-void PackedInput::State::pack(const Input& x, const gemm::Depth& depth,
+void PackedInput::State::pack(const GemmInput& x, const gemm::Depth& depth,
                               const gemm::TileKernel* kernel, int threads) {
   x_ = x;
   depth_ = depth;
@@ -51,7 +51,7 @@ void PackedInput::State::pack(const Input& x, const gemm::Depth& depth,
   rows_ = gemm::pack_rows(x, {0, x.rows()}, depth, *kernel, {.to = to, .threads = threads});
 }
 
-void PackedInput::State::check(const Input& x, const gemm::Depth& depth,
+void PackedInput::State::check(const GemmInput& x, const gemm::Depth& depth,
                                const gemm::TileKernel* kernel) const {
   PLAIT_CHECK(x_.rows() == x.rows() && depth_.k == x.k(), "matmul: packed_x has ", x_.rows(),
               " rows of k=", depth_.k, " but x has ", x.rows(), " of k=", x.k());

@@ -10,10 +10,11 @@ namespace plait {
 class PackedInput::State {
  public:
   // Only a kernel that can't read X in place leaves anything to be packed.
-  void pack(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel, int threads);
+  void pack(const GemmInput& x, const gemm::Depth& depth, const gemm::TileKernel* kernel,
+            int threads);
 
   // Error{invalid_argument} unless pack() was given this X, for a kernel that reads the same.
-  void check(const Input& x, const gemm::Depth& depth, const gemm::TileKernel* kernel) const;
+  void check(const GemmInput& x, const gemm::Depth& depth, const gemm::TileKernel* kernel) const;
 
   // nullptr: X is read, or packed, where it is.
   const gemm::Rows* rows() const { return rows_.data == nullptr ? nullptr : &rows_; }
@@ -25,7 +26,7 @@ class PackedInput::State {
  private:
   Buffer memory_;
   gemm::Rows rows_ = {};
-  Input x_ = {};  // what was packed; never read again
+  GemmInput x_ = {};  // what was packed; never read again
   gemm::Depth depth_;
   gemm::RowsForm form_ = {};
 };

@@ -28,7 +28,7 @@ struct RowBlock {
 };
 
 // to[i] = the block's row i in `operand`, `to_stride` bytes apart.
-void copy_rows(const Input& x, const RowBlock& block, Dtype operand, std::byte* to,
+void copy_rows(const GemmInput& x, const RowBlock& block, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
   for (std::int64_t i = 0; i < block.rows; ++i) {
     const std::byte* from = element(x.view, block.begin + i, block.k);
@@ -43,7 +43,7 @@ void copy_rows(const Input& x, const RowBlock& block, Dtype operand, std::byte* 
 
 // Copies rows into tiles, for any length: a row's steps of k lie a tile apart. Rows are read one
 // after another, which is the fastest way through memory.
-void copy_rows_to_tiles(const Input& x, const RowBlock& block, Dtype operand, std::byte* to) {
+void copy_rows_to_tiles(const GemmInput& x, const RowBlock& block, Dtype operand, std::byte* to) {
   const std::size_t bytes = size_of(operand);
   const std::size_t row_bytes = kKStep * bytes;
   const bool as_is = x.view.dtype == operand;
@@ -63,7 +63,7 @@ void copy_rows_to_tiles(const Input& x, const RowBlock& block, Dtype operand, st
 }
 
 // Copies rows from [k, m]: turned over in words, which are pairs of k for bf16.
-void turn_rows(const Input& x, const RowBlock& block, Dtype operand, std::byte* to,
+void turn_rows(const GemmInput& x, const RowBlock& block, Dtype operand, std::byte* to,
                std::int64_t to_stride) {
   alignas(64) std::array<std::uint32_t, kKStep * kRowGroup> words = {};
   const auto rows = static_cast<std::size_t>(block.rows);
@@ -97,12 +97,12 @@ const std::byte* Rows::at(const TileKernel& kernel, std::int64_t row, std::int64
   return data + row / kRowGroup * row_stride + k * bytes * kRowGroup;
 }
 
-bool can_read_in_place(const Input& x, const Depth& depth, const TileKernel& kernel) {
+bool can_read_in_place(const GemmInput& x, const Depth& depth, const TileKernel& kernel) {
   return kernel.row_form() == RowForm::plain && !x.transposed && x.view.dtype == kernel.operand() &&
          depth.is_unpadded();
 }
 
-Rows in_place(const Input& x) {
+Rows in_place(const GemmInput& x) {
   return {.data = static_cast<const std::byte*>(x.view.data),
           .row_stride = tensor::stride_bytes(x.view)};
 }
@@ -121,7 +121,7 @@ std::size_t packed_rows_bytes(std::int64_t rows, const Depth& depth, const TileK
 namespace {
 
 // Rows [begin, end) of X, at most a group, into `to`, which is where that group belongs.
-void pack_group(const Input& x, Range group, const Depth& depth, const TileKernel& kernel,
+void pack_group(const GemmInput& x, Range group, const Depth& depth, const TileKernel& kernel,
                 std::byte* to) {
   const Dtype operand = kernel.operand();
   const auto bytes = static_cast<std::int64_t>(size_of(operand));
@@ -152,7 +152,7 @@ void pack_group(const Input& x, Range group, const Depth& depth, const TileKerne
 
 }  // namespace
 
-Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel& kernel,
+Rows pack_rows(const GemmInput& x, Range rows, const Depth& depth, const TileKernel& kernel,
                const Packing& packing) {
   const std::int64_t stride = packed_row_stride(depth, kernel);
   const std::int64_t group_stride =

@@ -21,8 +21,8 @@ struct Rows {
 };
 
 // Whether a kernel can read X where it is.
-bool can_read_in_place(const Input& x, const Depth& depth, const TileKernel& kernel);
-Rows in_place(const Input& x);
+bool can_read_in_place(const GemmInput& x, const Depth& depth, const TileKernel& kernel);
+Rows in_place(const GemmInput& x);
 
 // Room for `rows` packed rows.
 std::size_t packed_rows_bytes(std::int64_t rows, const Depth& depth, const TileKernel& kernel);
@@ -37,7 +37,7 @@ struct Packing {
 };
 
 // Packs these rows of X, the first of them as the first of a group.
-Rows pack_rows(const Input& x, Range rows, const Depth& depth, const TileKernel& kernel,
+Rows pack_rows(const GemmInput& x, Range rows, const Depth& depth, const TileKernel& kernel,
                const Packing& packing);
 
 // What two kernels must have in common to read the same packed rows. The reference packs none.

@@ -73,11 +73,11 @@ std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks) {
   return shares;
 }
 
-std::string write(const Part& part) {
+std::string write(const RunPart& part) {
   return base::sentence(part.first, '/', part.world, '/', part.job, '/', part.rendezvous);
 }
 
-std::optional<Part> part_from_environment() {
+std::optional<RunPart> part_from_environment() {
   const auto text = base::env(kPart);
   if (!text) return std::nullopt;
   const auto words = base::split(*text, '/');
@@ -85,10 +85,10 @@ std::optional<Part> part_from_environment() {
   const auto world = words.size() == 4 ? base::parse_int(words[1]) : std::nullopt;
   PLAIT_CHECK(first && world && *first >= 0 && *first < *world, kPart, "=", *text,
               " is not what plait run --hosts sets; unset it");
-  return Part{.first = static_cast<int>(*first),
-              .world = static_cast<int>(*world),
-              .job = std::string(words[2]),
-              .rendezvous = std::string(words[3])};
+  return RunPart{.first = static_cast<int>(*first),
+                 .world = static_cast<int>(*world),
+                 .job = std::string(words[2]),
+                 .rendezvous = std::string(words[3])};
 }
 
 std::string choose_secret() {
@@ -127,7 +127,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-std::vector<std::string> agent_words(const HostShare& share, const Part& part,
+std::vector<std::string> agent_words(const HostShare& share, const RunPart& part,
                                      const std::vector<std::string>& options,
                                      const std::vector<std::string>& command) {
   std::string line = "cd " + quoted(std::filesystem::current_path()) + " && exec env";

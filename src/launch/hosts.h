@@ -26,15 +26,15 @@ std::string name_of(const HostShare& share);
 std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks);
 
 // The ranks that one plait run starts, of a world that others start too.
-struct Part {
+struct RunPart {
   int first = 0;
   int world = 0;
   std::string job;
   std::string rendezvous;   // HOST:PORT; empty: all ranks are on this host
   std::string secret = {};  // that the ranks know; not written with the rest
 };
-std::string write(const Part& part);
-std::optional<Part> part_from_environment();
+std::string write(const RunPart& part);
+std::optional<RunPart> part_from_environment();
 
 // The secret of a job on several hosts: PLAIT_SECRET, or a random one.
 std::string choose_secret();
@@ -44,7 +44,7 @@ std::string read_secret(int input);
 
 // What the agent is to run: its own words, the host, and one word for the host's shell, which runs
 // `command` here with plait's variables. `options`: those of plait run.
-std::vector<std::string> agent_words(const HostShare& share, const Part& part,
+std::vector<std::string> agent_words(const HostShare& share, const RunPart& part,
                                      const std::vector<std::string>& options,
                                      const std::vector<std::string>& command);
 

@@ -14,7 +14,7 @@ struct Launch {
   std::string path;                  // the path of the program
   std::vector<std::string> words;    // the command as the user typed it
   std::vector<CpuBinding> bindings;  // one for each rank
-  Part part;                         // which ranks these are
+  RunPart part;                      // which ranks these are
   bool ends_with_input = false;      // as a remote run, whose caller holds its standard input
   bool prefix = false;
   bool verbose = false;

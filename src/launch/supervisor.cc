@@ -27,7 +27,7 @@ constexpr base::Nanoseconds kSettle = base::kSecond / 2;
 
 // A terminal, a shell and timeout(1) may each send a signal for one request of the user. Only a
 // signal that comes later than this is a second request.
-constexpr base::Nanoseconds kSameWish = base::kSecond / 4;
+constexpr base::Nanoseconds kSameRequest = base::kSecond / 4;
 
 // SIGKILL is repeated for processes that were being forked meanwhile. Processes that are stuck in
 // the system do not end even then.
@@ -125,7 +125,7 @@ void Supervisor::interrupt(int signal, bool from_terminal) {
                            show_signal(signal), base::show_duration(launch_.grace), rest,
                            signal == SIGINT ? "Ctrl-C" : show_signal(signal)));
   }
-  if (base::now() - interrupted_at_ < kSameWish) return;
+  if (base::now() - interrupted_at_ < kSameRequest) return;
   if (phase_ == Phase::over) return output_.drop();
   if (phase_ != Phase::killing) kill_rest();
 }

@@ -20,7 +20,7 @@ namespace {
 
 GemmDesc describe(const MatmulSetup& setup, std::int64_t m, const std::string& weight) {
   return parse_gemm(base::sentence("m=", m, " n=", setup.n, " k=", setup.k, " x=", name(setup.x),
-                                   " w=", weight == kPlain ? name(setup.x) : weight,
+                                   " w=", weight == plan::kPlain ? name(setup.x) : weight,
                                    " out=", name(setup.out)));
 }
 
@@ -52,7 +52,7 @@ void check_operands_fit(const MatmulSetup& setup) {
   std::size_t needed = (elements(m, setup.k) + elements(m, setup.n)) * 2 * sizeof(float);
   for (const std::string& weight : setup.weights) {
     needed += elements(setup.n, setup.k) * sizeof(float);  // before packing
-    if (weight != kPlain) needed += gemm::packed_bytes(describe(setup, m, weight));
+    if (weight != plan::kPlain) needed += gemm::packed_bytes(describe(setup, m, weight));
   }
   check_memory(static_cast<double>(needed),
                base::sentence("m=", m, " n=", setup.n, " k=", setup.k));
@@ -66,7 +66,7 @@ double MatmulCase::flops() const {
 }
 
 std::size_t MatmulCase::weight_bytes() const {
-  if (weight != kPlain) return gemm::packed_bytes(desc);
+  if (weight != plan::kPlain) return gemm::packed_bytes(desc);
   return elements(desc.n, desc.k) * size_of(desc.weight);
 }
 
@@ -107,7 +107,7 @@ void MatmulOperands::make_weight(const std::string& kind) {
     tensor::fill_random(plain.view(dtype, rows, cols), /*seed=*/2);
   }
   const WeightView view = {.view = plain.view(dtype, rows, cols), .layout = setup_.layout};
-  if (kind == kPlain) {
+  if (kind == plan::kPlain) {
     weights_.emplace(kind, view);
   } else if (desc.quant) {
     weights_.emplace(kind,

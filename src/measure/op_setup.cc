@@ -7,19 +7,20 @@
 namespace plait::measure {
 
 tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
-  return {.key = {.op = setup.op,
-                  .m = size.m,
-                  .n = size.n,
-                  .k = size.k,
-                  .x = setup.x,
-                  .weight = setup.weight == kPlain ? plain_weight(setup.x) : setup.weight,
-                  .out = setup.out,
-                  .wire = setup.wire,
-                  .world = setup.ranks,
-                  .threads = setup.threads,
-                  .backend = setup.backend,
-                  .transport = setup.transport},
-          .layout = setup.layout};
+  return {
+      .key = {.op = setup.op,
+              .m = size.m,
+              .n = size.n,
+              .k = size.k,
+              .x = setup.x,
+              .weight = setup.weight == plan::kPlain ? plan::plain_weight(setup.x) : setup.weight,
+              .out = setup.out,
+              .wire = setup.wire,
+              .world = setup.ranks,
+              .threads = setup.threads,
+              .backend = setup.backend,
+              .transport = setup.transport},
+      .layout = setup.layout};
 }
 
 void check_memory(const PlanKey& key) {

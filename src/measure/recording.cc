@@ -21,8 +21,8 @@ constexpr std::size_t kRecords = (std::size_t{1} << 18) - 1;
 
 // The runs of one rank in their order. Schedules record no flights in this lane, so these flights
 // are runs.
-std::vector<Interval> runs_of(const trace::RankRecords& rank) {
-  std::vector<Interval> runs;
+std::vector<TimeInterval> runs_of(const trace::RankRecords& rank) {
+  std::vector<TimeInterval> runs;
   for (const trace::Record& record : rank.records) {
     if (record.kind == trace::Kind::flight && record.lane == Lane::compute)
       runs.push_back({.begin = record.begin, .end = record.end});
@@ -59,7 +59,7 @@ Recorded Recording::collect() {
 
 Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
   Recorded all = {.packs = std::move(packs), .ranks = {}, .runs = {}, .gaps = {}};
-  std::vector<Interval> together;
+  std::vector<TimeInterval> together;
   for (const std::vector<std::byte>& pack : all.packs) {
     const trace::RankRecords& rank = all.ranks.emplace_back(trace::unpack(pack));
     all.clock_uncertainty = std::max(all.clock_uncertainty, rank.uncertainty);
@@ -68,7 +68,7 @@ Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
                                         " records of rank ", rank.rank,
                                         ", so its first plans have gaps; trace fewer plans"));
     }
-    const std::vector<Interval> runs = runs_of(rank);
+    const std::vector<TimeInterval> runs = runs_of(rank);
     if (together.empty()) together = runs;
     for (std::size_t i = 0; i < together.size(); ++i) {
       together[i].begin = std::min(together[i].begin, runs.at(i).begin);
@@ -76,7 +76,7 @@ Recorded recorded_of(std::vector<std::vector<std::byte>> packs) {
     }
   }
   for (auto of_one = together.begin(); of_one != together.end(); of_one += kRuns) {
-    std::sort(of_one, of_one + kRuns, [](const Interval& a, const Interval& b) {
+    std::sort(of_one, of_one + kRuns, [](const TimeInterval& a, const TimeInterval& b) {
       return a.end - a.begin < b.end - b.begin;
     });
     all.runs.push_back(of_one[kRuns / 2]);

@@ -25,7 +25,7 @@ struct Recorded {
   std::vector<trace::RankRecords> ranks;      // the same records, unpacked
   // For each name, one of several runs: that of median length, from the first rank's begin to the
   // last rank's end. The longest may have been disturbed, and the shortest may have been lucky.
-  std::vector<Interval> runs;
+  std::vector<TimeInterval> runs;
   std::vector<std::string> gaps;  // a sentence about each rank that lacks records
   // of other hosts' clocks beside rank 0's
   base::Nanoseconds clock_uncertainty = 0;
@@ -48,7 +48,7 @@ class Recording {
  private:
   struct Run {
     Label label;
-    Interval time;
+    TimeInterval time;
   };
 
   Communicator& comm_;

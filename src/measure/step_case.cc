@@ -39,8 +39,8 @@ struct Sides {
   std::int64_t out;
 };
 
-Sides sides_of(const LinearLayer& layer, int rank, int world) {
-  const bool row = layer.kind == LinearKind::row;
+Sides sides_of(const plan::LinearLayer& layer, int rank, int world) {
+  const bool row = layer.kind == plan::LinearKind::row;
   return {.in = row ? ops::share_of(layer.in, rank, world) : layer.in,
           .out = row ? layer.out : ops::share_of(layer.out, rank, world)};
 }
@@ -53,7 +53,7 @@ void check_memory(const StepSetup& setup, int world) {
   const auto dtype = static_cast<double>(size_of(setup.dtype));
   const auto gradients = 2 * static_cast<double>(size_of(setup.grad_weight));
   double bytes = 0;
-  for (const LinearLayer& layer : setup.linears) {
+  for (const plan::LinearLayer& layer : setup.linears) {
     const auto [in, out] = sides_of(layer, 0, world);
     const double weights = static_cast<double>(in) * static_cast<double>(out);
     bytes += setup.layers * weights * (dtype + gradients) +
@@ -66,7 +66,7 @@ void check_memory(const StepSetup& setup, int world) {
 
 StepCase::StepCase(const StepSetup& setup, const Communicator& comm)
     : setup_(setup), rank_(comm.rank()), world_(comm.world()) {
-  for (const LinearLayer& layer : setup.linears) {
+  for (const plan::LinearLayer& layer : setup.linears) {
     const auto seed = shared_.size() * kSeeds;
     const auto [in, out] = sides_of(layer, rank_, world_);
     shared_.push_back({.layer = layer,
@@ -143,7 +143,7 @@ class StepCase::Steps final : public Runner {
   base::Nanoseconds forward_time() const override { return forward_; }
 
  private:
-  static bool is_row(const Shared& shared) { return shared.layer.kind == LinearKind::row; }
+  static bool is_row(const Shared& shared) { return shared.layer.kind == plan::LinearKind::row; }
   WeightView weight(std::size_t i) const {
     const One& one = case_.ones_[i];
     const Shared& shared = case_.shared_[one.shared];
@@ -180,7 +180,7 @@ int StepCase::pauses() const { return static_cast<int>(2 * ones_.size()); }
 std::vector<ConstTensorView> StepCase::results() const {
   std::vector<ConstTensorView> views;
   for (const Shared& one : shared_) {
-    const bool row = one.layer.kind == LinearKind::row;
+    const bool row = one.layer.kind == plan::LinearKind::row;
     views.push_back(rows_of(one.result, one.out, row, false));
     views.push_back(rows_of(one.grad_x, one.in, !row, false));
   }
@@ -221,11 +221,11 @@ double StepCase::bytes_on_link() const {
   const auto as_is = static_cast<double>(size_of(setup_.dtype));
   double bytes = 0;
   for (const One& one : ones_) {
-    const LinearLayer& layer = shared_[one.shared].layer;
-    const bool row = layer.kind == LinearKind::row;
+    const plan::LinearLayer& layer = shared_[one.shared].layer;
+    const bool row = layer.kind == plan::LinearKind::row;
     const std::int64_t columns = row ? layer.out : layer.in;
     const auto width = static_cast<double>(columns);
-    const auto sums = static_cast<double>(wire_bytes(setup_.wire, /*rows=*/1, columns));
+    const auto sums = static_cast<double>(plan::wire_bytes(setup_.wire, /*rows=*/1, columns));
     const bool twice = !row && setup_.sequence_parallel && !setup_.keep_gathered;
     bytes += shard * (width * as_is * (twice ? 2 : 1) + sums);
   }

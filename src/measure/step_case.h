@@ -51,7 +51,7 @@ class StepCase {
   // The buffers that all blocks share for a layer of one kind, since no layer uses another's
   // results.
   struct Shared {
-    LinearLayer layer;
+    plan::LinearLayer layer;
     std::int64_t in;  // this rank's share if the layer shards it, otherwise all
     std::int64_t out;
     Buffer x;  // all rows

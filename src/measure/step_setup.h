@@ -20,10 +20,10 @@ struct RequestedShareLink {
 };
 
 struct StepSetup {
-  std::string model;                 // empty: one layer
-  double scale = 1;                  // of the model's widths
-  std::vector<LinearLayer> linears;  // of a block, scaled, before sharding
-  int layers = 1;                    // blocks
+  std::string model;                       // empty: one layer
+  double scale = 1;                        // of the model's widths
+  std::vector<plan::LinearLayer> linears;  // of a block, scaled, before sharding
+  int layers = 1;                          // blocks
   int layers_of_model = 1;
   std::int64_t sequence = 0;  // tokens of a sequence; 0: a single layer has no sequences
   std::int64_t tokens = 0;    // of a step

@@ -12,7 +12,7 @@ namespace plait::nn {
 namespace {
 
 // Between two polls. A collective moves up to 256 KiB a peer at each.
-constexpr base::Nanoseconds kBetweenPolls = 50 * base::kMicrosecond;
+constexpr base::Nanoseconds kPollInterval = 50 * base::kMicrosecond;
 
 // A block of columns whose sums stay in registers' reach while rows pass by.
 constexpr std::int64_t kBlock = 512;
@@ -53,7 +53,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
                                .x_bytes = static_cast<double>(size_of(left.dtype)),
                                .weight_bytes = static_cast<double>(size_of(right.dtype)),
                                .out_bytes = static_cast<double>(size_of(gradient.to.dtype)),
-                               .poll = kBetweenPolls,
+                               .poll = kPollInterval,
                                .label = "weight gradient"},
                               poll_step);
   }
@@ -66,7 +66,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
   struct TileHook {
     PollStep poll_step;
     const comm::Group& group;
-    base::Nanoseconds next = base::now() + kBetweenPolls;
+    base::Nanoseconds next = base::now() + kPollInterval;
     std::thread::id caller = std::this_thread::get_id();
   } hook = {.poll_step = poll_step, .group = spec.group};
   // A hook that holds one pointer needs no memory.
@@ -74,7 +74,7 @@ void run(const WeightGradient& gradient, Workspace& workspace, const GradientSpe
     if (std::this_thread::get_id() != hook.caller || base::now() < hook.next) return;
     hook.poll_step();
     hook.group.show_product();
-    hook.next = base::now() + kBetweenPolls;
+    hook.next = base::now() + kPollInterval;
   };
   gemm.run(call);
 }

@@ -37,7 +37,7 @@ TensorView room_in(Buffer& buffer, const TensorView& shape) {
 }
 
 Gemm& Workspace::gemm(const GemmDesc& desc, const GemmOptions& options) {
-  const auto found = std::find_if(products_.begin(), products_.end(), [&](const Product& one) {
+  const auto found = std::find_if(products_.begin(), products_.end(), [&](const KeptProduct& one) {
     return one.desc == desc && one.options.backend == options.backend &&
            one.options.threads == options.threads;
   });
@@ -61,7 +61,7 @@ std::size_t Workspace::mailbox_bytes() const { return beside_ ? beside_->mailbox
 
 std::size_t Workspace::product_bytes() const {
   std::size_t bytes = 0;
-  for (const Product& one : products_) bytes += one.gemm.held_bytes();
+  for (const KeptProduct& one : products_) bytes += one.gemm.held_bytes();
   return bytes;
 }
 

@@ -37,7 +37,7 @@ class Workspace {
   std::size_t mailbox_bytes() const;  // of beside()
 
  private:
-  struct Product {
+  struct KeptProduct {
     GemmDesc desc;
     GemmOptions options;
     Gemm gemm;
@@ -51,7 +51,7 @@ class Workspace {
   Buffer gathered_;
   Buffer partial_;
   Buffer summed_;
-  std::vector<Product> products_;  // the last used at the end
+  std::vector<KeptProduct> products_;  // the last used at the end
   std::optional<Communicator> beside_;
 };
 

@@ -122,7 +122,8 @@ OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& opti
   const bool alone = needs_no_peer(desc, wire, comm);
   // Partial sums leave the product as they travel, or before they are coded for the wire; whatever
   // else leaves it is the result.
-  const Dtype product = traits_of(desc.op).shares_k && !alone ? partial_dtype(wire) : desc.out;
+  const Dtype product =
+      traits_of(desc.op).shares_k && !alone ? plan::partial_dtype(wire) : desc.out;
   Gemm gemm = select_for(desc.op,
                          {.m = count(multiplied_rows(desc.op), desc.m, comm.rank(), comm.world()),
                           .n = desc.n,

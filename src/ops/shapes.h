@@ -9,6 +9,8 @@
 
 namespace plait::ops {
 
+using plan::length;
+
 // A matrix of an operator: all m rows of it, or this rank's shard.
 enum class Rows : std::uint8_t { all, own };
 

@@ -68,7 +68,9 @@ class BlockReduce {
         hosts_(exchange.rank(), exchange.world(), per_host),
         partials_(cut, exchange.rank(), exchange.world()),
         flow_(exchange, hosts_, partials_,
-              {.wire = partial_dtype(wire), .is_coded = wire == Dtype::s8, .threads = threads}) {}
+              {.wire = plan::partial_dtype(wire),
+               .is_coded = wire == Dtype::s8,
+               .threads = threads}) {}
 
   void begin(const Result& result) {
     partials_.set_result(result);

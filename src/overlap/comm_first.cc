@@ -20,7 +20,7 @@ std::int64_t chunk_elements(const Problem& problem, const Plan& plan) {
   const std::int64_t row = std::max<std::int64_t>(problem.k, 1);
   if (plan.schedule == Schedule::fused && plan.chunk > 0)
     return std::min(plan.chunk, std::max<std::int64_t>(problem.m, 1)) * row;
-  return std::max(row, kCopiedBytes / static_cast<std::int64_t>(size_of(problem.x)));
+  return std::max(row, plan::kCopiedBytes / static_cast<std::int64_t>(size_of(problem.x)));
 }
 
 Cut cut_of(const Problem& problem, const Plan& plan, const Ownership& owners) {
@@ -84,7 +84,7 @@ class CommFirst final : public OpImpl {
     poll_ = plan.poll;
     takes_what_is_there_ =
         plan.schedule == Schedule::fused &&
-        !gathers_all_first({.m = m, .n = problem_.n}, exchange_.world(), linked_);
+        !plan::gathers_all_first({.m = m, .n = problem_.n}, exchange_.world(), linked_);
     exchange_.use(state_.operator_mailbox(
         mailbox_for(cut_.largest_block()),
         mailbox_for(largest_block(problem_, plan, exchange_.world())), tag_));

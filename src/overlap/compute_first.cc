@@ -28,7 +28,7 @@ struct Peers {
   int per_host;  // see comm/placement.h
 };
 
-PartialSums sums_of(const Problem& problem) {
+plan::PartialSums sums_of(const Problem& problem) {
   return {.m = problem.m, .n = problem.n, .dtype = problem.wire};
 }
 
@@ -38,11 +38,11 @@ bool is_all_reduce(const Problem& problem) {
 
 Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
   const int world = peers.world;
-  const PartialSums sums = sums_of(problem);
-  const bool one_step = is_all_reduce(problem) && is_one_step(sums, world);
+  const plan::PartialSums sums = sums_of(problem);
+  const bool one_step = is_all_reduce(problem) && plan::is_one_step(sums, world);
   const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
-  const std::int64_t copied = copied_elements(problem.wire);
+  const std::int64_t copied = plan::copied_elements(problem.wire);
   const std::int64_t unit = problem.wire == Dtype::s8 ? tensor::kScaleGroup : 1;
   switch (plan.schedule) {
     case Schedule::serial:
@@ -52,16 +52,16 @@ Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers)
         return {.cut = Cut::by_rows(owners, plan.parts, plan).in_chunks_of(copied, unit),
                 .one_step = one_step,
                 .direct = false};
-      return {.cut = Cut::by_columns(owners, column_parts(problem.n, plan, problem.wire))
+      return {.cut = Cut::by_columns(owners, plan::column_parts(problem.n, plan, problem.wire))
                          .in_chunks_of(copied, unit),
               .one_step = one_step,
               .direct = false};
     case Schedule::fused: {
       const std::int64_t width =
-          plan.chunk > 0 ? plan.chunk : suitable_chunk(sums, world, peers.linked);
-      return {.cut = Cut::by_columns(owners, column_chunks(problem.n, width, problem.wire)),
+          plan.chunk > 0 ? plan.chunk : plan::suitable_chunk(sums, world, peers.linked);
+      return {.cut = Cut::by_columns(owners, plan::column_chunks(problem.n, width, problem.wire)),
               .one_step = one_step,
-              .direct = problem.wire != Dtype::s8 && !are_copied_at_once(sums)};
+              .direct = problem.wire != Dtype::s8 && !plan::are_copied_at_once(sums)};
     }
   }
   return {.cut = Cut::by_rows(owners, 1, {.schedule = Schedule::serial}).in_chunks_of(copied, unit),
@@ -82,7 +82,8 @@ Shape shape_of(const Problem& problem, const Plan& plan, const Peers& peers) {
 // The columns of a chunk of which the plan says how wide it is.
 std::int64_t widest_chunk(const Problem& problem, const Plan& plan) {
   const std::int64_t asked = std::min(plan.chunk, problem.n);
-  return problem.wire == Dtype::s8 ? std::min(base::round_up(asked, kPanel), problem.n) : asked;
+  return problem.wire == Dtype::s8 ? std::min(base::round_up(asked, plan::kPanel), problem.n)
+                                   : asked;
 }
 
 // Elements that no block of shape_of() is larger than, of the problem or one of fewer rows.
@@ -90,13 +91,13 @@ std::int64_t largest_block(const Problem& problem, const Plan& plan, const Peers
   const std::int64_t own_rows = base::ceil_div(problem.m, peers.world);
   const std::int64_t one_step =
       is_all_reduce(problem)
-          ? std::min(problem.m * problem.n, most_in_one_step(problem.wire, peers.world))
+          ? std::min(problem.m * problem.n, plan::most_in_one_step(problem.wire, peers.world))
           : 0;
   if (plan.schedule != Schedule::fused)
-    return std::min(copied_elements(problem.wire), std::max(own_rows * problem.n, one_step));
+    return std::min(plan::copied_elements(problem.wire), std::max(own_rows * problem.n, one_step));
   const std::int64_t own =
       plan.chunk > 0 ? own_rows * widest_chunk(problem, plan)
-                     : largest_suitable_block(sums_of(problem), peers.world, peers.linked);
+                     : plan::largest_suitable_block(sums_of(problem), peers.world, peers.linked);
   return std::max(own, one_step);
 }
 
@@ -138,7 +139,7 @@ class ComputeFirst final : public OpImpl {
   bool gathers(bool one_step) const { return traits_of(problem_.op).gathers && !one_step; }
   int ways(bool one_step) const { return reduces() && gathers(one_step) ? kMostWays : 1; }
   bool is_one_step(const Problem& problem) const {
-    return is_all_reduce(problem) && plait::is_one_step(sums_of(problem), peers_.world);
+    return is_all_reduce(problem) && plan::is_one_step(sums_of(problem), peers_.world);
   }
 
   bool has_row_parts() const {
@@ -152,11 +153,11 @@ class ComputeFirst final : public OpImpl {
   }
 
   // In which blocks leave the product.
-  Dtype partial() const { return partial_dtype(problem_.wire); }
+  Dtype partial() const { return plan::partial_dtype(problem_.wire); }
 
   // For blocks of at most so many elements, of a call of m rows.
   std::size_t slot_bytes(std::int64_t block, std::int64_t m) const {
-    const std::int64_t most = most_wire_bytes(problem_.wire, block, std::min(block, m));
+    const std::int64_t most = plan::most_wire_bytes(problem_.wire, block, std::min(block, m));
     return std::max(static_cast<std::size_t>(most),
                     static_cast<std::size_t>(block) * size_of(problem_.out));
   }

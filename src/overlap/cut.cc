@@ -72,7 +72,7 @@ Cut Cut::by_rows(const Ownership& owners, int parts, const Plan& plan) {
   std::vector<std::vector<Range>> of_rank;
   of_rank.reserve(owners.of_rank.size());
   for (const Range& rows : owners.of_rank)
-    of_rank.push_back(ranges_of(length(rows), sized, /*unit=*/1));
+    of_rank.push_back(plan::ranges_of(length(rows), sized, /*unit=*/1));
   for (int i = 0; i < parts; ++i) {
     std::vector<Range> part;
     for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {

@@ -24,6 +24,8 @@
 
 namespace plait::overlap {
 
+using plan::length;
+
 struct Block {
   Range rows;
   Range columns;

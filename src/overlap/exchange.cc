@@ -13,11 +13,11 @@ MailboxDesc Exchange::mailbox_for(int ways, std::size_t chunk_bytes) {
 }
 
 void Exchange::between_tiles() {
-  constexpr base::Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
+  constexpr base::Nanoseconds kPollInterval = 10 * base::kMillisecond;
   mailbox().help();
   group().raise_if_failed();
   const base::Nanoseconds now = base::now();
-  if (now - polled_at_ < kBetweenPolls) return;
+  if (now - polled_at_ < kPollInterval) return;
   polled_at_ = now;
   if (peers().empty()) return;
   comm::Awaited here = room_at(Way::out, peers().front());

@@ -21,13 +21,13 @@ void Multiplier::pack() {
   is_packed_ = true;
 }
 
-void Multiplier::multiply(const Part& part, PollStep poll_step) {
+void Multiplier::multiply(const Request& request, PollStep poll_step) {
   GemmCall call = {.x = {.view = operands_.x},
                    .weight = operands_.weight,
-                   .window = {.rows = part.rows, .columns = part.columns},
+                   .window = {.rows = request.rows, .columns = request.columns},
                    .bias = operands_.bias,
                    .packed_x = is_packed_ ? &packed_ : nullptr,
-                   .outs = part.outs};
+                   .outs = request.outs};
   run(call, poll_step);
 }
 

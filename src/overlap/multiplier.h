@@ -53,12 +53,12 @@ class Multiplier {
   void pack();
 
   // Some rows of x by some columns of the weight.
-  struct Part {
+  struct Request {
     Range rows;
     Range columns;
     std::span<const TensorView> outs;  // the first rows go to the first
   };
-  void multiply(const Part& part, PollStep poll_step);
+  void multiply(const Request& request, PollStep poll_step);
 
   // All columns by rows of x that are elsewhere than in the operands' x.
   void multiply_rows(const ConstTensorView& rows, const TensorView& out, PollStep poll_step);

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 constexpr std::string_view kHead = "plait plans 2";
@@ -93,4 +93,4 @@ std::optional<Plan> PlanCache::find(const PlanKey& key) const {
   return found->second.plan;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

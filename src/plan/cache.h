@@ -17,7 +17,7 @@
 #include "plait/plan.h"
 #include "plan/profile.h"
 
-namespace plait {
+namespace plait::plan {
 
 class PlanCache final : public PlanSource {
  public:
@@ -80,4 +80,4 @@ std::optional<MachineProfile> load_profile(const std::string& path, const std::s
 void save_cache(const std::string& path, const PlanCache& cache);
 void save_cache(const std::string& path, const PlanCache& cache, const PlanCache& known);
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -15,7 +15,7 @@
 #include "base/read_file.h"
 #include "plan/cache.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ void save_cache(const std::string& path, const PlanCache& cache, const PlanCache
   write_text(path, all.text());
 }
 
-}  // namespace plait
+}  // namespace plait::plan

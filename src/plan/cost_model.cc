@@ -7,7 +7,7 @@
 #include "plan/schedule_model.h"
 #include "plan/sizes.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // Plans whose times differ by less, as a share, count as equally fast; the more usual one wins.
@@ -103,4 +103,4 @@ Plan CostModel::choose(const PlanKey& key) const {
   return chosen == faster.end() ? plans.front() : chosen->plan;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -12,7 +12,7 @@
 #include "plait/plan.h"
 #include "plan/profile.h"
 
-namespace plait {
+namespace plait::plan {
 
 // The times of one call on one rank, in nanoseconds: total = product + work + waited.
 struct Prediction {
@@ -62,4 +62,4 @@ class CostModel final : public PlanSource {
   MachineProfile profile_;
 };
 
-}  // namespace plait
+}  // namespace plait::plan

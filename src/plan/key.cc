@@ -51,7 +51,7 @@ class Words {
   std::string weight(Dtype x) const {
     const std::string said = word("w");
     if (said.empty()) return std::string(name(x));
-    return said == kPlain ? plain_weight(x) : said;
+    return said == plan::kPlain ? plan::plain_weight(x) : said;
   }
 
   // Returns a name such as "shm" or "s8:group=128". Its meaning is checked elsewhere; only its

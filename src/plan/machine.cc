@@ -8,7 +8,7 @@
 #include "base/processor.h"
 #include "plait/version.h"
 
-namespace plait {
+namespace plait::plan {
 
 std::string machine_fingerprint() {
   const base::Processor processor = base::read_processor();
@@ -23,4 +23,4 @@ std::string machine_fingerprint() {
   return text;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // name, hidden, ffn, heads, kv_heads, layers, gated, vocab
@@ -61,4 +61,4 @@ std::vector<LinearLayer> linear_layers(const BlockWidths& widths) {
       {.name = "down", .kind = LinearKind::row, .in = widths.ffn, .out = hidden}};
 }
 
-}  // namespace plait
+}  // namespace plait::plan

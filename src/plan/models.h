@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace plait {
+namespace plait::plan {
 
 struct Model {
   std::string_view name;
@@ -69,4 +69,4 @@ BlockWidths scaled(BlockWidths widths, double scale, int ranks);
 // projection of attention; gate and up together; down.
 std::vector<LinearLayer> linear_layers(const BlockWidths& widths);
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -6,7 +6,7 @@
 #include "plan/sizes.h"
 #include "plan/weight_kind.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // Products of a kind that was not measured count as f32, the slowest dense one.
@@ -122,4 +122,4 @@ MachineProfile built_in_profile() {
   return profile;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

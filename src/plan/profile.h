@@ -15,7 +15,7 @@
 
 #include "plait/plan.h"
 
-namespace plait {
+namespace plait::plan {
 
 // The rate of a product with so many rows, and a weight that does not fit into the caches.
 struct ProductRate {
@@ -105,4 +105,4 @@ std::string text_of(const MachineProfile& profile);
 // The inverse of text_of(). Error{invalid_argument} names the line that can't be read.
 MachineProfile parse_profile(std::string_view text);
 
-}  // namespace plait
+}  // namespace plait::plan

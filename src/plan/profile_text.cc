@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "plan/profile.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 constexpr std::string_view kHead = "plait profile 2";
@@ -179,4 +179,4 @@ MachineProfile parse_profile(std::string_view text) {
   return profile;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // A mailbox has slots for this many chunks: two for each of four lanes.
@@ -97,4 +97,4 @@ void RankModel::wait_for_room() {
   wait([&] { return chunks_.size() < landed_ + kInFlight; });
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -14,7 +14,7 @@
 #include <queue>
 #include <vector>
 
-namespace plait {
+namespace plait::plan {
 
 // The cost of a chunk: work in ns, and bytes on the busiest link.
 struct ChunkCost {
@@ -91,4 +91,4 @@ class RankModel {
   double transfer_ = 0;
 };
 
-}  // namespace plait
+}  // namespace plait::plan

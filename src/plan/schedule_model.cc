@@ -6,7 +6,7 @@
 #include "base/round_up.h"
 #include "plan/sizes.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // If a part has more chunks, they are modelled as this many larger ones. The total stays the same.
@@ -271,4 +271,4 @@ void ScheduleModel::gather_beside_product() {
   }
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -9,7 +9,7 @@
 #include "plan/cost_model.h"
 #include "plan/rank_model.h"
 
-namespace plait {
+namespace plait::plan {
 
 class ScheduleModel {
  public:
@@ -57,4 +57,4 @@ class ScheduleModel {
   RankModel rank_;
 };
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -4,7 +4,7 @@
 
 #include "base/round_up.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // If there are few partial sums, every rank gets all of them and sums them alone: one step instead
@@ -174,4 +174,4 @@ std::int64_t largest_suitable_block(const PartialSums& most, int world, bool lin
   return largest;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -9,7 +9,7 @@
 #include "plait/plan.h"
 #include "tensor/coded_rows.h"
 
-namespace plait {
+namespace plait::plan {
 
 inline std::int64_t length(Range range) { return range.end - range.begin; }
 
@@ -100,4 +100,4 @@ std::int64_t suitable_chunk(const PartialSums& sums, int world, bool linked);
 // so many rows or fewer: fewer rows may have the larger blocks.
 std::int64_t largest_suitable_block(const PartialSums& most, int world, bool linked);
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -8,7 +8,7 @@
 
 #include "plait/dtype.h"
 
-namespace plait {
+namespace plait::plan {
 
 inline constexpr std::string_view kPlain = "plain";
 
@@ -24,4 +24,4 @@ inline std::optional<Dtype> plain_dtype(std::string_view weight) {
   return dtype == Dtype::s8 ? std::nullopt : dtype;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -51,7 +51,7 @@ class LayerRun {
     comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
     ModelledProduct product(me, machine_.device);
     const comm::ScopedExecutor scoped(comm.state().group(), product);
-    if (problem_.kind == LinearKind::column) {
+    if (problem_.kind == plan::LinearKind::column) {
       run<ColumnParallelLinear>(comm, moments);
     } else {
       run<RowParallelLinear>(comm, moments);
@@ -66,7 +66,7 @@ class LayerRun {
   template <class Layer>
   void run(Communicator& comm, Moments& moments) const {
     comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
-    const bool column = problem_.kind == LinearKind::column;
+    const bool column = problem_.kind == plan::LinearKind::column;
     const bool sharded = problem_.sequence_parallel;
     const std::int64_t inputs =
         column ? problem_.inputs : ops::share_of(problem_.inputs, comm.rank(), comm.world());

@@ -10,7 +10,7 @@
 namespace plait::predict {
 
 struct LayerProblem {
-  LinearKind kind;
+  plan::LinearKind kind;
   std::int64_t rows;  // of all ranks together
   std::int64_t inputs;
   std::int64_t outputs;

@@ -21,14 +21,14 @@ base::Nanoseconds nanoseconds(double seconds) {
 
 }  // namespace
 
-BlockWidths widths_of(const Step& step, int ranks) {
-  const BlockWidths widths = plait::widths_of(*step.model);
-  return step.scale == 1 ? widths : scaled(widths, step.scale, ranks);
+plan::BlockWidths widths_of(const Step& step, int ranks) {
+  const plan::BlockWidths widths = plan::widths_of(*step.model);
+  return step.scale == 1 ? widths : plan::scaled(widths, step.scale, ranks);
 }
 
 std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, const Plan& plan) {
   std::vector<BlockLayer> layers;
-  for (const LinearLayer& layer : linear_layers(widths_of(step, machine.ranks))) {
+  for (const plan::LinearLayer& layer : plan::linear_layers(widths_of(step, machine.ranks))) {
     LayerProblem problem = step.layers;
     problem.kind = layer.kind;
     problem.rows = step.tokens;
@@ -40,11 +40,11 @@ std::vector<BlockLayer> predict_block(const Machine& machine, const Step& step, 
 }
 
 Rest rest_of(const Machine& machine, const Step& step) {
-  const Model& model = *step.model;
+  const plan::Model& model = *step.model;
   const auto ranks = static_cast<double>(machine.ranks);
   const auto blocks = static_cast<double>(model.layers);
   const auto tokens = static_cast<double>(step.tokens);
-  const BlockWidths widths = widths_of(step, machine.ranks);
+  const plan::BlockWidths widths = widths_of(step, machine.ranks);
   const auto hidden = static_cast<double>(widths.hidden);
   const auto inner = static_cast<double>(widths.ffn * (widths.gated ? 2 : 1));
   const auto size = static_cast<double>(size_of(step.layers.dtype));

@@ -12,7 +12,7 @@
 namespace plait::predict {
 
 struct Step {
-  const Model* model;
+  const plan::Model* model;
   std::int64_t tokens;       // of a micro-batch
   std::int64_t sequence;     // each token attends to the earlier ones of its sequence
   LayerProblem layers = {};  // except for kind and sizes
@@ -20,11 +20,11 @@ struct Step {
 };
 
 // The widths of the step's model, as its ranks have them.
-BlockWidths widths_of(const Step& step, int ranks);
+plan::BlockWidths widths_of(const Step& step, int ranks);
 
 // One of the four layers of a block.
 struct BlockLayer {
-  LinearLayer layer;
+  plan::LinearLayer layer;
   LayerTimes times;
 };
 

@@ -4,7 +4,7 @@
 
 namespace plait::predict {
 
-void ModelledProduct::multiply(const comm::Product& product, PollStep poll_step) {
+void ModelledProduct::multiply(const comm::ProductWork& product, PollStep poll_step) {
   if (left_out_) return;
   // The operands have arrived when the copies and sums that bring them are done.
   rank_.drain();

@@ -20,7 +20,7 @@ class ModelledProduct final : public comm::Executor {
   void leave_out() { left_out_ = true; }
 
   bool has_products() const override { return true; }
-  void multiply(const comm::Product& product, PollStep poll_step) override;
+  void multiply(const comm::ProductWork& product, PollStep poll_step) override;
 
   // All else is the simulated rank's.
   bool run(const comm::MemoryWork& work) override { return rank_.run(work); }

@@ -33,7 +33,7 @@ struct Shares {
 
 // The dtype of a product's result: partial sums before they are sent, or the output.
 Dtype product_out(const Problem& problem) {
-  return traits_of(problem.op).shares_k ? partial_dtype(problem.wire) : problem.out;
+  return traits_of(problem.op).shares_k ? plan::partial_dtype(problem.wire) : problem.out;
 }
 
 ProductBytes bytes_of(const Problem& problem) {

@@ -14,17 +14,17 @@ constexpr std::string_view kReturn = "return";
 
 struct Call {
   std::string problem;
-  Interval time;
+  TimeInterval time;
 };
 
 // Disjoint, sorted by their begin.
-using Times = std::vector<Interval>;
+using Times = std::vector<TimeInterval>;
 
 Times merged(Times times) {
   std::sort(times.begin(), times.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+            [](const TimeInterval& a, const TimeInterval& b) { return a.begin < b.begin; });
   Times all;
-  for (const Interval& one : times) {
+  for (const TimeInterval& one : times) {
     if (!all.empty() && one.begin <= all.back().end) {
       all.back().end = std::max(all.back().end, one.end);
     } else if (one.end > one.begin) {
@@ -37,7 +37,8 @@ Times merged(Times times) {
 Times common(const Times& a, const Times& b) {
   Times both;
   for (auto one = a.begin(), other = b.begin(); one != a.end() && other != b.end();) {
-    const Interval meeting = {std::max(one->begin, other->begin), std::min(one->end, other->end)};
+    const TimeInterval meeting = {std::max(one->begin, other->begin),
+                                  std::min(one->end, other->end)};
     if (meeting.end > meeting.begin) both.push_back(meeting);
     if (one->end < other->end) {
       ++one;
@@ -52,7 +53,7 @@ Times common(const Times& a, const Times& b) {
 Times without(const Times& times, const Times& others) {
   Times left;
   auto other = others.begin();
-  for (Interval one : times) {
+  for (TimeInterval one : times) {
     while (other != others.end() && other->end <= one.begin) ++other;
     for (auto taken = other; taken != others.end() && taken->begin < one.end; ++taken) {
       if (taken->begin > one.begin) left.push_back({one.begin, taken->begin});
@@ -66,19 +67,20 @@ Times without(const Times& times, const Times& others) {
 // The times that lie within one of the others, which are disjoint.
 Times those_within(const Times& times, const Times& others) {
   Times within;
-  for (const Interval& one : times) {
+  for (const TimeInterval& one : times) {
     const auto other = std::partition_point(
-        others.begin(), others.end(), [&](const Interval& time) { return time.end < one.end; });
+        others.begin(), others.end(), [&](const TimeInterval& time) { return time.end < one.end; });
     if (other != others.end() && other->begin <= one.begin) within.push_back(one);
   }
   return within;
 }
 
 // How long these times are within an interval.
-std::int64_t length_within(const Times& times, const Interval& interval) {
+std::int64_t length_within(const Times& times, const TimeInterval& interval) {
   std::int64_t sum = 0;
-  auto one = std::partition_point(times.begin(), times.end(),
-                                  [&](const Interval& time) { return time.end <= interval.begin; });
+  auto one = std::partition_point(times.begin(), times.end(), [&](const TimeInterval& time) {
+    return time.end <= interval.begin;
+  });
   for (; one != times.end() && one->begin < interval.end; ++one)
     sum += std::min(one->end, interval.end) - std::max(one->begin, interval.begin);
   return sum;
@@ -121,8 +123,8 @@ std::optional<std::string> name_of_other(const trace::Record& record, const std:
   return std::nullopt;
 }
 
-Interval whole(std::span<const trace::RankRecords> ranks) {
-  Interval all = {.begin = 0, .end = 0};
+TimeInterval whole(std::span<const trace::RankRecords> ranks) {
+  TimeInterval all = {.begin = 0, .end = 0};
   bool is_first = true;
   for (const trace::RankRecords& rank : ranks) {
     for (const trace::Record& record : rank.records) {
@@ -138,11 +140,11 @@ Interval whole(std::span<const trace::RankRecords> ranks) {
 class Activity {
  public:
   explicit Activity(const trace::RankRecords& rank) {
-    const Interval interval = whole({&rank, 1});
+    const TimeInterval interval = whole({&rank, 1});
     const Run run = run_of({}, {&rank, 1}, interval);
     Times communication;
     for (const Bar& bar : run.bars) {
-      const Interval time = {bar.begin + interval.begin, bar.end + interval.begin};
+      const TimeInterval time = {bar.begin + interval.begin, bar.end + interval.begin};
       if (bar.row == Row::product) multiplying_.push_back(time);
       if (bar.row == Row::communication) communicating_.push_back(time);
       if (bar.row == Row::communication || bar.row == Row::link) communication.push_back(time);
@@ -162,7 +164,7 @@ class Activity {
     hidden_ = common(communication_, multiplying_);
   }
 
-  void add(const Interval& call, Calls& calls) const {
+  void add(const TimeInterval& call, Calls& calls) const {
     ++calls.count;
     calls.time += call.end - call.begin;
     calls.multiplying += length_within(multiplying_, call);
@@ -201,7 +203,7 @@ std::vector<Calls> calls_of(const trace::RankRecords& rank) {
 }
 
 Run run_of_calls(std::string title, std::span<const trace::RankRecords> ranks) {
-  const Interval interval = whole(ranks);
+  const TimeInterval interval = whole(ranks);
   Run run = run_of(std::move(title), ranks, interval);
   std::vector<Bar> bars;
   std::map<int, Times> exposed;
@@ -216,7 +218,7 @@ Run run_of_calls(std::string title, std::span<const trace::RankRecords> ranks) {
     Times calls;
     for (const Call& call : finished_calls(rank))
       calls.push_back({call.time.begin - interval.begin, call.time.end - interval.begin});
-    for (const Interval& time : common(exposed[rank.rank], merged(std::move(calls)))) {
+    for (const TimeInterval& time : common(exposed[rank.rank], merged(std::move(calls)))) {
       bars.push_back({.rank = rank.rank,
                       .row = Row::exposed,
                       .name = "not multiplying",

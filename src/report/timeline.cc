@@ -43,14 +43,14 @@ class OwnWork {
 
   // Returns the times in which the product multiplies. A product polls its chunks now and then on
   // its own thread; while it copies and sums, it does not multiply.
-  std::vector<Interval> multiplying(const trace::Record& product) const {
-    std::vector<Interval> parts;
+  std::vector<TimeInterval> multiplying(const trace::Record& product) const {
+    std::vector<TimeInterval> parts;
     std::int64_t from = product.begin;
     auto other = std::partition_point(spans_.begin(), spans_.end(), [&](const Span& span) {
       return std::pair(span.thread, span.time.end) < std::pair(product.thread, product.begin);
     });
     for (; other != spans_.end() && other->thread == product.thread; ++other) {
-      const Interval& time = other->time;
+      const TimeInterval& time = other->time;
       if (time.end > product.end) break;
       if (time.begin < from) continue;
       if (time.begin > from) parts.push_back({from, time.begin});
@@ -63,16 +63,16 @@ class OwnWork {
  private:
   struct Span {
     std::uint32_t thread;
-    Interval time;
+    TimeInterval time;
   };
 
   std::vector<Span> spans_;
 };
 
-std::int64_t length(const Interval& time) { return time.end - time.begin; }
+std::int64_t length(const TimeInterval& time) { return time.end - time.begin; }
 
 // The intersection; of length 0 if they don't meet.
-Interval common(const Interval& a, const Interval& b) {
+TimeInterval common(const TimeInterval& a, const TimeInterval& b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
@@ -88,13 +88,13 @@ SpanArgs part_of(SpanArgs args, std::int64_t seen, std::int64_t whole) {
 }
 
 // Adds the bars of one record, clipped to the run, in the run's time.
-void add_bars(Run& run, const Bar& bar, const std::vector<Interval>& parts,
-              const Interval& interval) {
+void add_bars(Run& run, const Bar& bar, const std::vector<TimeInterval>& parts,
+              const TimeInterval& interval) {
   std::int64_t whole = 0;
-  for (const Interval& part : parts) whole += length(part);
-  for (const Interval& part : parts) {
+  for (const TimeInterval& part : parts) whole += length(part);
+  for (const TimeInterval& part : parts) {
     if (part.end <= interval.begin || part.begin >= interval.end) continue;
-    const Interval seen = common(part, interval);
+    const TimeInterval seen = common(part, interval);
     run.bars.push_back({.rank = bar.rank,
                         .row = bar.row,
                         .name = bar.name,
@@ -106,15 +106,15 @@ void add_bars(Run& run, const Bar& bar, const std::vector<Interval>& parts,
 
 // Adds bars for the times in which the rank does not multiply.
 void add_exposed(Run& run, int rank) {
-  std::vector<Interval> products;
+  std::vector<TimeInterval> products;
   for (const Bar& bar : run.bars) {
     if (bar.rank == rank && bar.row == Row::product) products.push_back({bar.begin, bar.end});
   }
   std::sort(products.begin(), products.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+            [](const TimeInterval& a, const TimeInterval& b) { return a.begin < b.begin; });
   products.push_back({run.length, run.length});
   std::int64_t free_from = 0;
-  for (const Interval& product : products) {
+  for (const TimeInterval& product : products) {
     if (product.begin > free_from) {
       run.bars.push_back({.rank = rank,
                           .row = Row::exposed,
@@ -140,7 +140,7 @@ double Run::exposed() const {
   return ranks == 0 ? 0 : sum / ranks;
 }
 
-Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interval interval) {
+Run run_of(std::string title, std::span<const trace::RankRecords> ranks, TimeInterval interval) {
   Run run = {.title = std::move(title), .length = interval.end - interval.begin};
   for (const trace::RankRecords& rank : ranks) {
     const OwnWork own_work(rank);
@@ -156,7 +156,7 @@ Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interva
                        .args = record.args};
       add_bars(run, bar,
                *row == Row::product ? own_work.multiplying(record)
-                                    : std::vector<Interval>{{record.begin, record.end}},
+                                    : std::vector<TimeInterval>{{record.begin, record.end}},
                interval);
     }
     add_exposed(run, rank.rank);

@@ -42,7 +42,7 @@ struct Run {
 };
 
 // The records of the ranks from the interval's begin to its end.
-Run run_of(std::string title, std::span<const trace::RankRecords> ranks, Interval interval);
+Run run_of(std::string title, std::span<const trace::RankRecords> ranks, TimeInterval interval);
 
 struct Timeline {
   std::string title;         // the operator and its sizes

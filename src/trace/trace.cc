@@ -132,7 +132,7 @@ void Trace::count(Label label, std::int64_t value) noexcept {
             .args = {.bytes = value}});
 }
 
-void Trace::flight(Lane lane, Label label, Interval interval, SpanArgs args) noexcept {
+void Trace::flight(Lane lane, Label label, TimeInterval interval, SpanArgs args) noexcept {
   trace::Ring* const to = ring();
   if (to == nullptr) return;
   to->push({.kind = trace::Kind::flight,

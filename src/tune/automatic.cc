@@ -28,8 +28,8 @@ namespace {
 class Automatic final : public PlanSource {
  public:
   struct Parts {
-    PlanCache cache;
-    MachineProfile profile;
+    plan::PlanCache cache;
+    plan::MachineProfile profile;
     int threads;
     std::string path;  // empty: this rank does not store new plans
   };
@@ -41,7 +41,7 @@ class Automatic final : public PlanSource {
         path_(std::move(parts.path)) {
     if (!online) return;
     online_ = std::make_unique<tune::Online>(
-        comm, model_, [this](const PlanKey& key, const PlanCache::Entry& entry) {
+        comm, model_, [this](const PlanKey& key, const plan::PlanCache::Entry& entry) {
           known_[key] = {.plan = entry.plan, .decided = true};
           keep(key, entry);
         });
@@ -100,19 +100,19 @@ class Automatic final : public PlanSource {
   // Stores a new plan, and adds the plans that the ranks have agreed on: if only another host had a
   // file, this host's file would otherwise lack them. Entries that another process has written
   // meanwhile are kept. If the file can't be written, only the result is lost; the call succeeds.
-  void keep(const PlanKey& key, const PlanCache::Entry& entry) noexcept try {
+  void keep(const PlanKey& key, const plan::PlanCache::Entry& entry) noexcept try {
     if (path_.empty()) return;
-    PlanCache found(cache_.machine());
+    plan::PlanCache found(cache_.machine());
     found.add(key, entry);
-    save_cache(path_, found, cache_);
+    plan::save_cache(path_, found, cache_);
     cache_.add(key, entry);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "automatic_plans: new plans are not stored: %s\n", error.what());
     path_.clear();
   }
 
-  PlanCache cache_;
-  CostModel model_;
+  plan::PlanCache cache_;
+  plan::CostModel model_;
   int threads_;
   std::string path_;
   std::unique_ptr<tune::Online> online_;  // null: plans are not tried
@@ -163,7 +163,7 @@ std::string kept_here(const std::string& path, Communicator& comm) {
 }  // namespace
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
-  const std::string machine = machine_fingerprint();
+  const std::string machine = plan::machine_fingerprint();
   const tune::Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
@@ -172,10 +172,11 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
   const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
   const int threads = tune::least(base::thread_count(0), comm);
   return std::make_unique<Automatic>(
-      Automatic::Parts{.cache = cache ? PlanCache::parse(*cache) : PlanCache(machine),
-                       .profile = profile ? parse_profile(*profile) : built_in_profile(),
-                       .threads = threads,
-                       .path = kept_here(files.path, comm)},
+      Automatic::Parts{
+          .cache = cache ? plan::PlanCache::parse(*cache) : plan::PlanCache(machine),
+          .profile = profile ? plan::parse_profile(*profile) : plan::built_in_profile(),
+          .threads = threads,
+          .path = kept_here(files.path, comm)},
       files.online, comm);
 }
 

@@ -20,9 +20,9 @@ Files read_files(const AutomaticOptions& options, const std::string& machine) tr
   }
   if (files.path.empty()) return files;
   try {
-    if (const auto cache = load_cache(files.path, machine)) files.cache = cache->text();
-    if (const auto profile = load_profile(profile_path(files.path), machine))
-      files.profile = text_of(*profile);
+    if (const auto cache = plan::load_cache(files.path, machine)) files.cache = cache->text();
+    if (const auto profile = plan::load_profile(plan::profile_path(files.path), machine))
+      files.profile = plan::text_of(*profile);
   } catch (const Error& error) {
     if (is_named) throw;
     return {.online = files.online, .left_alone = error.what()};

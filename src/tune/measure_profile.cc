@@ -48,8 +48,8 @@ constexpr double kLeastUncertainty = 0.03;
 class Measuring {
  public:
   Measuring(Communicator& comm, const ProfileOptions& options) : comm_(comm), options_(options) {
-    profile_ = built_in_profile();
-    profile_.machine = machine_fingerprint();
+    profile_ = plan::built_in_profile();
+    profile_.machine = plan::machine_fingerprint();
     profile_.ranks = comm.world();
     profile_.threads = least(base::thread_count(options.threads), comm);
     profile_.hosts = comm.state().hosts();
@@ -57,7 +57,7 @@ class Measuring {
     profile_.transports.clear();
   }
 
-  MachineProfile run() {
+  plan::MachineProfile run() {
     for (const char* weight : kWeights) measure_products(weight);
     measure_start();
     measure_narrow();
@@ -130,13 +130,13 @@ class Measuring {
       // plans to avoid it.
       rate = std::max(rate, one.flops() / taken);
       profile_.products.push_back(
-          {.kind = product_kind(problem), .rows = rows, .flops_per_ns = rate});
+          {.kind = plan::product_kind(problem), .rows = rows, .flops_per_ns = rate});
       done();
     }
   }
 
   void measure_start() {
-    const OpCase one({.key = key(Operator::matmul, 1, kPanel, 64)}, comm_);
+    const OpCase one({.key = key(Operator::matmul, 1, plan::kPanel, 64)}, comm_);
     const auto product = one.product(comm_);
     profile_.start = time([&] { product->run(); }, 101);
     done();
@@ -165,8 +165,8 @@ class Measuring {
                   .packed_x = &rows});
       }
     };
-    const double whole = time([&] { multiply(kFullSpeed); }, 15);
-    const double cut = time([&] { multiply(kPanel); }, 15);
+    const double whole = time([&] { multiply(plan::kFullSpeed); }, 15);
+    const double cut = time([&] { multiply(plan::kPanel); }, 15);
     profile_.narrow = std::clamp(cut / whole - 1, 0.0, 0.3);
     done();
   }
@@ -174,7 +174,7 @@ class Measuring {
   // Measures the smallest message. Processors copy what shared memory transfers; for other
   // transports, a message is sent that is so large that nothing else counts.
   void measure_transport() {
-    TransportFigures figures = {.name = std::string(comm_.transport())};
+    plan::TransportFigures figures = {.name = std::string(comm_.transport())};
     std::vector<float> all(static_cast<std::size_t>(comm_.world()));
     const float mine = 1;
     figures.latency = time([&] { all_gather({&mine, 1}, {all.data(), all.size()}, comm_); }, 101);
@@ -230,7 +230,7 @@ class Measuring {
       both = std::min(both, time([&] { runner->run(); }, 3));
       spent += 4 * (alone + both);
     }
-    return (both - alone) / CostModel(profile_).predict(problem, plan).work;
+    return (both - alone) / plan::CostModel(profile_).predict(problem, plan).work;
   }
 
   // The sizes are so small that the product's noise does not hide copies and sums.
@@ -246,14 +246,14 @@ class Measuring {
     constexpr double kLeast = 0.1;
     constexpr double kMost = 20;
     double times = kMost;
-    std::vector<KeptSums> kept;
+    std::vector<plan::KeptSums> kept;
     for (const Keeping& some : kKeeping) {
       const PlanKey problem = scatter(some.sides);
       const Plan plan = some.chunk > 0 ? Plan{.schedule = Schedule::fused, .chunk = some.chunk}
                                        : Plan{.schedule = Schedule::serial};
       // Fewer partial sums are never slower to read, so a higher value is noise.
       times = std::clamp(times_as_long(problem, plan), kLeast, times);
-      const double bytes = CostModel(profile_).predict(problem, plan).kept;
+      const double bytes = plan::CostModel(profile_).predict(problem, plan).kept;
       kept.push_back({.bytes = static_cast<std::int64_t>(bytes), .times = times});
       done();
     }
@@ -282,14 +282,14 @@ class Measuring {
 
   Communicator& comm_;
   const ProfileOptions& options_;
-  MachineProfile profile_;
+  plan::MachineProfile profile_;
   std::vector<double> spread_;
   int done_ = 0;
 };
 
 }  // namespace
 
-MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options) {
+plan::MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options) {
   return Measuring(comm, options).run();
 }
 

@@ -28,6 +28,6 @@ struct ProfileOptions {
 };
 
 // Collective; the result is the same on all ranks.
-MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options);
+plan::MachineProfile measure_profile(Communicator& comm, const ProfileOptions& options);
 
 }  // namespace plait::tune

@@ -21,11 +21,11 @@ namespace plait::tune {
 
 class Online final : public PlanSource {
  public:
-  using Settled = std::function<void(const PlanKey& key, const PlanCache::Entry& entry)>;
+  using Settled = std::function<void(const PlanKey& key, const plan::PlanCache::Entry& entry)>;
 
   // Tries plans on the ranks of this communicator. The communicator and the model must outlive this
   // object. `settled` is called with each decision.
-  Online(Communicator& comm, const CostModel& model, Settled settled = {})
+  Online(Communicator& comm, const plan::CostModel& model, Settled settled = {})
       : comm_(comm), model_(model), settled_(std::move(settled)) {}
 
   // The decided plan; before the decision, the model's choice.
@@ -58,7 +58,7 @@ class Online final : public PlanSource {
   void decide(const PlanKey& key, Trial& trial) const;
 
   Communicator& comm_;
-  const CostModel& model_;
+  const plan::CostModel& model_;
   Settled settled_;
   mutable std::map<std::string, Trial> trials_;
 };

@@ -19,7 +19,7 @@ std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) * 16; 
 
 // A quantised weight is made from values with the dtype of x.
 Dtype dtype_of(const PlanKey& key) {
-  if (const auto plain = plain_dtype(key.weight)) return *plain;
+  if (const auto plain = plan::plain_dtype(key.weight)) return *plain;
   return parse_quant_scheme(key.weight) ? key.x : parse_dtype(key.weight).value_or(key.x);
 }
 
@@ -41,7 +41,7 @@ OpCase::OpCase(const Problem& problem, const Communicator& comm)
   out_ = Buffer::for_tensor(key_.out, key_.m, n_, {.huge_pages = true});
   std::memset(out_.data(), 0, out_.bytes());
   weight_ = random_weight(dtype_);
-  if (plain_dtype(key_.weight)) return;
+  if (plan::plain_dtype(key_.weight)) return;
   if (const auto scheme = parse_quant_scheme(key_.weight)) {
     packed_.emplace(quantize(as_it_lies(), *scheme, key_.threads), key_.threads);
   } else {
@@ -90,7 +90,7 @@ double OpCase::bytes_on_link() const {
   double bytes = 0;
   if (traits.reduces) {
     const Dtype wire = ops::wire_of(key_.op, key_.x, key_.wire);
-    bytes += shard * static_cast<double>(wire_bytes(wire, /*rows=*/1, columns));
+    bytes += shard * static_cast<double>(plan::wire_bytes(wire, /*rows=*/1, columns));
   }
   if (traits.gathers)
     bytes += elements * static_cast<double>(size_of(traits.compute_first ? key_.out : key_.x));

@@ -11,7 +11,7 @@
 
 namespace plait::tune {
 
-std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::size_t most) {
+std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, std::size_t most) {
   std::vector<Plan> plans = {{.schedule = Schedule::serial}};
   const auto add = [&](const Plan& plan) {
     const bool known = std::find(plans.begin(), plans.end(), plan) != plans.end();
@@ -24,11 +24,11 @@ std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::siz
   add({.schedule = Schedule::fused});
   add({.schedule = Schedule::pipelined, .parts = 4});
   add({.schedule = Schedule::pipelined, .parts = 8});
-  for (const Candidate& one : model.rank(key)) add(one.plan);
+  for (const plan::Candidate& one : model.rank(key)) add(one.plan);
   return plans;
 }
 
-Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
+Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneEffort& effort,
                    Communicator& comm) {
   const OpCase one({.key = key}, comm);
   // Uses the link of the key, whatever link the ranks were started with.

@@ -32,11 +32,11 @@ struct Tuned {
 };
 
 // Serial, the usual plans, and those that the model predicts to be fastest.
-std::vector<Plan> shortlist(const CostModel& model, const PlanKey& key, std::size_t most);
+std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, std::size_t most);
 
 // Measures over the key's link if it has one. The communicator must have the key's world and
 // transport.
-Tuned tune_problem(const PlanKey& key, const CostModel& model, const TuneEffort& effort,
+Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneEffort& effort,
                    Communicator& comm);
 
 }  // namespace plait::tune

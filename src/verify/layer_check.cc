@@ -16,6 +16,7 @@
 #include "verify/exact.h"
 #include "verify/float_mode.h"
 #include "verify/layer_operands.h"
+#include "verify/layer_reference.h"
 #include "verify/operands.h"
 
 namespace plait::verify {
@@ -25,8 +26,6 @@ namespace {
 // they are sums of many products.
 constexpr std::int64_t kMostSamples = 120;
 constexpr std::int64_t kMostProducts = 400'000;
-
-constexpr std::uint64_t kSeedOfGradients = 3;
 
 struct Result {
   Guarded out;
@@ -51,6 +50,7 @@ class Check {
         comm_(comm),
         spoil_(spoil),
         whole_(one, comm.rank()),
+        reference_(one, whole_, comm.world()),
         random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())) {
     if (one.scheme) {
       packed_.emplace(whole_.quantized());
@@ -110,21 +110,11 @@ class Check {
     return desc;
   }
 
-  // The old values depend on the matrix's place in that of all ranks.
   Guarded gradient(Dtype dtype, std::int64_t rows, std::int64_t cols, tensor::Origin origin) const {
     Guarded matrix(dtype, rows, cols, case_.gap);
-    if (case_.accumulate)
-      tensor::fill_random(matrix.view(), case_.seed * 16 + kSeedOfGradients, origin);
+    if (case_.accumulate) reference_.fill_before(matrix.view(), origin);
     return matrix;
   }
-
-  tensor::Origin weight_origin() const {
-    const std::int64_t output = whole_.own_outputs().begin;
-    const std::int64_t input = whole_.own_inputs().begin;
-    if (case_.layout == WeightLayout::out_in) return {.row = output, .col = input};
-    return {.row = input, .col = output};
-  }
-  tensor::Origin bias_origin() const { return {.row = 0, .col = whole_.own_outputs().begin}; }
 
   Result empty(int i) const {
     const ConstTensorView x = whole_.x(i);
@@ -132,8 +122,9 @@ class Check {
     const ConstTensorView weight = whole_.weight().view;
     return {.out = Guarded(case_.out, grad_out.rows, grad_out.cols, case_.gap),
             .grad_x = Guarded(case_.grad_x, x.rows, x.cols, case_.gap),
-            .grad_weight = gradient(case_.grad_weight, weight.rows, weight.cols, weight_origin()),
-            .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols, bias_origin())};
+            .grad_weight =
+                gradient(case_.grad_weight, weight.rows, weight.cols, reference_.weight_origin()),
+            .grad_bias = gradient(case_.grad_weight, 1, grad_out.cols, reference_.bias_origin())};
   }
 
   void come_late() {
@@ -276,29 +267,26 @@ class Check {
   }
 
   std::string against_reference(int i, const Result& result) {
-    std::string failure =
-        compare("out", result.out.view(), [&](auto row, auto col) { return out_at(i, row, col); });
+    std::string failure = compare("out", result.out.view(), [&](auto row, auto col) {
+      return reference_.out_at(i, row, col);
+    });
     if (case_.asks_x) {
       note(failure, compare("grad_x", result.grad_x.view(),
-                            [&](auto row, auto col) { return grad_x_at(i, row, col); }));
+                            [&](auto row, auto col) { return reference_.grad_x_at(i, row, col); }));
     }
     if (case_.asks_weight) {
       const bool out_in = case_.layout == WeightLayout::out_in;
       note(failure, compare("grad_weight", result.grad_weight.view(), [&](auto row, auto col) {
-             return grad_weight_at(i, out_in ? row : col, out_in ? col : row, {row, col});
+             return reference_.grad_weight_at(i, out_in ? row : col, out_in ? col : row,
+                                              {row, col});
            }));
     }
     if (case_.asks_bias) {
       note(failure, compare("grad_bias", result.grad_bias.view(),
-                            [&](auto, auto col) { return grad_bias_at(i, col); }));
+                            [&](auto, auto col) { return reference_.grad_bias_at(i, col); }));
     }
     return failure;
   }
-
-  struct Wanted {
-    Exact sum;
-    tensor::Roundings roundings;
-  };
 
   template <class At>
   std::string compare(const char* what, const ConstTensorView& got, At&& at) {
@@ -315,104 +303,18 @@ class Check {
               : static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(elements));
       const std::int64_t row = one / got.cols;
       const std::int64_t col = one % got.cols;
-      const Wanted want = at(row, col);
+      const LayerReference::Wanted want = at(row, col);
       const std::string wrong = want.sum.what_is_wrong_with(element(got, row, col), want.roundings);
       if (!wrong.empty()) return base::sentence(what, '[', row, ", ", col, "] ", wrong);
     }
     return {};
   }
 
-  // The roundings of a sum over k by the weight, which may be quantised.
-  std::int64_t terms_of(std::int64_t k) const {
-    if (!case_.scheme) return k;
-    const std::int64_t groups =
-        case_.scheme->per == QuantPer::group ? k / case_.scheme->group + 1 : 1;
-    return k + 2 * groups + 2;
-  }
-
-  // The roundings of sums over the dimension that ranks share.
-  tensor::Roundings shared(Dtype out) const {
-    return {.terms = terms_of(*std::max_element(case_.shares.begin(), case_.shares.end())),
-            .world = comm_.world(),
-            .wire = case_.wire,
-            .out = out};
-  }
-
-  // Sets what the tolerance needs of an s8 wire. product(col, k): along the dimension shared.
-  template <class Product>
-  void add_group(tensor::Roundings& way, std::int64_t col, std::int64_t cols,
-                 const Product& product) const {
-    if (way.wire != Dtype::s8) return;
-    std::vector<std::int64_t> begins = {0};
-    for (const std::int64_t share : case_.shares) begins.push_back(begins.back() + share);
-    way.group = group_magnitude(col, cols, comm_.world(), [&](int rank, std::int64_t j) {
-      const auto index = static_cast<std::size_t>(rank);
-      double sum = 0;
-      for (std::int64_t k = begins[index]; k < begins[index + 1]; ++k)
-        sum += std::abs(product(j, k));
-      return sum;
-    });
-  }
-
-  Wanted out_at(int i, std::int64_t row, std::int64_t col) const {
-    const std::int64_t output = whole_.own_outputs().begin + col;
-    Exact sum;
-    for (std::int64_t k = 0; k < whole_.inputs(); ++k)
-      sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
-    sum.add(whole_.bias_at(output), 1);
-    if (!case_.row) return {sum, {.terms = terms_of(whole_.inputs()), .out = case_.out}};
-    tensor::Roundings way = shared(case_.out);
-    add_group(way, col, whole_.outputs(), [&](std::int64_t j, std::int64_t k) {
-      return whole_.x_at(i, whole_.out_rows().begin + row, k) * whole_.weight_at(j, k);
-    });
-    return {sum, way};
-  }
-
-  Wanted grad_x_at(int i, std::int64_t row, std::int64_t col) const {
-    const std::int64_t input = whole_.own_inputs().begin + col;
-    Exact sum;
-    for (std::int64_t n = 0; n < whole_.outputs(); ++n)
-      sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n),
-              whole_.turned_weight_at(n, input));
-    if (case_.row) return {sum, {.terms = terms_of(whole_.outputs()), .out = case_.grad_x}};
-    tensor::Roundings way = shared(case_.grad_x);
-    add_group(way, col, whole_.inputs(), [&](std::int64_t j, std::int64_t n) {
-      return whole_.grad_out_at(i, whole_.x_rows().begin + row, n) * whole_.turned_weight_at(n, j);
-    });
-    return {sum, way};
-  }
-
-  Wanted grad_weight_at(int i, std::int64_t row, std::int64_t col, tensor::Origin place) const {
-    Exact sum;
-    for (std::int64_t m = 0; m < case_.m; ++m)
-      sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + row),
-              whole_.x_at(i, m, whole_.own_inputs().begin + col));
-    const tensor::Origin origin = weight_origin();
-    sum.add(before({.row = origin.row + place.row, .col = origin.col + place.col}), 1);
-    return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
-  }
-
-  Wanted grad_bias_at(int i, std::int64_t col) const {
-    Exact sum;
-    for (std::int64_t m = 0; m < case_.m; ++m)
-      sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + col), 1);
-    sum.add(before({.row = 0, .col = bias_origin().col + col}), 1);
-    return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
-  }
-
-  // The value of a gradient before backward.
-  double before(tensor::Origin place) const {
-    if (!case_.accumulate) return 0;
-    const Buffer one(size_of(case_.grad_weight));
-    tensor::fill_random(one.view(case_.grad_weight, 1, 1), case_.seed * 16 + kSeedOfGradients,
-                        place);
-    return element(one.view(case_.grad_weight, 1, 1), 0, 0);
-  }
-
   const LayerCase& case_;
   Communicator& comm_;
   const SpoilLayer& spoil_;
   LayerOperands whole_;
+  LayerReference reference_;
   std::mt19937_64 random_;
   bool keeps_modes_ = true;
   bool as_one_ = false;

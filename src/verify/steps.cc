@@ -10,12 +10,15 @@
 
 #include "ops/shapes.h"
 #include "plait/gemm.h"
+#include "plan/sizes.h"
 #include "tensor/coded_rows.h"
 #include "tensor/copy_rows.h"
 #include "tensor/in_pairs.h"
 
 namespace plait::verify {
 namespace {
+
+using plan::length;
 
 // A matrix of sums.
 class Sums {

@@ -6,19 +6,12 @@
 //   plait_going_on --rounds 1 --seed 7  one round again
 //
 // Even seeds are rounds over shm, odd ones over tcp.
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <new>
-#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -27,8 +20,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "plait/collectives.h"
-#include "plait/ops.h"
+#include "chaos/going_on_rank.h"
 
 namespace plait::chaos {
 namespace {
@@ -36,200 +28,8 @@ namespace {
 using base::Nanoseconds;
 using base::sentence;
 
-constexpr int kWorld = 4;
-constexpr std::int64_t kRows = 32, kColumns = 96, kDepth = 64;
 constexpr Nanoseconds kGoal = 200 * base::kMillisecond;  // what takes longer is shown
 constexpr Nanoseconds kWatchdog = 30 * base::kSecond;
-
-// One answer of survivors(), with ranks as bits of the first group.
-struct Answer {
-  unsigned members;
-  unsigned lost;
-  std::uint64_t completed_calls;
-  std::uint64_t own_calls;
-  Nanoseconds called, answered, went_on;  // went_on: after the first product; 0: it failed
-};
-
-struct RankState {
-  std::atomic<bool> works;
-  std::atomic<bool> has_called;  // survivors()
-  std::atomic<unsigned> members;
-  int answers;
-  std::array<Answer, kWorld> answer;
-  std::array<char, 400> fault;
-
-  // The store through which ranks over tcp find each other.
-  std::atomic<bool> has_card;
-  std::array<char, 2048> card;
-};
-
-struct Page {
-  std::array<RankState, kWorld> ranks;
-  std::atomic<bool> is_over;
-};
-
-// In memory that the ranks share with their parent.
-class SharedPage {
- public:
-  SharedPage() {
-    void* memory =
-        ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) base::fail_errno("cannot map a page");
-    page_ = new (memory) Page();
-  }
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-  ~SharedPage() { ::munmap(page_, sizeof(Page)); }
-  Page* operator->() const { return page_; }
-  Page& operator*() const { return *page_; }
-
- private:
-  Page* page_;
-};
-
-std::vector<std::string> exchange_cards(Page& page, int rank, const std::string& mine) {
-  RankState& state = page.ranks[rank];
-  PLAIT_CHECK(mine.size() < state.card.size(), "a card of ", mine.size(), " bytes");
-  std::memcpy(state.card.data(), mine.c_str(), mine.size() + 1);
-  state.has_card.store(true, std::memory_order_release);
-  std::vector<std::string> all;
-  for (RankState& peer : page.ranks) {
-    while (!peer.has_card.load(std::memory_order_acquire)) ::usleep(100);
-    all.emplace_back(peer.card.data());
-  }
-  return all;
-}
-
-// What rank r multiplies: ones by r + 1, so that every sum is exact.
-class Product {
- public:
-  Product(int rank, Communicator& comm)
-      : x_(kRows * kDepth, 1.0F),
-        w_(kColumns * kDepth, static_cast<float>(rank + 1)),
-        y_(kRows * kColumns),
-        op_(prepare({.op = Operator::matmul_all_reduce,
-                     .m = kRows,
-                     .n = kColumns,
-                     .k = kDepth,
-                     .x = Dtype::f32,
-                     .weight = {.dtype = Dtype::f32},
-                     .out = Dtype::f32},
-                    comm, {.plan = parse_plan("fused"), .threads = 1})) {}
-
-  void run(unsigned members) {
-    op_.run({.x = TensorView::of(x_.data(), kRows, kDepth),
-             .weight = WeightView{.view = TensorView::of(w_.data(), kColumns, kDepth),
-                                  .layout = WeightLayout::out_in},
-             .out = TensorView::of(y_.data(), kRows, kColumns)});
-    float expected = 0;
-    for (int rank = 0; rank < kWorld; ++rank) {
-      if ((members >> rank & 1U) != 0) expected += static_cast<float>((rank + 1) * kDepth);
-    }
-    const bool is_right =
-        std::all_of(y_.begin(), y_.end(), [&](float value) { return value == expected; });
-    PLAIT_CHECK(is_right, "a product of ", y_[0], " and not ", expected);
-  }
-
- private:
-  std::vector<float> x_, w_, y_;
-  Op op_;
-};
-
-class Rank {
- public:
-  Rank(Page& page, int rank, const std::string& transport, const std::string& job)
-      : page_(page),
-        state_(page.ranks[rank]),
-        rank_(rank),
-        comm_(Communicator::connect({.transport = transport,
-                                     .place = Place{.rank = rank, .world = kWorld, .job = job},
-                                     .all_gather =
-                                         [&page, rank](const std::string& mine) {
-                                           return exchange_cards(page, rank, mine);
-                                         },
-                                     .timeout = std::chrono::seconds(10)})) {
-    for (int peer = 0; peer < kWorld; ++peer) ranks_.push_back(peer);
-  }
-
-  void run() {
-    product_.emplace(rank_, comm_);
-    while (!is_over()) {
-    }
-  }
-
- private:
-  unsigned members() const {
-    unsigned bits = 0;
-    for (const int rank : ranks_) bits |= 1U << rank;
-    return bits;
-  }
-
-  // One step of the program, or the way on after a loss.
-  bool is_over() {
-    try {
-      product_->run(members());
-      state_.members.store(members(), std::memory_order_release);
-      state_.works.store(true, std::memory_order_release);
-      float flag = page_.is_over.load() ? 1 : 0;  // rank 0 says it to all
-      broadcast({&flag, 1}, 0, comm_);
-      return flag != 0;
-    } catch (const Error& error) {
-      if (error.code() != Code::peer_lost) throw;
-      while (!has_gone_on()) {
-      }
-      return false;
-    }
-  }
-
-  // False: yet another rank was lost before the first product.
-  bool has_gone_on() {
-    PLAIT_CHECK(state_.answers < kWorld, "rank ", rank_, " has lost more ranks than there were");
-    Answer& answer = state_.answer[state_.answers];
-    answer.own_calls = comm_.completed_calls();
-    answer.called = base::now();
-    state_.has_called.store(true, std::memory_order_release);
-    Survivors found = comm_.survivors();
-    answer.answered = base::now();
-    answer.completed_calls = found.completed_calls;
-    for (const int lost : found.lost) answer.lost |= 1U << ranks_[lost];
-    std::erase_if(ranks_, [&](int rank) { return (answer.lost >> rank & 1U) != 0; });
-    PLAIT_CHECK(ranks_.at(found.comm.rank()) == rank_, "rank ", rank_, " is ", found.comm.rank(),
-                " now");
-    answer.members = members();
-    ++state_.answers;
-    product_.reset();
-    comm_ = std::move(found.comm);
-    try {
-      product_.emplace(rank_, comm_);
-      product_->run(members());
-    } catch (const Error& error) {
-      if (error.code() != Code::peer_lost) throw;
-      return false;
-    }
-    answer.went_on = base::now();
-    state_.members.store(members(), std::memory_order_release);
-    return true;
-  }
-
-  Page& page_;
-  RankState& state_;
-  int rank_;
-  std::vector<int> ranks_;  // of the first group, by rank now
-  Communicator comm_;
-  std::optional<Product> product_;
-};
-
-[[noreturn]] void be_rank(Page& page, int rank, const std::string& transport,
-                          const std::string& job) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  try {
-    Rank(page, rank, transport, job).run();
-    ::_exit(0);
-  } catch (const std::exception& error) {
-    std::snprintf(page.ranks[rank].fault.data(), page.ranks[rank].fault.size(), "%s", error.what());
-  }
-  ::_exit(1);
-}
 
 struct Times {
   std::vector<Nanoseconds> answers;    // of survivors()

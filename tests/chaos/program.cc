@@ -101,7 +101,7 @@ class ProgramRun {
       case 3:
         return scatter();
       case 4:
-        return spread();
+        return send_from_root();
       case 5:
         return exchange_all();
       case 6:
@@ -176,7 +176,7 @@ class ProgramRun {
     for (const float sum : part) expect(sum, sum_of_ranks(), "reduce_scatter");
   }
 
-  void spread() {
+  void send_from_root() {
     const int root = shared_.below(comm_.world());
     std::vector<float> data(some_elements(), static_cast<float>(comm_.rank()));
     broadcast({data.data(), data.size()}, root, comm_);

@@ -38,15 +38,15 @@ int level() {
 
 // A communicator for the time of a test. Freeing it is collective, so each test that makes one does
 // so on all its processes.
-class Part {
+class SplitComm {
  public:
   // A negative color: this process is in none.
-  Part(int color, int key) {
+  SplitComm(int color, int key) {
     MPI_Comm_split(MPI_COMM_WORLD, color < 0 ? MPI_UNDEFINED : color, key, &comm_);
   }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-  ~Part() {
+  SplitComm(const SplitComm&) = delete;
+  SplitComm& operator=(const SplitComm&) = delete;
+  ~SplitComm() {
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
   }
   MPI_Comm get() const { return comm_; }
@@ -95,7 +95,7 @@ TEST(FromMpi, ConnectsTheWholeWorld) {
 }
 
 TEST(FromMpi, ConnectsHalvesAtTheSameTimeInAnyOrder) {
-  const Part half(my_rank() % 2, -my_rank());
+  const SplitComm half(my_rank() % 2, -my_rank());
   Communicator all = from_mpi(MPI_COMM_WORLD);
   Communicator comm = from_mpi(half.get());
   expect_group_of(comm, half.get());
@@ -147,7 +147,7 @@ TEST(FromMpi, RefusesWhatIsNoGroupOfRanks) {
   EXPECT_EQ(refusal(MPI_COMM_WORLD, {.place = Place{.rank = 0, .world = 1}}),
             "from_mpi: MPI says where the ranks are: give no place and no all_gather");
   if (size_of(MPI_COMM_WORLD) == 1) return;
-  const Part half(my_rank() % 2, 0);
+  const SplitComm half(my_rank() % 2, 0);
   MPI_Comm both = MPI_COMM_NULL;
   MPI_Intercomm_create(half.get(), 0, MPI_COMM_WORLD, 1 - my_rank() % 2, 7, &both);
   EXPECT_EQ(refusal(both, {}), "from_mpi: an intercommunicator has two groups; merge them before");
@@ -156,7 +156,7 @@ TEST(FromMpi, RefusesWhatIsNoGroupOfRanks) {
 
 TEST(FromMpi, WaitsForLateRanksUntilTheDeadline) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
-  const Part all(0, 0);
+  const SplitComm all(0, 0);
   const auto connect = [&] {
     return from_mpi(all.get(), {.timeout = std::chrono::milliseconds(500)});
   };
@@ -217,7 +217,7 @@ TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
   for (const char* transport : {"shm", "tcp", "mpi"}) {
     if (std::string(transport) == "mpi" && level() < MPI_THREAD_SERIALIZED) continue;
     // MPI can't free one whose all-gather a process doesn't end.
-    const Part& all = *new Part(0, 0);  // NOLINT(cppcoreguidelines-owning-memory)
+    const SplitComm& all = *new SplitComm(0, 0);  // NOLINT(cppcoreguidelines-owning-memory)
     const auto stop = [] {
       MPI_Barrier(MPI_COMM_WORLD);  // when the others have given up
       throw Stopped();
@@ -244,7 +244,7 @@ TEST(FromMpi, ConnectsThroughMpiAfterCallsThatFailedHalfWay) {
   if (size_of(MPI_COMM_WORLD) == 1 || level() < MPI_THREAD_SERIALIZED) return;
   for (int round = 0; round < 4; ++round) {
     const int key = round % 2 == 0 ? -my_rank() : my_rank();  // other duplicates
-    const Part& first = *new Part(0, key);  // NOLINT(cppcoreguidelines-owning-memory)
+    const SplitComm& first = *new SplitComm(0, key);  // NOLINT(cppcoreguidelines-owning-memory)
     Gathering gathering(first.get());
     CommunicatorOptions options = {.transport = "mpi", .timeout = std::chrono::seconds(2)};
     if (my_rank() == 1) {
@@ -263,7 +263,7 @@ TEST(FromMpi, ConnectsThroughMpiAfterCallsThatFailedHalfWay) {
       EXPECT_THROW(connect_mpi(gathering.ranks(), options), Error);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    const Part second(0, key);
+    const SplitComm second(0, key);
     Communicator comm = from_mpi(second.get(), kByMpi);
     expect_group_of(comm, second.get());
   }
@@ -302,7 +302,7 @@ TEST(FromMpi, TakesHostsThatCannotBeToldApartForDifferentOnes) {
 
 TEST(FromMpi, CanBeInterrupted) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
-  const Part all(0, 0);
+  const SplitComm all(0, 0);
   CommunicatorOptions options = {.timeout = std::chrono::minutes(5)};
   options.interrupted = [] { throw Stopped(); };
   if (my_rank() != 0) {
@@ -335,7 +335,7 @@ TEST(FromMpi, SendsChunksThroughMpi) {
         << error.what();
     return;
   }
-  const Part half(my_rank() % 2, -my_rank());
+  const SplitComm half(my_rank() % 2, -my_rank());
   Communicator comm = from_mpi(half.get(), kByMpi);  // the halves at once
   EXPECT_EQ(comm.transport(), "mpi");
   expect_group_of(comm, half.get());
@@ -353,7 +353,7 @@ TEST(FromMpi, SendsChunksThroughMpi) {
 TEST(FromMpi, MakesAnyNumberOfGroupsThroughMpi) {
   if (level() < MPI_THREAD_SERIALIZED) return;
   for (int round = 0; round < 130; ++round) {
-    const Part half(my_rank() % 2, 0);
+    const SplitComm half(my_rank() % 2, 0);
     Communicator comm = from_mpi(half.get(), kByMpi);
     barrier(comm);
   }

@@ -107,7 +107,7 @@ TEST(Handshake, AChallengeComesBackAsItWasWritten) {
   for (const char* text : {"", "1", "short abc", "a b c"}) EXPECT_FALSE(read_challenge(text));
 }
 
-TEST(Handshake, AStrangersWordsAreFitForATerminal) {
+TEST(Handshake, AnUnknownCallersWordsAreFitForATerminal) {
   EXPECT_EQ(printable("here is rank 0"), "here is rank 0");
   EXPECT_EQ(printable("\x1b[2J\n\xff"), "?[2J??");
   EXPECT_EQ(printable(std::string(10000, 'x')).size(), 500);
@@ -164,7 +164,7 @@ TEST(Handshake, NonsenseAndAnEndAreToldFromPatience) {
   EXPECT_FALSE(is_open);
 }
 
-TEST(Handshake, AStrangerMayNotTalkForLong) {
+TEST(Handshake, AnUnknownCallerMayNotTalkForLong) {
   const Pair pair;
   EXPECT_TRUE(say(pair.near, Word::hello, std::string(kMostHelloBytes + 1, 'x')));
   std::string bytes;

@@ -1,37 +1,21 @@
-"""Ranks on two hosts, which are network namespaces here (tools/netlab.py), joined by a cable that can be cut.
+"""How ranks on two hosts find each other, and what they say when one of them or the cable is lost."""
 
-Namespaces need root, and a system that allows them. Elsewhere the tests are skips.
-"""
-
-import contextlib
-import json
 import os
-import re
 import select
 import shlex
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import netlab  # noqa: E402, in another folder
+from hosts_case import BARE, HAS_UCX, PATIENCE, PLAIT, RANK_PROGRAM, HostsCase
 
-RANK_PROGRAM = os.environ["PLAIT_RANK_PROGRAM"]
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
-CLOCK_PROGRAM = os.environ["PLAIT_CLOCK_PROGRAM"]
-PLAIT = os.environ.get("PLAIT_COMMAND")
-HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
-CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of ranks
-PATIENCE = 60
 TRIES = 5  # of which the best counts: a busy machine may be late in any one
-BARE = netlab.bare_environment()
 
 
 def kill_session(process):
@@ -42,67 +26,7 @@ def kill_session(process):
         pass
 
 
-def is_command(process, *words):
-    """Whether a process runs this command; one that has ended does not."""
-    try:
-        return (process / "cmdline").read_bytes().split(b"\0")[:len(words)] == list(words)
-    except OSError:
-        return False
-
-
-class Hosts(netlab.Lab):
-    """Two hosts and a cable between them."""
-
-    def have_only_ipv6(self):
-        for host in range(2):
-            self.ip(host, "addr", "add", f"fd77::{host + 1}/64", "dev", "v0", "nodad")
-            self.ip(host, "addr", "del", f"10.77.0.{host + 1}/24", "dev", "v0")
-
-    def connections(self):
-        """Both ends of all open TCP connections."""
-        return [ends for host in range(2) for ends in subprocess.run(
-            self.command(host, "ss", "-Htn", "state", "established"),
-            check=True, capture_output=True, text=True).stdout.splitlines()]
-
-    def start(self, rank, world, *words, **variables):
-        """Starts a rank, the odd ones on the second host."""
-        place = self.place(rank, world, rank % 2, rank // 2, 1 if world == 2 else (world + 1) // 2)
-        return subprocess.Popen(self.command(rank % 2, *words), env={**place, **variables}, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-WHY_NOT = netlab.refusal()
-
-
-@unittest.skipIf(WHY_NOT, WHY_NOT)
-class HostsTest(unittest.TestCase):
-    def setUp(self):
-        self.contexts = contextlib.ExitStack()
-        self.addCleanup(self.contexts.close)
-        self.hosts = self.contexts.enter_context(Hosts())
-        self.ranks = []
-
-    def wait_for_addresses(self):
-        """UCX takes no interface with an address that the kernel still looks for on other hosts."""
-        deadline = time.monotonic() + PATIENCE
-        show = ["addr", "show", "tentative"]
-        while any(subprocess.run(["ip", "-n", name, *show], check=True, capture_output=True).stdout
-                  for name in self.hosts.names):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
-
-    def start(self, world, *words, **variables):
-        if variables.get("PLAIT_TRANSPORT") == "ucx" or "ucx" in words:
-            self.wait_for_addresses()
-        self.ranks = [self.hosts.start(rank, world, *words, **variables) for rank in range(world)]
-        for rank in self.ranks:
-            self.addCleanup(rank.communicate)
-            self.addCleanup(rank.kill)
-        return self.ranks
-
-    def output_of(self, rank):
-        return rank.communicate(timeout=PATIENCE)[0]
-
+class HostsTest(HostsCase):
     def test_ranks_meet_and_sum_up(self):
         for world in (2, 3, 4):
             said = "".join(self.output_of(rank) for rank in self.start(world, RANK_PROGRAM))
@@ -405,187 +329,6 @@ class HostsTest(unittest.TestCase):
     def test_the_larger_part_goes_on_without_rank_0(self):
         self.expect_that_one_part_goes_on(self.part((0, 1, 1)), [1, 2], "more")
 
-    def run_on_hosts(self, shares, *words, cwd=None, agents_input="", **variables):
-        """plait run --hosts, from the first host, with an agent that enters the namespace of a host."""
-        folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
-        agent = self.hosts.write_agent(Path(folder, "agent"), agents_input)
-        return subprocess.Popen(self.hosts.command(0, PLAIT, "run", "--hosts", shares, *words),
-                                env={**BARE, **variables, "PLAIT_RSH": str(agent)}, cwd=cwd, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_plait_run_starts_ranks_on_several_hosts(self):
-        run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:1", "--", RANK_PROGRAM)
-        said = run.communicate(timeout=PATIENCE)[0]
-        self.assertEqual(run.returncode, 0, said)
-        self.assertEqual(sorted(said.splitlines()), [
-            f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_ranks_know_a_secret_that_no_command_line_shows(self):
-        words = ("sh", "-c", "cat /proc/[0-9]*/cmdline > all.$PLAIT_RANK 2>&-; tr '\\0' ' ' < all.$PLAIT_RANK; "
-                 "echo; echo secret=$PLAIT_SECRET; exec " + RANK_PROGRAM)
-        folder = self.contexts.enter_context(tempfile.TemporaryDirectory())
-        for chosen in ({}, {"PLAIT_SECRET": "it is quite a secret"}):
-            run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", *words, cwd=folder, **chosen)
-            said = run.communicate(timeout=PATIENCE)[0]
-            self.assertEqual(run.returncode, 0, said)
-            secrets = re.findall(r"^secret=(.+)$", said, re.MULTILINE)
-            self.assertEqual(len(secrets), 2, said)
-            self.assertEqual(len(set(secrets)), 1)
-            self.assertEqual(secrets[0], chosen.get("PLAIT_SECRET", secrets[0]))
-            self.assertEqual(said.count(secrets[0]), 2, said)
-            self.assertEqual(said.count("the sum is 3"), 2, said)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_an_agent_that_passes_no_input_on_is_told_so(self):
-        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", RANK_PROGRAM, agents_input="</dev/null")
-        said = run.communicate(timeout=PATIENCE)[0]
-        self.assertNotEqual(run.returncode, 0, said)
-        self.assertIn("what PLAIT_RSH names must pass on standard input", said)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_a_rank_that_fails_on_another_host_ends_the_run(self):
-        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--linger", "1s", "-p", "--", "sh", "-c",
-                                "[ $PLAIT_RANK = 0 ] && exec sleep 100; echo \"it's me\"; exit 7")
-        said = run.communicate(timeout=PATIENCE)[0]
-        self.assertEqual(run.returncode, 7, said)
-        self.assertIn("[1] it's me\n", said)
-        self.assertIn("plait run: rank 1 exited with status 7", said)
-        self.assertIn("plait run: host 10.77.0.2 exited with status 7; waiting up to 1 s for host 10.77.0.1", said)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_ctrl_c_ends_the_ranks_and_brings_their_last_words(self):
-        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "-p", "--", "sh", "-c",
-                                "trap 'sleep 0.5; echo bye; exit 5' TERM; echo here; while :; do sleep 0.1; done")
-        for _ in range(2):
-            self.assertRegex(run.stdout.readline(), r"^\[[01]\] here$")
-        run.send_signal(signal.SIGINT)
-        said = run.communicate(timeout=PATIENCE)[0]
-        self.assertEqual(run.returncode, 130, said)
-        self.assertIn("[0] bye\n", said)
-        self.assertIn("[1] bye\n", said)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_no_rank_outlives_a_run_that_is_killed(self):
-        mark = f"300.{os.getpid():07}"
-        run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:2", "--grace", "1s", "--", "sleep", mark)
-        deadline = time.monotonic() + PATIENCE
-
-        def count():
-            return sum(is_command(process, b"sleep", mark.encode()) for process in Path("/proc").glob("[0-9]*"))
-
-        while count() < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual(count(), 3)
-        run.kill()
-        run.communicate(timeout=PATIENCE)
-        while count() > 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual(count(), 0)
-
-    def test_traces_are_on_one_clock(self):
-        ahead = 1000  # seconds; exactly, because the second host's clock is the first one's with an offset
-        file = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()), "timeline.json")
-        ranks = self.hosts.start_ranks([CLOCK_PROGRAM, str(file)], clock_ahead=ahead, stdout=subprocess.PIPE, text=True)
-        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
-        moments = dict(map(int, line.split()) for line in said)  # by rank, on the rank's own clock
-        self.assertGreater(moments[1] - moments[0], (ahead - PATIENCE) * 10**9, "the clocks don't differ")
-        timeline = json.loads(file.read_text())
-        origin = int(timeline["otherData"]["origin_ns"])
-        uncertainty = {int(rank): value for rank, value in
-                       timeline["otherData"]["clock_uncertainty_ns"].items()}
-        self.assertEqual(uncertainty[0], 0)
-        self.assertLess(uncertainty[1], 10**9)
-        times = {(event["name"], event["pid"], event.get("args", {}).get("chunk")): round(event["ts"] * 1000) + origin
-                 for event in timeline["traceEvents"] if event["ph"] in "bi"}
-        self.assertLessEqual(abs(times["moment", 1, None] - (moments[1] - ahead * 10**9)), uncertainty[1] + 1)
-        self.assertLessEqual(abs(times["moment", 0, None] - moments[0]), 1)
-        for chunk in range(100):
-            for rank in (0, 1):
-                self.assertGreaterEqual(times["arrived", 1 - rank, chunk],
-                                        times["posted", rank, chunk] - uncertainty[1] - 1000)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_a_timeline_says_how_well_its_clocks_agree(self):
-        folder = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()))
-        ranks = self.hosts.start_ranks(
-            [PLAIT, "trace", "matmul-all-reduce", "--m", "64", "--n", "256", "--k", "256", "--repeat", "1",
-             "--trace", str(folder / "timeline.json"), "--svg", str(folder / "timeline.svg")],
-            clock_ahead=1000, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        said = [self.output_of(rank) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
-        timeline = json.loads((folder / "timeline.json").read_text())
-        self.assertGreater(timeline["otherData"]["clock_uncertainty_ns"]["1"], 0)
-        self.assertIn("clocks agree to within", (folder / "timeline.svg").read_text())
-        last = max(event["ts"] for event in timeline["traceEvents"] if "ts" in event)
-        self.assertLess(last, 1000e6, "the ranks' records are far apart")
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_info_says_how_ranks_reach_each_other(self):
-        self.hosts.connect("v1", "10.78.0")
-        chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret"}
-        first, second = self.start(2, PLAIT, "info", "--meet", **chosen)
-        self.assertEqual(self.output_of(first), """\
-This is     rank 0 of 2 on 2 hosts, started by torch.distributed, over tcp
-Secret      PLAIT_SECRET is set
-Hosts       host0: rank 0
-            host1: rank 1
-Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
-""")
-        self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 to 10.78.0.1\n", self.output_of(second))
-        alone = self.hosts.start(0, 1, PLAIT, "info", PLAIT_INTERFACE="v1", PLAIT_RENDEZVOUS="node1:29600")
-        self.assertRegex(self.output_of(alone).replace("\n            ", " "),
-                         r"Network +10\.78\.0\.1.* of v1 \(PLAIT_INTERFACE\); rank 0 listens at node1 port 29600; "
-                         r"no secret is set")
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_waiting_for_the_network_is_no_work(self):
-        self.expect_that_waiting_is_no_work("tcp")
-
-    @unittest.skipUnless(PLAIT and HAS_UCX, "the ucx transport is not built")
-    def test_waiting_for_the_network_is_no_work_over_ucx(self):
-        self.wait_for_addresses()
-        self.expect_that_waiting_is_no_work("ucx")
-
-    def expect_that_waiting_is_no_work(self, transport):
-        self.hosts.limit("200mbit")
-        words = ("bench", "matmul-all-reduce", "--m", "256", "--n", "1024", "--k", "256", "--schedule", "serial",
-                 "--repeat", "3", "--json", "-")
-        ranks = self.hosts.start_ranks([PLAIT, *words], stdout=subprocess.PIPE, text=True,
-                                       variables={"PLAIT_TRANSPORT": transport})
-        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
-        found = json.loads(said[0])
-        self.assertEqual(found["transport"], transport)
-        # A megabyte each way takes 40 ms, less what each half of the collective may send in a burst.
-        self.assertGreater(found["t_comm_ms"], 15)
-        self.assertGreater(found["t_comm_cpu_ms"], 0.1)
-        self.assertLess(found["t_comm_cpu_ms"], found["t_comm_ms"] / 2)
-        self.assertAlmostEqual(found["bound_ms"], max(found["t_gemm_ms"] + found["t_comm_cpu_ms"], found["t_comm_ms"]))
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_operators_have_equal_bits(self):
-        self.verify("tcp")
-
-    @unittest.skipUnless(PLAIT and HAS_UCX, "the ucx transport is not built")
-    def test_operators_have_equal_bits_over_ucx(self):
-        self.verify("ucx")
-
-    def verify(self, transport):
-        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", str(CASES))
-        said = self.output_of(first)
-        self.output_of(second)
-        self.assertEqual((first.returncode, second.returncode), (0, 0), said)
-        self.assertIn(f"{CASES} passed", said)
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_operators_have_equal_bits_on_two_hosts_of_two_ranks(self):
-        ranks = self.start(4, PLAIT, "verify", "--transport", "tcp", "--cases", str(CASES))
-        said = [self.output_of(rank) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0] * 4, said)
-        self.assertIn(f"{CASES} passed", said[0])
-
     def shared_regions(self, rank):
         maps = Path(f"/proc/{rank.pid}/maps").read_text()
         return maps.count("memfd:plait")
@@ -610,25 +353,6 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
             self.addCleanup(rank.kill)
             self.assertEqual(rank.stdout.readline(), "ready\n")
         self.assertEqual(self.shared_regions(self.ranks[0]), 0)
-
-
-class SimulatedHostsTest(unittest.TestCase):
-    """Ranks of one machine that say different names of their hosts. Operators add up the sums of a host's ranks."""
-
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_operators_have_equal_bits(self):
-        cases = CASES * 3 // 2
-        for share in (2, 1, 3):
-            with socket.socket() as kept:
-                kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                kept.bind(("127.0.0.1", 0))
-                line = (f"export PLAIT_HOST=host$((PLAIT_RANK / {share})) "
-                        f"PLAIT_RENDEZVOUS=127.0.0.1:{kept.getsockname()[1]}; "
-                        f'exec "{PLAIT}" verify --transport tcp --cases {cases}')
-                run = subprocess.run([PLAIT, "run", "-n", "4", "--", "sh", "-c", line], env=BARE, check=False,
-                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=4 * PATIENCE)
-            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-            self.assertIn(f"{cases} passed", run.stdout)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ TEST_F(Interruption, EndsAMeetingThroughAnAllGather) {
     for (const int interrupted : {0, 1}) {
       SCOPED_TRACE(case_of(transport, interrupted));
       const Store store(3);
-      Meeting meeting;
+      MeetingProgress meeting;
       Milestones ended;
       fork_ranks(3, [&](int rank) {
         CommunicatorOptions options = options_of(rank, 3, job_, transport);
@@ -217,7 +217,7 @@ TEST_F(Interruption, EndsAMeetingInWhichRanksConnectToEachOther) {
 TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {
     Milestones ended;
-    Meeting meeting;
+    MeetingProgress meeting;
     constexpr int kRankZeroConnects = 1;
     const std::string job = fresh_job();
     fork_ranks(3, [&](int rank) {

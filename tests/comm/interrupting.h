@@ -117,7 +117,7 @@ inline void expect_that_a_wait_ends(const std::string& transport, const Wait& wa
 
 // Has each rank's hook tell how far two ranks of a group are that assembles: rank 0 has met rank 1.
 // Each counts questions once the other is so far, so that none of them may be late.
-class Meeting {
+class MeetingProgress {
  public:
   // For the hook of rank 0 or 1, at each question. Whether they have met.
   bool have_met(int rank, int& asked) {
@@ -142,7 +142,7 @@ inline void expect_that_connecting_ends(const std::string& transport) {
     Prompt prompt;
     prompt.expect([&] {
       const std::string job = conformance::fresh_job();
-      Meeting meeting;
+      MeetingProgress meeting;
       conformance::fork_ranks(2, [&](int rank) {
         Wish wish;
         int asked = 0;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -80,6 +82,16 @@ TEST(LinkView, SendsOverTheWorldsLinks) {
   const LinkView view = {.clock = clock, .ranks = {4, 2}};
   const auto first = view.book(1, 1'000'000);             // to rank 2 of the world
   EXPECT_EQ(clock->book(2, 1'000'000), first + kSecond);  // queues behind it
+}
+
+TEST(LinkView, OfAPartNamesItsMembersInTheWorld) {
+  const auto clock = std::make_shared<LinkClock>(Link{.bytes_per_second = 1e6}, 5);
+  const LinkView whole = {.clock = clock, .ranks = {4, 2, 0, 3}};
+  const LinkView part = whole.of({3, 1});
+  EXPECT_EQ(part.ranks, (std::vector<int>{3, 2}));
+  EXPECT_EQ(part.of({1}).ranks, std::vector<int>{2}) << "a part of a part";
+  const auto first = part.book(1, 1'000'000);            // to rank 2 of the world
+  EXPECT_EQ(whole.book(1, 1'000'000), first + kSecond);  // the same wire
 }
 
 }  // namespace

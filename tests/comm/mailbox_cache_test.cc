@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "comm/transports.h"
 #include "conformance/ranks.h"
 
@@ -69,6 +71,25 @@ TEST_F(MailboxCacheTest, CountsWhatAllOfThemHold) {
   EXPECT_EQ(mailboxes_.held_bytes(), at_first);
   mailboxes_.clear();
   EXPECT_EQ(mailboxes_.held_bytes(), 0U);
+}
+
+// A forked child may not close what its parent still uses, so nothing is given back.
+TEST_F(MailboxCacheTest, ForgetsWithoutClosingAny) {
+  const MailboxDesc desc = {.slots = 4, .slot_bytes = 4096};
+  const Mailbox& cached = mailboxes_.cached(desc);
+  const Mailbox::State& shared = mailboxes_.of_operators(desc, desc, kWhy);
+  const Mailbox::State& of_collectives = mailboxes_.of_collectives();
+  const std::size_t held = mailboxes_.held_bytes();
+  mailboxes_.forget();
+  mailboxes_.clear();
+  EXPECT_EQ(mailboxes_.held_bytes(), held);
+  EXPECT_EQ(cached.desc(), desc) << "what was forgotten still exists";
+
+  // Close them, since this process is the one that owns them.
+  const std::unique_ptr<const Mailbox> one(&cached);
+  const std::unique_ptr<const Mailbox::State> others[] = {
+      std::unique_ptr<const Mailbox::State>(&shared),
+      std::unique_ptr<const Mailbox::State>(&of_collectives)};
 }
 
 TEST_F(MailboxCacheTest, RefusesBeforeItBeginsACall) {

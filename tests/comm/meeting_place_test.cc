@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "base/socket.h"
 #include "comm/milestones.h"
 #include "conformance/ranks.h"
@@ -285,6 +286,22 @@ TEST_F(ForeignHolder, IsNamedWhereSomeRanksSeeNoFolder) {
           << error.what();
     });
   }
+}
+
+// The very text, since ranks of different builds meet by it.
+TEST(NameOfJob, IsTheSameInEveryBuild) {
+  const std::string name = name_of_job(std::string(200, 'j'));
+  const std::string user = std::to_string(::geteuid());
+  if (user != "0") GTEST_SKIP() << "the number is of root's name";
+  EXPECT_EQ(name, "plait-0-" + std::string(52, 'j') + "-5489864401718141679");
+}
+
+TEST(NameOfJob, IsTheUsersOwnAndFits) {
+  EXPECT_EQ(name_of_job("a"), base::sentence("plait-", ::geteuid(), "-a"));
+  const std::string base(200, 'j');
+  EXPECT_LE(name_of_job(base + "1").size(), 100U);
+  EXPECT_NE(name_of_job(base + "1"), name_of_job(base + "2"));
+  EXPECT_EQ(name_of_job(base + "1"), name_of_job(base + "1"));
 }
 
 }  // namespace

@@ -1,17 +1,16 @@
 // How processes find each other, and what they say when they don't.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "base/check.h"
 #include "base/socket.h"
 #include "comm/milestones.h"
+#include "comm/rendezvous_case.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/meeting_place.h"
 #include "comm/shm/pending_connections.h"
@@ -26,42 +25,16 @@ using comm::shm::name_of_job;
 using conformance::contains;
 using conformance::fork_ranks;
 using conformance::fresh_job;
-
-constexpr uid_t kNobody = 65534;
-
-CommunicatorOptions options_for(const Place& place, std::chrono::milliseconds timeout) {
-  return {.transport = "shm", .place = place, .timeout = timeout};
-}
-
-// Long enough for a busy machine.
-constexpr std::chrono::milliseconds kLong{30'000};
-constexpr std::chrono::milliseconds kShort{500};
-constexpr std::chrono::seconds kMiddling{2};  // long enough for two ranks to meet
-
-Error error_of(const CommunicatorOptions& options) {
-  try {
-    Communicator::connect(options);
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "rank " << options.place->rank << " connected";
-  return {Code::system, "", Error::kNobody};
-}
-
-void expect_error(const CommunicatorOptions& options, Code code, int culprit,
-                  const std::string& sentence) {
-  const Error error = error_of(options);
-  EXPECT_EQ(error.code(), code) << error.what();
-  EXPECT_EQ(error.culprit(), culprit) << error.what();
-  EXPECT_EQ(std::string(error.what()), sentence);
-}
-
-void expect_group(const Place& place) {
-  Communicator comm = Communicator::connect(options_for(place, kLong));
-  float sum = 1;
-  all_reduce({&sum, 1}, comm);
-  EXPECT_EQ(sum, static_cast<float>(place.world));
-}
+using rendezvous_case::await_listener;
+using rendezvous_case::error_of;
+using rendezvous_case::expect_error;
+using rendezvous_case::expect_group;
+using rendezvous_case::fork_all;
+using rendezvous_case::hello;
+using rendezvous_case::kLong;
+using rendezvous_case::kMiddling;
+using rendezvous_case::kShort;
+using rendezvous_case::options_for;
 
 // Rank 0 gives an attempt up before it has heard the rank that calls it, and makes another one.
 TEST(Rendezvous, ACallerThatRankZeroHasNotHeardCallsAgain) {
@@ -77,33 +50,11 @@ TEST(Rendezvous, ACallerThatRankZeroHasNotHeardCallsAgain) {
   });
 }
 
-void await_listener(const std::string& job) {
-  const std::string wanted = base::sentence('@', name_of_job(job));
-  for (int tries = 0; tries < 20'000; ++tries) {
-    std::ifstream table("/proc/net/unix");
-    for (std::string line; std::getline(table, line);) {
-      if (line.ends_with(wanted)) return;
-    }
-    ::usleep(1000);
-  }
-  ADD_FAILURE() << "nobody listens at " << wanted;
-}
-
 Fd call(const std::string& job) {
   await_listener(job);
   auto socket = base::connect_to(name_of_job(job));
   EXPECT_TRUE(socket.has_value());
   return socket ? std::move(*socket) : Fd();
-}
-
-std::string hello(int rank, int world) {
-  return comm::shm::write(
-      {.rank = rank, .world = world, .pid = ::getpid(), .build = std::string(comm::build_name())});
-}
-
-// Processes that are not ranks 0, 1, 2, ... in this order.
-void fork_all(const std::vector<std::function<void()>>& processes) {
-  fork_ranks(static_cast<int>(processes.size()), [&](int index) { processes[index](); });
 }
 
 TEST(Rendezvous, RanksThatDisagreeOnTheWorldAllHearOfIt) {
@@ -388,157 +339,6 @@ TEST(Rendezvous, AFloodOfCallersDoesNotKeepAGroupFromAssembling) {
     expect_group({.rank = 1, .world = 2, .job = job});
   });
   fork_all(processes);
-}
-
-// Tests with another user's processes: only root can make them.
-class Strangers : public testing::Test {
- protected:
-  void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to start processes of another user";
-  }
-
-  static void become_nobody() { ASSERT_EQ(::setuid(kNobody), 0); }
-};
-
-TEST_F(Strangers, ThatHoldTheMeetingPlaceAreNamedAndNotTalkedTo) {
-  const std::string job = fresh_job();
-  const std::string name = name_of_job(job);  // of this user's job
-  Milestones done;
-  std::vector<std::function<void()>> processes;
-  processes.emplace_back([&] {
-    become_nobody();
-    const auto listener = base::listen_at(name);
-    ASSERT_TRUE(listener.has_value());
-    done.await(0, 2);
-    // No caller may have said anything.
-    while (const auto caller = base::accept_from(*listener)) {
-      base::Message message;
-      EXPECT_NE(base::receive_message(*caller, message), base::Delivery::done) << message.bytes;
-    }
-  });
-  for (const int rank : {0, 1}) {
-    processes.emplace_back([&, rank] {
-      await_listener(job);
-      const Error error = error_of(options_for({.rank = rank, .world = 2, .job = job}, kLong));
-      EXPECT_EQ(error.code(), Code::system);
-      EXPECT_TRUE(contains(error.what(), "the meeting place of this job is held by pid "));
-      EXPECT_TRUE(contains(error.what(), " of user 65534, and not by one of user 0"))
-          << error.what();
-      done.reach(0);
-    });
-  }
-  fork_all(processes);
-}
-
-TEST_F(Strangers, ThatTalkPerfectlyAreIgnored) {
-  const std::string job = fresh_job();
-  const std::string name = name_of_job(job);
-  Milestones done;
-  std::vector<std::function<void()>> processes;
-  processes.emplace_back([&] {
-    expect_group({.rank = 0, .world = 2, .job = job});
-    done.reach(1);
-  });
-  processes.emplace_back([&] {
-    await_listener(job);
-    become_nobody();
-    const auto socket = base::connect_to(name);
-    ASSERT_TRUE(socket.has_value());
-    base::send_message(*socket, hello(1, 2), Fd());
-    // Hung up on.
-    base::Message message;
-    base::Delivery delivery = base::Delivery::not_yet;
-    for (int tries = 0; tries < 20'000 && delivery == base::Delivery::not_yet; ++tries) {
-      base::wait_readable({&*socket}, base::kMillisecond);
-      delivery = base::receive_message(*socket, message);
-    }
-    EXPECT_EQ(delivery, base::Delivery::closed) << message.bytes;
-    done.reach(0);
-    done.await(1);
-  });
-  processes.emplace_back([&] {
-    done.await(0);
-    expect_group({.rank = 1, .world = 2, .job = job});
-  });
-  fork_all(processes);
-}
-
-// How much of one core this process has taken since then, and what the system has done for it.
-class Share {
- public:
-  double taken() const {
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin_;
-    return (processor_seconds() - before_) / time.count();
-  }
-
- private:
-  static double processor_seconds() {
-    rusage usage = {};
-    ::getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  }
-
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double before_ = processor_seconds();
-};
-
-// Three that call and hang up for as long as they can. The name is there for all to read. They cost
-// the job one core at most, in rank 0, while it assembles: the other ranks answer no calls, and
-// afterwards none does. A busy machine makes these shares smaller.
-TEST_F(Strangers, ThatFloodTheMeetingPlaceCostOneCoreOfRankZeroAlone) {
-  const std::string job = fresh_job();
-  const std::string name = name_of_job(job);
-  constexpr double kLittle = 0.25;  // by far less than those take that call
-  Milestones done;
-  const auto flood = [&] {
-    await_listener(job);
-    become_nobody();
-    while (done.reached(0) < 3) static_cast<void>(base::connect_to(name));
-  };
-  std::vector<std::function<void()>> processes(3, flood);
-  for (const int rank : {0, 1, 2}) {
-    processes.emplace_back([&, rank] {
-      if (rank == 2) {
-        done.await(1, 2);
-      } else {
-        const Share share;
-        const auto start = std::chrono::steady_clock::now();
-        expect_error(options_for({.rank = rank, .world = 3, .job = job}, kMiddling), Code::timeout,
-                     2, "rank 2 of 3 has not come within 2 s");
-        // Its deadline, the time to tell, and a slow, busy core.
-        EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
-        EXPECT_LT(share.taken(), rank == 0 ? 1 + kLittle : kLittle) << "rank " << rank;
-        done.reach(1);
-      }
-      Communicator comm =
-          Communicator::connect(options_for({.rank = rank, .world = 3, .job = job}, kLong));
-      const Share share;
-      if (rank == 2) std::this_thread::sleep_for(kShort);
-      barrier(comm);
-      EXPECT_LT(share.taken(), kLittle) << "rank " << rank;
-      done.reach(0);
-    });
-  }
-  fork_all(processes);
-}
-
-// The very text, since ranks of different builds meet by it.
-TEST(NameOfJob, IsTheSameInEveryBuild) {
-  const std::string name = name_of_job(std::string(200, 'j'));
-  const std::string user = std::to_string(::geteuid());
-  if (user != "0") GTEST_SKIP() << "the number is of root's name";
-  EXPECT_EQ(name, "plait-0-" + std::string(52, 'j') + "-5489864401718141679");
-}
-
-TEST(NameOfJob, IsTheUsersOwnAndFits) {
-  EXPECT_EQ(name_of_job("a"), base::sentence("plait-", ::geteuid(), "-a"));
-  const std::string base(200, 'j');
-  EXPECT_LE(name_of_job(base + "1").size(), 100U);
-  EXPECT_NE(name_of_job(base + "1"), name_of_job(base + "2"));
-  EXPECT_EQ(name_of_job(base + "1"), name_of_job(base + "1"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks over TCP that have a secret, and strangers that have not.
+// Ranks over TCP that have a secret, and outsiders that have not.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -68,7 +68,7 @@ class TcpSecret : public TcpCase {
     });
   }
 
-  // A stranger knows all that can be read on the network.
+  // An outsider knows all that can be read on the network.
   Hello hello(int rank, int world) const {
     return {.job = job_,
             .rank = rank,
@@ -180,7 +180,7 @@ TEST_F(TcpSecret, AShortOneIsRefused) {
   set_secret("");
 }
 
-// A stranger sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
+// An outsider sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
 // is dropped each time, and the ranks don't notice.
 TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
   const Hello recorded = hello(1, 3);
@@ -195,10 +195,10 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
     ASSERT_TRUE(challenge);
     EXPECT_EQ(challenge->proof, prove(kSecret, write(mine), challenge->nonce).listener);
     line.say(Word::proof, proof_for(*challenge));
-    EXPECT_FALSE(line.hear()) << "rank 0 has answered a stranger";
+    EXPECT_FALSE(line.hear()) << "rank 0 has answered an outsider";
   };
   Milestones tried;
-  const Helper stranger([&] {
+  const Helper outsider([&] {
     try_to_enter(recorded, [&](const Challenge&) { return old.caller; });
     try_to_enter(hello(1, 3), [](const Challenge& challenge) { return challenge.proof; });
     try_to_enter(hello(2, 3), [](const Challenge&) { return std::string(); });
@@ -214,14 +214,14 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
   });
 }
 
-// A stranger sits at the address of rank 0.
-TEST_F(TcpSecret, ARankProvesNothingToAStranger) {
+// An outsider sits at the address of rank 0.
+TEST_F(TcpSecret, ARankProvesNothingToAnOutsider) {
   for (const auto& answer :
        {std::pair{Word::challenge, write(Challenge{.nonce = std::string(32, 'a'), .proof = "b"})},
         std::pair{Word::welcome, std::string("come in")}}) {
     const Port port;
     ASSERT_EQ(::listen(port.socket, 1), 0);
-    const Helper stranger([&] {
+    const Helper outsider([&] {
       Line line(::accept(port.socket, nullptr, nullptr));
       const auto message = line.hear();
       ASSERT_TRUE(message && message->word == Word::hello);
@@ -239,7 +239,7 @@ TEST_F(TcpSecret, ARankProvesNothingToAStranger) {
   }
 }
 
-// Strangers say all that they can without the secret, slowly or at once, as long as the ranks meet.
+// Outsiders say all that they can without the secret, slowly or at once, as long as the ranks meet.
 [[noreturn]] void disturb(int port, const std::string& hello) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string slow = "HTLP";
@@ -268,7 +268,7 @@ TEST_F(TcpSecret, ARankProvesNothingToAStranger) {
   }
 }
 
-TEST_F(TcpSecret, StrangersDelayNoRank) {
+TEST_F(TcpSecret, OutsidersDelayNoRank) {
   const pid_t disturbing = ::fork();
   if (disturbing == 0) disturb(port_.number, write(hello(1, 3)));
   fork_ranks(3, [&](int rank) {
@@ -281,9 +281,9 @@ TEST_F(TcpSecret, StrangersDelayNoRank) {
 }
 
 // Any process may say that it is a rank of another build: without the secret it ends nothing.
-TEST_F(TcpSecret, AStrangerOfAnotherBuildEndsNothing) {
+TEST_F(TcpSecret, AnOutsiderOfAnotherBuildEndsNothing) {
   Milestones tried;
-  const Helper stranger([&] {
+  const Helper outsider([&] {
     Hello other = hello(1, 2);
     other.card.build = "9.9.9+other";
     {

@@ -8,8 +8,8 @@ namespace plait::comm {
 namespace {
 
 // It has 1 Mi multiplications and as many additions.
-Product product() {
-  Product one = {};
+ProductWork product() {
+  ProductWork one = {};
   one.rows = 128;
   one.columns = 128;
   one.k = 64;

@@ -2,20 +2,19 @@
 
 #include <atomic>
 #include <chrono>
-#include <thread>
 
+#include "conformance/await.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {
 
 void expect_that_a_late_rank_multiplies(const Multiply& multiply) {
-  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   std::atomic<bool> multiplies{false};
   std::atomic<bool> has_ended{false};
   run_as_threads(2, [&](Communicator& comm) {
     barrier(comm);
     if (comm.rank() == 0) {
-      while (!multiplies) rest();
+      if (!await("rank 1 multiplies", [&] { return multiplies.load(); })) return;
       set_timeout(comm, std::chrono::milliseconds(300));
       const Error error = expect_error(Code::timeout, [&] { barrier(comm); });
       has_ended = true;
@@ -29,10 +28,13 @@ void expect_that_a_late_rank_multiplies(const Multiply& multiply) {
     const std::function<void()> stop = [&] {
       if (++calls != 2) return;
       multiplies = true;
-      while (!has_ended) rest();
+      static_cast<void>(await("rank 0 reaches its deadline", [&] { return has_ended.load(); }));
     };
     // Other threads may do most of a product.
-    while (calls < 2) multiply(comm, stop);
+    static_cast<void>(await("a product calls the hook twice", [&] {
+      multiply(comm, stop);
+      return calls >= 2;
+    }));
   });
 }
 

@@ -172,8 +172,8 @@ TEST_P(Products, HaveTheSameBitsHoweverTheyAreCut) {
         const std::int64_t any_row = below(desc.m);
         const std::int64_t row = cut % 2 == 0 ? any_row : any_row / 16 * 16;
         const std::int64_t col = below(desc.n);
-        const Window window = {.rows = {row, row + 1 + below(desc.m - row)},
-                               .columns = {col, col + 1 + below(desc.n - col)}};
+        const GemmWindow window = {.rows = {row, row + 1 + below(desc.m - row)},
+                                   .columns = {col, col + 1 + below(desc.n - col)}};
         Matrix part(out, window.rows.end - row, window.columns.end - col, 7);
         GemmCall call = {.x = p.input(), .weight = p.weight(), .out = part.view, .window = window};
         if (cut % 2 == 0) call.weight = packed;

@@ -30,7 +30,7 @@ TEST_P(PackedRows, AreOfTheirXOnly) {
                    .out = y.view,
                    .packed_x = &ready};
   gemm.run(call);
-  const auto refusal = [&](const Input& other) {
+  const auto refusal = [&](const GemmInput& other) {
     call.x = other;
     return sentence_of([&] { gemm.run(call); });
   };
@@ -42,15 +42,16 @@ TEST_P(PackedRows, AreOfTheirXOnly) {
   EXPECT_EQ(refusal({twin.view}), made + address(twin.view) + ", row stride 9");
   EXPECT_EQ(refusal({.view = x.view, .transposed = true}),
             made + address(x.view) + ", row stride 9, transposed");
-  Input apart = {x.view};
+  GemmInput apart = {x.view};
   apart.view.row_stride = 7;
   EXPECT_EQ(refusal(apart), made + address(x.view) + ", row stride 7");
   // What says nothing about the elements may differ.
   call.window = {.rows = {0, 0}};
   call.out.rows = 0;
-  for (const Input& few : {Input{x.view.row_range(2, 3)}, Input{x.view.row_range(2, 2)}}) {
+  for (const GemmInput& few :
+       {GemmInput{x.view.row_range(2, 3)}, GemmInput{x.view.row_range(2, 2)}}) {
     gemm.pack(few, ready);
-    Input same = few;
+    GemmInput same = few;
     same.view.row_stride = 99;
     EXPECT_EQ(refusal(same), "nothing was refused");
   }

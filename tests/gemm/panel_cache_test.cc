@@ -40,8 +40,8 @@ TEST_P(CachedPanels, ChangeNoBits) {
     for (int cut = 0; cut < 12; ++cut) {
       const std::int64_t row = below(desc.m);
       const std::int64_t column = below(desc.n);
-      const Window window = {.rows = {row, row + 1 + below(desc.m - row)},
-                             .columns = {column, column + 1 + below(desc.n - column)}};
+      const GemmWindow window = {.rows = {row, row + 1 + below(desc.m - row)},
+                                 .columns = {column, column + 1 + below(desc.n - column)}};
       Matrix part(desc.out, window.rows.end - row, window.columns.end - column, 4);
       select(desc, 1 + cut % 3)
           .run({.x = {x.view},

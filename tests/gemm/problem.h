@@ -18,7 +18,7 @@ struct Problem {
         layout(weight_layout),
         x_transposed(transposed) {}
 
-  Input input() const { return {.view = x.view, .transposed = x_transposed}; }
+  GemmInput input() const { return {.view = x.view, .transposed = x_transposed}; }
   WeightView weight() const { return {.view = w.view, .layout = layout}; }
   // Element k of each row of X, and of each column of the weight, one after another.
   std::vector<double> rows() const {

@@ -28,15 +28,15 @@ class ProductParts : public BackendTest {
     return {begin, begin + 1 + below(count - begin)};
   }
   // Every other window begins at one of the two ends, where the other does not.
-  Window window(const GemmDesc& desc, int round) {
-    Window window = {.rows = range(desc.m), .columns = range(desc.n)};
+  GemmWindow window(const GemmDesc& desc, int round) {
+    GemmWindow window = {.rows = range(desc.m), .columns = range(desc.n)};
     if (round % 4 == 1) window.rows.begin = 0;
     if (round % 4 == 3) window.columns.begin = 0;
     return window;
   }
 };
 
-ConstTensorView part_of(const Matrix& whole, const Window& window) {
+ConstTensorView part_of(const Matrix& whole, const GemmWindow& window) {
   return whole.view.row_range(window.rows.begin, window.rows.end)
       .column_range(window.columns.begin, window.columns.end);
 }
@@ -125,7 +125,7 @@ TEST_P(ProductParts, RowsMayGoToSeveralPlaces) {
     const Matrix x(dtype, desc.m, desc.k, 1);
     const Matrix w(dtype, kColumns, desc.k, 2);
     const PackedWeight packed(WeightView{w.view, WeightLayout::out_in}, 1);
-    const Window window = {.rows = {3, 120}, .columns = {10, 129}};
+    const GemmWindow window = {.rows = {3, 120}, .columns = {10, 129}};
     const Matrix whole(dtype, 117, 119);
     select(desc, 2).run({.x = {x.view}, .weight = packed, .out = whole.view, .window = window});
     std::vector<Matrix> places;

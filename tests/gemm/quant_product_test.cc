@@ -17,6 +17,7 @@
 #include "gemm/loops.h"
 #include "gemm/matrix.h"
 #include "gemm/quant_panels.h"
+#include "gemm/quant_problem.h"
 #include "plait/gemm.h"
 #include "quant/format.h"
 #include "quant/weights.h"
@@ -28,77 +29,6 @@ namespace plait {
 namespace {
 
 using gemm::Depth;
-
-// Any values, offsets and scales, not only those that quantize() would choose.
-QuantizedWeight random_weight(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
-                              unsigned seed) {
-  std::mt19937 random(seed);
-  const auto fill = [&](const TensorView& view, int lowest, int highest) {
-    std::uniform_int_distribution<int> value(lowest, highest);
-    for (std::int64_t i = 0; i < view.rows; ++i) {
-      for (std::int64_t j = 0; j < view.cols; ++j)
-        static_cast<std::int8_t*>(view.row(i))[j] = static_cast<std::int8_t>(value(random));
-    }
-  };
-  const quant::Format& format = quant::format_of(scheme.bits);
-  const Buffer values = Buffer::for_tensor(Dtype::s8, n, format.row_bytes(k));
-  const TensorView values_view = values.view(Dtype::s8, n, format.row_bytes(k));
-  fill(values_view, -128, 127);
-  const std::int64_t rows =
-      gemm::depth_of(scheme, k).group == 0 ? 1 : gemm::depth_of(scheme, k).groups();
-  const std::int64_t cols = scheme.per == QuantPer::tensor ? 1 : n;
-  const Matrix scales(Dtype::f32, rows, cols, seed + 1);
-  const Matrix offsets(Dtype::s8, rows, cols, seed + 2);
-  fill(offsets.view, format.lowest, format.highest);
-  QuantizedParts parts = {
-      .values = values_view, .layout = WeightLayout::out_in, .scales = scales.view};
-  if (scheme.offsets) parts.offsets = offsets.view;
-  return QuantizedWeight::from_parts(scheme, n, k, parts);
-}
-
-struct Problem {
-  Problem(const GemmDesc& description, unsigned seed)
-      : desc(description),
-        depth(gemm::depth_of(desc)),
-        weight(random_weight(*desc.quant, desc.n, desc.k, seed)),
-        packed(weight, 1 + static_cast<int>(seed % 2)),
-        x(desc.x, desc.m, desc.k, seed + 3),
-        bias(Dtype::f32, 1, desc.n, seed + 4) {
-    for (std::int64_t i = 0; i < desc.m; ++i) {
-      for (std::int64_t k = 0; k < desc.k; ++k) rows.push_back(at(x.view, i, k));
-    }
-  }
-
-  // The weights of a column.
-  std::vector<double> column(std::int64_t j) const {
-    std::vector<double> all;
-    all.reserve(static_cast<std::size_t>(desc.k));
-    for (std::int64_t k = 0; k < desc.k; ++k)
-      all.push_back(double(weight.value(j, k) + weight.offset(j, k)) * double{weight.scale(j, k)});
-    return all;
-  }
-
-  // value + offset, which the operand holds exactly.
-  Matrix whole_numbers() const {
-    const Dtype dtype = desc.x == Dtype::bf16 ? Dtype::bf16 : Dtype::f32;
-    Matrix numbers(dtype, desc.n, desc.k);
-    for (std::int64_t j = 0; j < desc.n; ++j) {
-      for (std::int64_t k = 0; k < desc.k; ++k) {
-        const auto number = static_cast<float>(weight.value(j, k) + weight.offset(j, k));
-        convert(&number, Dtype::f32, numbers.view.column_range(k, k + 1).row(j), dtype, 1);
-      }
-    }
-    return numbers;
-  }
-
-  GemmDesc desc;
-  Depth depth;
-  QuantizedWeight weight;
-  PackedWeight packed;
-  Matrix x;
-  Matrix bias;
-  std::vector<double> rows;  // x, one after another
-};
 
 class QuantProducts : public BackendTest {
  protected:
@@ -127,7 +57,7 @@ class QuantProducts : public BackendTest {
   }
 
   // Sums of the same backend's own products, one for each group, put together as the header says.
-  Matrix composed(const Problem& p) const {
+  Matrix composed(const QuantProblem& p) const {
     const gemm::Leaves leaves(p.depth);
     const Matrix numbers = p.whole_numbers();
     std::vector<Matrix> nodes;
@@ -156,7 +86,7 @@ class QuantProducts : public BackendTest {
     }
   }
 
-  Matrix composed_leaf(const Problem& p, const Matrix& numbers, Range ks) const {
+  Matrix composed_leaf(const QuantProblem& p, const Matrix& numbers, Range ks) const {
     const std::int64_t padded = gemm::round_up(p.desc.n, gemm::kPanelColumns);
     Matrix sums(Dtype::f32, p.desc.m, padded);
     for (std::int64_t i = 0; i < p.desc.m; ++i)
@@ -199,7 +129,7 @@ TEST_P(QuantProducts, HaveTheBitsOfTheirPartsPutTogether) {
     const GemmDesc desc = random_desc(kFloats[round % 3], kFloats[round / 3 % 3]);
     if (!can(desc)) continue;
     ++done;
-    const Problem p(desc, static_cast<unsigned>(round));
+    const QuantProblem p(desc, static_cast<unsigned>(round));
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     ASSERT_TRUE(tensor::same_bits(y.view, composed(p).view)) << name(desc);
@@ -213,7 +143,7 @@ TEST_P(QuantProducts, AreAsNearAsTheirRoundingsAllow) {
   for (int round = 0; round < 12 / share_; ++round) {
     const GemmDesc desc = random_desc(kFloats[round % 3], Dtype::f32);
     if (!can(desc)) continue;
-    const Problem p(desc, 100U + static_cast<unsigned>(round));
+    const QuantProblem p(desc, 100U + static_cast<unsigned>(round));
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     const tensor::Roundings way = {.terms = desc.k + 2 * p.depth.groups() + 2, .out = desc.out};
@@ -244,7 +174,7 @@ TEST_P(QuantProducts, HaveTheSameBitsHoweverTheyAreCut) {
     desc.m = 40 + below(60);
     if (!can(desc)) continue;
     ++done;
-    const Problem p(desc, 200U + static_cast<unsigned>(round));
+    const QuantProblem p(desc, 200U + static_cast<unsigned>(round));
     const Matrix whole(Dtype::f32, desc.m, desc.n);
     select(desc, 1 + round % 2).run({.x = {p.x.view}, .weight = p.packed, .out = whole.view});
     Gemm gemm = select(desc, 1 + round % 3);
@@ -278,7 +208,7 @@ TEST_P(QuantProducts, HaveOneNotANumber) {
                              .quant = parse_quant_scheme(text)};
       if (!can(desc)) continue;
       ++done;
-      const Problem p(desc, 3);
+      const QuantProblem p(desc, 3);
       std::mt19937 random(3);
       for (std::int64_t row = 0; row < desc.m; ++row) {
         for (std::int64_t i = 0; i < k; ++i) {
@@ -320,7 +250,7 @@ TEST_P(QuantProducts, TakeManyRows) {
     const GemmDesc desc = {
         .m = 1030, .n = 330, .k = 700, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
     if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
-    const Problem p(desc, 7);
+    const QuantProblem p(desc, 7);
     const Matrix y(desc.out, desc.m, desc.n);
     select(desc, 2).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
     EXPECT_TRUE(tensor::same_bits(y.view, composed(p).view)) << scheme;
@@ -333,7 +263,7 @@ TEST_P(QuantProducts, TakeXTransposed) {
     const GemmDesc desc = {
         .m = 21, .n = 70, .k = 150, .out = Dtype::f32, .quant = parse_quant_scheme(scheme)};
     if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
-    const Problem p(desc, 3);
+    const QuantProblem p(desc, 3);
     const Matrix turned(desc.x, desc.k, desc.m);
     for (std::int64_t i = 0; i < desc.m; ++i) {
       for (std::int64_t k = 0; k < desc.k; ++k) {
@@ -355,7 +285,7 @@ TEST_P(QuantProducts, OfNothingAreTheBias) {
       for (const std::int64_t n : {0, 1, 65}) {
         const GemmDesc desc = {.m = m, .n = n, .k = 0, .out = Dtype::f32, .quant = scheme};
         if (!can(desc)) continue;
-        const Problem p(desc, 1);
+        const QuantProblem p(desc, 1);
         const Matrix y(desc.out, m, n);
         select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = y.view, .bias = p.bias.view});
         for (std::int64_t i = 0; i < m; ++i) {
@@ -370,7 +300,7 @@ TEST_P(QuantProducts, AddToWhatIsThere) {
   const GemmDesc desc = {
       .m = 5, .n = 70, .k = 90, .out = Dtype::f32, .quant = parse_quant_scheme("s8:group=32")};
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
-  const Problem p(desc, 2);
+  const QuantProblem p(desc, 2);
   const Matrix once(desc.out, desc.m, desc.n);
   select(desc).run({.x = {p.x.view}, .weight = p.packed, .out = once.view});
   Matrix twice(desc.out, desc.m, desc.n, 9);
@@ -387,7 +317,7 @@ TEST_P(QuantProducts, AddToWhatIsThere) {
 
 TEST(QuantGemm, RefusesWhatDoesNotFit) {
   const GemmDesc desc = {.m = 4, .n = 6, .k = 5, .quant = parse_quant_scheme("s8:group=2")};
-  const Problem p(desc, 1);
+  const QuantProblem p(desc, 1);
   const Matrix y(Dtype::bf16, 4, 6);
   const Matrix plain(Dtype::bf16, 6, 5);
   const Matrix values(Dtype::s8, 6, 5);

@@ -54,8 +54,8 @@ class Reference : public testing::Test {
 
 TEST_F(Reference, ReadsBothLayoutsOfBothOperands) {
   for (const bool turned : {false, true}) {
-    const Input x = turned ? Input{.view = view_of(kTurnedX, 2), .transposed = true}
-                           : Input{.view = view_of(kX, 3)};
+    const GemmInput x = turned ? GemmInput{.view = view_of(kTurnedX, 2), .transposed = true}
+                               : GemmInput{.view = view_of(kX, 3)};
     const WeightView in_out = {.view = view_of(kInOut, 2), .layout = WeightLayout::in_out};
     const WeightView out_in = {.view = view_of(kOutIn, 3), .layout = WeightLayout::out_in};
     const PackedWeight packed(in_out);

@@ -54,7 +54,7 @@ TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
 }
 
 TEST(Hosts, APartComesBackAsItWasWritten) {
-  const Part part = {.first = 2, .world = 4, .job = "ab", .rendezvous = "node1:29600"};
+  const RunPart part = {.first = 2, .world = 4, .job = "ab", .rendezvous = "node1:29600"};
   ::setenv("PLAIT_PART", write(part).c_str(), 1);
   const auto read = part_from_environment();
   ::setenv("PLAIT_PART", "4/4/ab/x", 1);

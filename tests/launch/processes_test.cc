@@ -104,23 +104,23 @@ TEST(SignalGroup, SparesAnotherGroupOfTheSameNumber) {
   Sleeper leader;
   Group group = open_group(leader.pid());
   leader.end();
-  const Sleeper stranger;
-  group.pid = stranger.pid();
+  const Sleeper unrelated;
+  group.pid = unrelated.pid();
   signal_group(group, SIGKILL);
-  EXPECT_TRUE(stranger.is_alive());
+  EXPECT_TRUE(unrelated.is_alive());
 }
 
 TEST(Guard, OnceBuriedIsNotKilledByItsNumber) {
-  const Sleeper stranger;
+  const Sleeper unrelated;
   Guard guard("a job that nobody has");
-  guard.watch(stranger.pid());
+  guard.watch(unrelated.pid());
   ASSERT_GT(guard.pid(), 0);
   ::kill(guard.pid(), SIGKILL);
   ASSERT_EQ(::waitpid(guard.pid(), nullptr, 0), guard.pid());
   guard.bury();
   EXPECT_LT(guard.pid(), 0);
-  guard.watch(stranger.pid());  // the guard has ended
-  EXPECT_TRUE(stranger.is_alive());
+  guard.watch(unrelated.pid());  // the guard has ended
+  EXPECT_TRUE(unrelated.is_alive());
 }
 
 }  // namespace

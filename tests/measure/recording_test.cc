@@ -10,9 +10,10 @@ namespace plait::measure {
 namespace {
 
 // Makes the records of a rank whose clock is `behind` rank 0's, with three runs in rank 0's time.
-std::vector<std::byte> pack_of(int rank, std::int64_t behind, const std::vector<Interval>& runs) {
+std::vector<std::byte> pack_of(int rank, std::int64_t behind,
+                               const std::vector<TimeInterval>& runs) {
   Trace trace(rank);
-  for (const Interval& run : runs)
+  for (const TimeInterval& run : runs)
     trace.flight(Lane::compute, "fused", {run.begin - behind, run.end - behind});
   trace.flight(Lane::comm, "chunk", {runs[0].begin - behind, runs[0].begin - behind + 5});
   trace.set_clock_offset(behind);
@@ -20,8 +21,8 @@ std::vector<std::byte> pack_of(int rank, std::int64_t behind, const std::vector<
 }
 
 TEST(Recordings, TakeTheTimesOfAllRanksOnOneClock) {
-  const std::vector<Interval> first = {{1000, 1300}, {2000, 2100}, {3000, 3200}};
-  const std::vector<Interval> second = {{1010, 1310}, {2010, 2110}, {2990, 3190}};
+  const std::vector<TimeInterval> first = {{1000, 1300}, {2000, 2100}, {3000, 3200}};
+  const std::vector<TimeInterval> second = {{1010, 1310}, {2010, 2110}, {2990, 3190}};
   const Recorded all = recorded_of({pack_of(0, 0, first), pack_of(1, 1'000'000, second)});
   ASSERT_EQ(all.runs.size(), 1U);  // the one of median length
   EXPECT_EQ(all.runs[0].begin, 2990);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/prompt.h"
+#include "conformance/await.h"
 #include "conformance/ranks.h"
 #include "nn/layer.h"
 #include "plait/error.h"
@@ -15,6 +16,7 @@
 namespace plait {
 namespace {
 
+using conformance::await;
 using conformance::contains;
 using conformance::expect_error;
 
@@ -82,7 +84,7 @@ TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
         Communicator comm = group.join(1);
         run(comm, [&](Communicator& /*comm*/, const Call& call) {
           is_through = true;
-          while (!has_ended) std::this_thread::yield();
+          if (!await("rank 0 ends", [&] { return has_ended.load(); })) return;
           const Error error = expect_error(Code::peer_lost, call);
           EXPECT_EQ(error.culprit(), 0) << error.what();
           EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
@@ -95,7 +97,7 @@ TEST_P(EveryInterruptedStep, EndsByWhatTheHookThrows) {
       };
       Communicator comm = group.join(0, {.interrupted = hook});
       run(comm, [&](Communicator& /*comm*/, const Call& call) {
-        while (!is_through) std::this_thread::yield();
+        if (!await("rank 1 is through", [&] { return is_through.load(); })) return;
         left = question;
         const auto begin = Clock::now();
         EXPECT_THROW(call(), Stopped);

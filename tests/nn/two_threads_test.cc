@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "conformance/await.h"
 #include "conformance/ranks.h"
 #include "nn/layer.h"
 #include "plait/collectives.h"
@@ -12,6 +13,7 @@
 namespace plait {
 namespace {
 
+using conformance::await;
 using conformance::contains;
 using conformance::expect_error;
 using conformance::run_as_threads;
@@ -27,13 +29,13 @@ TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
     ColumnParallelLinear layer(problem.desc(), comm);
     layer.forward(problem.forward());
     if (comm.rank() == 1) {
-      while (!refused) std::this_thread::yield();
+      if (!await("rank 0 refuses its second thread", [&] { return refused.load(); })) return;
       layer.backward(problem.backward());
     } else {
       const LayerProblem own(LayerKind::column, 64,
                              comm);  // larger: it would need other memory
       std::jthread other([&] {
-        while (!waits) std::this_thread::yield();
+        if (!await("rank 0 waits in backward", [&] { return waits.load(); })) return;
         const std::function<void()> calls[] = {[&] { layer.forward(own.forward()); },
                                                [&] { layer.backward(own.backward()); }};
         for (const auto& call : calls) {

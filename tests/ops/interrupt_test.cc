@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/prompt.h"
+#include "conformance/await.h"
 #include "conformance/ranks.h"
 #include "ops/operators.h"
 #include "ops/problem.h"
@@ -17,6 +18,7 @@
 namespace plait {
 namespace {
 
+using conformance::await;
 using conformance::contains;
 using conformance::expect_error;
 
@@ -50,15 +52,14 @@ class EveryInterruptedPlan : public testing::TestWithParam<Scene> {
       const OpProblem problem(GetParam().op, kRows, comm);
       call(problem, comm);
       is_through = true;
-      while (!has_ended) std::this_thread::yield();
+      if (!await("rank 0 ends", [&] { return has_ended.load(); })) return;
       told = expect_error(Code::peer_lost, [&] { barrier(comm); });
       EXPECT_EQ(told.culprit(), 0) << told.what();
     });
     Communicator comm = group.join(0, options);
     const OpProblem problem(GetParam().op, kRows, comm);
     call(problem, comm);
-    while (!is_through) std::this_thread::yield();
-    rank_0(comm, problem);
+    if (await("rank 1 is through", [&] { return is_through.load(); })) rank_0(comm, problem);
     has_ended = true;
     other.join();
     return told;
@@ -124,7 +125,7 @@ TEST_P(EveryInterruptedPlan, EndsInAnothersPending) {
     const ThreadGroup others(2);
     const std::jthread peer([&] {
       Communicator other = others.join(1);
-      while (!has_ended) std::this_thread::yield();
+      if (!await("rank 0 ends", [&] { return has_ended.load(); })) return;
       const Error error = expect_error(Code::peer_lost, [&] { barrier(other); });
       EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
     });
@@ -151,7 +152,7 @@ TEST_P(EveryInterruptedPlan, EndsByItsPollHook) {
       const OpProblem problem(GetParam().op, kRows, comm);
       call(problem, comm);
       is_through = true;
-      while (!has_ended) std::this_thread::yield();
+      if (!await("rank 0 ends", [&] { return has_ended.load(); })) return;
       const Error error = expect_error(Code::system, [&] { barrier(comm); });
       EXPECT_EQ(error.culprit(), 0) << error.what();
       EXPECT_TRUE(contains(error.what(), std::string(name(GetParam().op)) + ": rank 0: "))
@@ -160,7 +161,7 @@ TEST_P(EveryInterruptedPlan, EndsByItsPollHook) {
     Communicator comm = group.join(0);
     const OpProblem problem(GetParam().op, kRows, comm);
     call(problem, comm);
-    while (!is_through) std::this_thread::yield();
+    if (!await("rank 1 is through", [&] { return is_through.load(); })) return;
     expect_stopped([&] { call(problem, comm, [] { throw Stopped{}; }); });
     has_ended = true;
   });

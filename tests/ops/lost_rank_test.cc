@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "conformance/await.h"
 #include "conformance/lost_ranks.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
@@ -18,15 +19,13 @@
 namespace plait {
 namespace {
 
+using conformance::await;
 using conformance::contains;
 using conformance::die;
 using conformance::expect_error;
 using conformance::expect_loss_of;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
-
-// A turn of a loop that waits for another thread.
-void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 // Rows enough that the exchange takes several chunks.
 constexpr std::int64_t kRows = 300;
@@ -138,7 +137,8 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
     Op op = prepare(problem.desc(), comm, {.plan = plan()});
     op.run(problem.call());
     conformance::set_timeout(comm, std::chrono::milliseconds(300));
-    while (comm.rank() == 1 && !has_ended) rest();
+    const bool is_late = comm.rank() == 1;
+    if (is_late && !await("rank 0 reaches its deadline", [&] { return has_ended.load(); })) return;
     const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
     has_ended = true;
     EXPECT_EQ(error.culprit(), 1) << error.what();
@@ -363,11 +363,11 @@ TEST(TwoThreads, AreToldSoByOperators) {
     call({});
     Op op = prepare(problem.desc(), comm);
     if (comm.rank() == 1) {
-      while (!refused) rest();
-      return call({});
+      if (await("rank 0 refuses its second thread", [&] { return refused.load(); })) call({});
+      return;
     }
     const std::jthread other([&] {
-      while (!is_in_call) rest();
+      if (!await("rank 0 is in a call", [&] { return is_in_call.load(); })) return;
       const OpProblem own(Operator::matmul_all_reduce, kRows, comm);
       const std::function<void()> calls[] = {
           [&] { matmul_all_reduce(own.x.view, own.packed, own.out.view, comm); },

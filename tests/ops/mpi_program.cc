@@ -118,7 +118,7 @@ void other_cuts(void (*call)(Communicator& comm)) {
   });
 }
 
-void other_cuts_gathered() { other_cuts(overlap::other_cuts::spread); }
+void other_cuts_gathered() { other_cuts(overlap::other_cuts::gather_rows); }
 void other_cuts_summed() { other_cuts(overlap::other_cuts::sum); }
 
 // Rank 0 destroys a communicator and mailboxes in which chunks are under way to rank 1.

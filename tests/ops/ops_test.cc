@@ -168,9 +168,9 @@ void have_the_same_bits(Operator op, Communicator& comm, Dtype wire) {
   constexpr std::int64_t kRows = 300;
   constexpr std::int64_t kColumns = 700;
   const OpProblem problem(op, kRows, comm, kColumns);
-  const PartialSums sums = {.m = kRows, .n = kColumns, .dtype = wire};
-  ASSERT_FALSE(is_one_step(sums, comm.world()));
-  ASSERT_FALSE(are_copied_at_once(sums));
+  const plan::PartialSums sums = {.m = kRows, .n = kColumns, .dtype = wire};
+  ASSERT_FALSE(plan::is_one_step(sums, comm.world()));
+  ASSERT_FALSE(plan::are_copied_at_once(sums));
   const Matrix bias(Dtype::f32, 1, kColumns, 7);
   OpCall call = problem.call();
   call.bias = bias.view;
@@ -253,7 +253,7 @@ TEST(Gathered, IsEverybodysXInEveryPlan) {
       for (int rank = 0; rank < 3; ++rank) {
         const Range rows = ops::shard_of(31, rank, 3);
         // OpProblem makes that rank's x from this seed.
-        const Matrix x(Dtype::bf16, length(rows), problem.x.view.cols,
+        const Matrix x(Dtype::bf16, plan::length(rows), problem.x.view.cols,
                        static_cast<std::uint64_t>(rank) + 1);
         EXPECT_TRUE(tensor::same_bits(all.view.row_range(rows.begin, rows.end), x.view))
             << "rank " << rank << "'s rows, " << name(plan);

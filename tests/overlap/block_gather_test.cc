@@ -5,35 +5,25 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
-#include "overlap/lanes.h"
 #include "overlap/operator_flows.h"
+#include "overlap/rank_lanes.h"
 
 namespace plait::overlap {
 namespace {
 
 using conformance::run_as_threads;
 
-constexpr std::int64_t kColumns = 101;  // 15 chunks, of which a peer's slots hold 8
-
-float value_of(std::int64_t row, std::int64_t column) {
-  return static_cast<float>(1000 * row + column);
-}
-
-struct Rank {
+struct Rank : RankLanes {
   Rank(Communicator& comm, std::int64_t rows)
-      : lanes(comm, narrow_parts(rows, kColumns, comm.world())),
-        owned(Ownership::sharded(rows, kColumns, comm.world())
-                  .of_rank[static_cast<std::size_t>(comm.rank())]),
+      : RankLanes(comm, rows),
         own(Dtype::f32, length(owned), kColumns),
         all(Dtype::f32, rows, kColumns),
         gather(lanes.exchange, lanes.cut, Way::out) {}
@@ -61,8 +51,6 @@ struct Rank {
     }
   }
 
-  Lanes lanes;
-  Range owned;
   Matrix own;
   Matrix all;
   BlockGather gather;
@@ -77,8 +65,7 @@ TEST(BlockGather, BringsEveryRankTheOthersRows) {
                        Rank rank(comm, rows);
                        rank.begin();
                        for (std::uint32_t made = 1; made <= rank.lanes.cut.chunks(); ++made) {
-                         if ((comm.rank() + static_cast<int>(made)) % 3 == 0)
-                           std::this_thread::sleep_for(std::chrono::microseconds(200));
+                         fall_behind(comm.rank(), made);
                          rank.gather.ready(made);
                          rank.gather.step();
                        }
@@ -152,8 +139,7 @@ TEST(OperatorFlows, GatherWhatIsSummed) {
           flows.reduce->begin({.out = out.view});
           flows.gather->begin({.own = out.view, .first_row = 0, .all = out.view});
           for (std::size_t part = 0; part < lanes.cut.parts().size(); ++part) {
-            if ((static_cast<std::size_t>(comm.rank()) + part) % 3 == 0)
-              std::this_thread::sleep_for(std::chrono::microseconds(200));
+            fall_behind(comm.rank(), part);
             flows.reduce->ready(static_cast<int>(part), lanes.blocks(part, partial.view));
             flows.step();
             if (world > 1) {

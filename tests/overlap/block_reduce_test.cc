@@ -9,57 +9,45 @@
 #include <thread>
 #include <vector>
 
+#include "conformance/await.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
-#include "overlap/lanes.h"
+#include "overlap/rank_lanes.h"
 
 namespace plait::overlap {
 namespace {
 
+using conformance::await;
 using conformance::run_as_threads;
 
-constexpr std::int64_t kColumns = 101;  // 15 chunks, of which a peer's slots hold 8
-
-// Whole numbers, which are added up exactly.
 float part_of(int rank, std::int64_t row, std::int64_t column) {
-  return static_cast<float>((rank + 1) * (1000 * row + column));
+  return static_cast<float>(rank + 1) * value_of(row, column);
 }
 float whole_of(int world, std::int64_t row, std::int64_t column) {
-  const std::int64_t ranks = world * (world + 1) / 2;
-  return static_cast<float>(ranks * (1000 * row + column));
+  return static_cast<float>(world * (world + 1) / 2) * value_of(row, column);
 }
 
-// Ranks fall behind in turns.
-void fall_behind(int rank, std::size_t part) {
-  if ((static_cast<std::size_t>(rank) + part) % 3 == 0)
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-}
-
-struct Rank {
+struct Rank : RankLanes {
   Rank(Communicator& comm, std::int64_t rows)
-      : lanes(comm, narrow_parts(rows, kColumns, comm.world())),
-        own(Ownership::sharded(rows, kColumns, comm.world())
-                .of_rank[static_cast<std::size_t>(comm.rank())]),
+      : RankLanes(comm, rows),
         partial(Dtype::f32, rows, kColumns),
-        out(Dtype::f32, length(own), kColumns),
+        out(Dtype::f32, length(owned), kColumns),
         reduce(lanes.exchange, lanes.cut, Dtype::f32, 1) {
     fill(partial.view, [&](auto row, auto column) { return part_of(comm.rank(), row, column); });
   }
 
-  void begin() { reduce.begin({.out = out.view, .first_row = own.begin}); }
+  void begin() { reduce.begin({.out = out.view, .first_row = owned.begin}); }
 
   void expect_whole(float times = 1) const {
-    for (std::int64_t row = 0; row < length(own); ++row) {
+    for (std::int64_t row = 0; row < length(owned); ++row) {
       for (std::int64_t column = 0; column < kColumns; ++column) {
         ASSERT_EQ(at(out.view, row, column),
-                  times * whole_of(lanes.comm.world(), own.begin + row, column))
-            << own.begin + row << ", " << column;
+                  times * whole_of(lanes.comm.world(), owned.begin + row, column))
+            << owned.begin + row << ", " << column;
       }
     }
   }
 
-  Lanes lanes;
-  Range own;
   Matrix partial;
   Matrix out;
   BlockReduce reduce;
@@ -215,13 +203,16 @@ TEST(BlockReduce, WaitsForTheRankWhoseChunkIsMissing) {
                  [&](Communicator& comm) {
                    Rank rank(comm, 6);
                    rank.begin();
-                   while (comm.rank() == 1 && !seen) std::this_thread::yield();
+                   if (comm.rank() == 1 &&
+                       !await("rank 2 sees what it waits for", [&] { return seen.load(); }))
+                     return;
                    for (std::size_t part = 0; part < rank.lanes.cut.parts().size(); ++part)
                      rank.reduce.ready(static_cast<int>(part),
                                        rank.lanes.blocks(part, rank.partial.view));
                    rank.reduce.step();
                    if (comm.rank() == 2) {
-                     while (!rank.lanes.exchange.arrived(Way::out, 0)) std::this_thread::yield();
+                     EXPECT_TRUE(await("rank 0's chunk arrives",
+                                       [&] { return rank.lanes.exchange.arrived(Way::out, 0); }));
                      const comm::Awaited awaited = rank.reduce.awaited();
                      EXPECT_EQ(awaited.peer, 1);
                      EXPECT_EQ(awaited.tag.chunk, 0U);

@@ -48,8 +48,8 @@ TEST(Cuts, HaveEveryElementOnce) {
                        .last = static_cast<int>(1 + below(200))};
     const std::int64_t room = 1 + below(900);
     for (const Cut& cut : {Cut::by_rows(owners, plan.parts, plan),
-                           Cut::by_columns(owners, ranges_of(columns, plan, 64)),
-                           Cut::by_columns(owners, ramped(columns, 1 + below(300)))}) {
+                           Cut::by_columns(owners, plan::ranges_of(columns, plan, 64)),
+                           Cut::by_columns(owners, plan::ramped(columns, 1 + below(300)))}) {
       expect_everything_once(owners, cut);
       const Cut fine = cut.in_chunks_of(room);
       expect_everything_once(owners, fine);
@@ -73,8 +73,9 @@ TEST(Cuts, KeepColumnsOfAScaleTogether) {
                        .last = static_cast<int>(1 + below(200))};
     for (const Cut& cut :
          {Cut::by_rows(owners, plan.parts, plan),
-          Cut::by_columns(owners, column_parts(owners.columns, plan, Dtype::s8)),
-          Cut::by_columns(owners, column_chunks(owners.columns, 1 + below(999), Dtype::s8))}) {
+          Cut::by_columns(owners, plan::column_parts(owners.columns, plan, Dtype::s8)),
+          Cut::by_columns(owners,
+                          plan::column_chunks(owners.columns, 1 + below(999), Dtype::s8))}) {
       for (const Cut& fine : {cut, cut.in_chunks_of(1 + below(900), 64)}) {
         expect_everything_once(owners, fine);
         for (std::uint32_t chunk = 0; chunk < fine.chunks(); ++chunk) {
@@ -97,14 +98,14 @@ TEST(Cuts, ShareRowsOutAsShardsAre) {
 TEST(Ranges, AreAsLargeAsThePlanSays) {
   const Plan plan = {.parts = 4, .first = 50, .last = 50};
   const std::vector<Range> want = {{0, 167}, {167, 500}, {500, 833}, {833, 1000}};
-  const std::vector<Range> got = ranges_of(1000, plan, 1);
+  const std::vector<Range> got = plan::ranges_of(1000, plan, 1);
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_LE(std::abs(got[i].end - want[i].end), 1);
-  for (const Range& range : ranges_of(4096, {.parts = 3, .first = 100}, 64))
+  for (const Range& range : plan::ranges_of(4096, {.parts = 3, .first = 100}, 64))
     EXPECT_EQ(range.begin % 64, 0);
 }
 
 TEST(Ranges, BeginAndEndSmallWhereTheyRamp) {
-  const std::vector<Range> ramp = ramped(2048, 256);
+  const std::vector<Range> ramp = plan::ramped(2048, 256);
   EXPECT_EQ(length(ramp.front()), 64);
   EXPECT_EQ(length(ramp.back()), 64);
   std::int64_t end = 0;
@@ -114,8 +115,8 @@ TEST(Ranges, BeginAndEndSmallWhereTheyRamp) {
     end = range.end;
   }
   EXPECT_EQ(end, 2048);
-  EXPECT_EQ(ramped(0, 256).size(), 1U);
-  EXPECT_EQ(ramped(100, 256).size(), 1U);
+  EXPECT_EQ(plan::ramped(0, 256).size(), 1U);
+  EXPECT_EQ(plan::ramped(100, 256).size(), 1U);
 }
 
 }  // namespace

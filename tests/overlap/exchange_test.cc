@@ -14,8 +14,8 @@ using conformance::expect_error;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
 using conformance::run_over_tcp;
+using other_cuts::gather_rows;
 using other_cuts::kWorld;
-using other_cuts::spread;
 using other_cuts::sum;
 
 // Wherever a rank is when another has found it.
@@ -28,7 +28,7 @@ void expect_refusal(Communicator& comm, void (*call)(Communicator& comm)) {
 
 TEST(Chunks, OfOtherSizesAreRefusedOnEveryRank) {
   for (const auto& runner : {run_as_threads, run_in_processes, run_over_tcp}) {
-    runner(kWorld, [](Communicator& comm) { expect_refusal(comm, spread); }, {});
+    runner(kWorld, [](Communicator& comm) { expect_refusal(comm, gather_rows); }, {});
     runner(kWorld, [](Communicator& comm) { expect_refusal(comm, sum); }, {});
   }
   for (const auto& runner : {run_as_threads, run_in_processes}) {

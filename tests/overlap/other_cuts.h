@@ -24,7 +24,7 @@ inline Cut cut_of(int rank) {
   return Cut::by_columns(Ownership::sharded(kRows, kColumns, kWorld), columns);
 }
 
-inline void spread(Communicator& comm) {
+inline void gather_rows(Communicator& comm) {
   Lanes lanes(comm, cut_of(comm.rank()));  // the mailbox is the same on all, and so is the tag
   const Matrix own(Dtype::f32, kRows / kWorld, kColumns);
   const Matrix all(Dtype::f32, kRows, kColumns);

@@ -5,7 +5,7 @@
 
 #include "plan/cache.h"
 
-namespace plait {
+namespace plait::plan {
 
 inline PlanKey some_problem(int m) {
   return parse_plan_key("op=matmul_all_reduce n=64 k=64 ranks=2 transport=shm m=" +
@@ -24,4 +24,4 @@ inline PlanCache example() {
   return cache;
 }
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -13,7 +13,7 @@
 #include "plan/cache_example.h"
 #include "tensor/sentence_of.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 using test::Folder;
@@ -117,4 +117,4 @@ TEST(CacheFiles, LoseNothingToWritersAtOnce) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

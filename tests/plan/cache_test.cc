@@ -9,7 +9,7 @@
 #include "plan/cache_example.h"
 #include "tensor/sentence_of.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 std::string refusal_of(const std::string& text) {
@@ -74,4 +74,4 @@ TEST(PlanCaches, AreReadOrRefusedWhateverIsInThem) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

@@ -7,7 +7,7 @@
 
 #include "plan/model_problems.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 TEST(Choices, AreSerialWhereThereIsNothingToGain) {
@@ -146,4 +146,4 @@ TEST(Candidates, AreDifferentAndCanBeFollowed) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

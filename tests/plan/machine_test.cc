@@ -7,7 +7,7 @@
 
 #include "plait/version.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 TEST(MachineFingerprint, IsOneLineWithTheVersion) {
@@ -32,4 +32,4 @@ TEST(MachineFingerprint, IsTheSameForRanksOnDifferentProcessors) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

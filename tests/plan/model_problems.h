@@ -5,7 +5,7 @@
 
 #include "plan/cost_model.h"
 
-namespace plait {
+namespace plait::plan {
 
 // 100 flops per nanosecond for any number of rows; work costs nothing.
 inline MachineProfile idle_profile() {
@@ -53,4 +53,4 @@ inline constexpr const char* kOps[] = {"matmul_all_reduce",     "matmul_reduce_s
                                        "matmul_all_gather",     "all_gather_matmul",
                                        "reduce_scatter_matmul", "all_reduce_matmul"};
 
-}  // namespace plait
+}  // namespace plait::plan

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 // The parameters of the blocks' weights and one embedding.
@@ -52,4 +52,4 @@ TEST(Models, AreFoundByNameAlone) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

@@ -8,7 +8,7 @@
 #include "plait/error.h"
 #include "plan/machine.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 TEST(Profiles, TakeRatesBetweenThoseThatWereMeasured) {
@@ -97,4 +97,4 @@ TEST(TheMachine, IsNamedWithWhatItsProcessorIsNumberedBy) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

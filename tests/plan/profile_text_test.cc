@@ -9,7 +9,7 @@
 #include "plan/profile.h"
 #include "tensor/sentence_of.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 MachineProfile example() {
@@ -101,4 +101,4 @@ TEST(Profiles, OfWhichAPartIsMissingAreRefused) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

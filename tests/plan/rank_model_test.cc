@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 TEST(RankModel, DoesOneAfterTheOtherWhereNothingIsBeside) {
@@ -61,4 +61,4 @@ TEST(RankModel, SendsNoMoreThanThereIsRoomFor) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

@@ -8,7 +8,7 @@
 
 #include "plan/model_problems.h"
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 TEST(Predictions, OfSerialAreTheProductAndThenTheLink) {
@@ -76,4 +76,4 @@ TEST(Predictions, TakeAMomentOfTheLargestProblem) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace plait {
+namespace plait::plan {
 namespace {
 
 std::int64_t chunk(std::int64_t m, std::int64_t n, bool linked, int world = 2) {
@@ -127,4 +127,4 @@ TEST(Sizes, CountTheScalesOfAnS8Wire) {
 }
 
 }  // namespace
-}  // namespace plait
+}  // namespace plait::plan

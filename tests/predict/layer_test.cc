@@ -36,26 +36,27 @@ void expect_about(base::Nanoseconds got, double want) {
 constexpr double kProduct = 2048.0 * 1024 * 512 / 2;
 constexpr double kShard = 1024.0 * 1024 * 2;
 
-LayerProblem plain_layer(LinearKind kind) {
+LayerProblem plain_layer(plan::LinearKind kind) {
   return {.kind = kind, .rows = 2048, .inputs = 1024, .outputs = 1024};
 }
 
 TEST(PredictedLayer, RowMultipliesAndSumsThenGathersAndMultiplies) {
-  const LayerTimes times = predict(plain_machine(2), plain_layer(LinearKind::row), kSerial);
+  const LayerTimes times = predict(plain_machine(2), plain_layer(plan::LinearKind::row), kSerial);
   expect_about(times.forward, kProduct + kShard);
   expect_about(times.backward, kShard + kProduct + kProduct);
 }
 
 // In backward, the gathers and sums of column layers each run during a product.
 TEST(PredictedLayer, ColumnHidesItsCollectivesInBackward) {
-  const LayerTimes times = predict(plain_machine(2), plain_layer(LinearKind::column), kSerial);
+  const LayerTimes times =
+      predict(plain_machine(2), plain_layer(plan::LinearKind::column), kSerial);
   expect_about(times.forward, kShard + kProduct);
   EXPECT_GE(times.backward, static_cast<base::Nanoseconds>(2 * kProduct));
   EXPECT_LT(times.backward, static_cast<base::Nanoseconds>(2 * kProduct + kShard / 10));
 }
 
 TEST(PredictedLayer, WithoutSequenceParallelColumnForwardIsAProduct) {
-  LayerProblem problem = plain_layer(LinearKind::column);
+  LayerProblem problem = plain_layer(plan::LinearKind::column);
   problem.sequence_parallel = false;
   expect_about(predict(plain_machine(2), problem, kSerial).forward, kProduct);
 }
@@ -63,7 +64,7 @@ TEST(PredictedLayer, WithoutSequenceParallelColumnForwardIsAProduct) {
 // Small messages, with which ranks agree, are really sent; layers of any size are made and run.
 TEST(PredictedLayer, EveryKindAtAnyWorld) {
   for (const int ranks : {1, 2, 3, 8}) {
-    for (const LinearKind kind : {LinearKind::column, LinearKind::row}) {
+    for (const plan::LinearKind kind : {plan::LinearKind::column, plan::LinearKind::row}) {
       for (const bool sharded : {false, true}) {
         for (const bool column_backward : {false, true}) {
           const LayerProblem problem = {.kind = kind,
@@ -89,7 +90,7 @@ TEST(PredictedLayer, EveryKindAtAnyWorld) {
 TEST(PredictedModel, HasFourLayersAndARest) {
   const Machine machine = {
       .device = find_device("h100"), .network = find_network("nvlink4"), .ranks = 8};
-  const Step step = {.model = find_model("llama2-7b"), .tokens = 1024, .sequence = 1024};
+  const Step step = {.model = plan::find_model("llama2-7b"), .tokens = 1024, .sequence = 1024};
   const auto block = predict_block(machine, step, kSerial);
   ASSERT_EQ(block.size(), 4U);
   EXPECT_EQ(block[0].layer.name, "qkv");

@@ -37,8 +37,8 @@ class AutomaticPlans : public testing::Test {
             .transport = "threads"};
   }
 
-  static PlanCache cache_with(const Plan& plan, int world) {
-    PlanCache cache(machine_fingerprint());
+  static plan::PlanCache cache_with(const Plan& plan, int world) {
+    plan::PlanCache cache(plan::machine_fingerprint());
     cache.add(problem(world), {.plan = plan, .nanoseconds = 1, .serial = 2});
     return cache;
   }
@@ -50,7 +50,7 @@ class AutomaticPlans : public testing::Test {
 const Plan kOdd = parse_plan("pipelined parts=7 first=33");
 
 TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
-  save_cache(path(), cache_with(kOdd, 2));
+  plan::save_cache(path(), cache_with(kOdd, 2));
   run_as_threads(2, [&](Communicator& comm) {
     const auto plans = automatic_plans(comm, {.cache = path()});
     const OpProblem one(Operator::matmul_all_reduce, 40, comm);
@@ -72,15 +72,15 @@ TEST_F(AutomaticPlans, AreTheModelsWhereNothingWasMeasured) {
     key.link = parse_link("1gbit,5us");
     const Plan chosen = *plans->find(key);
     EXPECT_NE(chosen.schedule, Schedule::serial);
-    const CostModel model(built_in_profile());
+    const plan::CostModel model(plan::built_in_profile());
     key.threads = base::thread_count(0);
     EXPECT_EQ(chosen, model.choose(key));
   });
 }
 
 TEST_F(AutomaticPlans, AreThoseOfTheRanksThatHaveSome) {
-  save_cache(path(), cache_with(kOdd, 3));
-  save_cache(path("empty"), PlanCache(machine_fingerprint()));
+  plan::save_cache(path(), cache_with(kOdd, 3));
+  plan::save_cache(path("empty"), plan::PlanCache(plan::machine_fingerprint()));
   run_as_threads(3, [&](Communicator& comm) {
     const std::array mine = {path("nothing"), path(), path("empty")};
     const auto rank = static_cast<std::size_t>(comm.rank());
@@ -90,8 +90,8 @@ TEST_F(AutomaticPlans, AreThoseOfTheRanksThatHaveSome) {
 }
 
 TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereTwoHaveDifferentOnes) {
-  save_cache(path("a"), cache_with(kOdd, 2));
-  save_cache(path("b"), cache_with(parse_plan("serial"), 2));
+  plan::save_cache(path("a"), cache_with(kOdd, 2));
+  plan::save_cache(path("b"), cache_with(parse_plan("serial"), 2));
   run_as_threads(2, [&](Communicator& comm) {
     const std::string mine = comm.rank() == 0 ? path("a") : path("b");
     const Error error =
@@ -121,14 +121,14 @@ void find_out(const PlanSource& plans, PlanKey key) {
 
 // Simulates another process that tunes while the program runs.
 TEST_F(AutomaticPlans, FoundOutMeanwhileByOthersStay) {
-  save_cache(path(), cache_with(parse_plan("serial"), 2));
+  plan::save_cache(path(), cache_with(parse_plan("serial"), 2));
   run_as_threads(2, [&](Communicator& comm) {
     const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
-    if (comm.rank() == 0) save_cache(path(), cache_with(kOdd, 2));
+    if (comm.rank() == 0) plan::save_cache(path(), cache_with(kOdd, 2));
     barrier(comm);
     find_out(*plans, problem(2));
     barrier(comm);
-    const auto kept = load_cache(path(), machine_fingerprint());
+    const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
     ASSERT_TRUE(kept);
     EXPECT_EQ(kept->entries().size(), 2U);
     EXPECT_EQ(kept->find(problem(2)), kOdd);
@@ -151,7 +151,7 @@ TEST_F(AutomaticPlans, ThatCannotBeKeptAreRemarkedOnOnce) {
 // default one.
 TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   std::filesystem::create_directories(path("plait"));
-  save_cache(path("plait/plans"), PlanCache("another machine"));
+  plan::save_cache(path("plait/plans"), plan::PlanCache("another machine"));
   setenv("XDG_CACHE_HOME", path("").c_str(), 1);
   unsetenv("PLAIT_PLAN_CACHE");
   unsetenv("PLAIT_CONFIG");
@@ -164,16 +164,16 @@ TEST_F(AutomaticPlans, LeaveAForeignFileAloneThatNobodyHasNamed) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.starts_with("automatic_plans: plans are neither read nor stored: ")) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
-  EXPECT_EQ(read_text(path("plait/plans")), PlanCache("another machine").text());
+  EXPECT_EQ(plan::read_text(path("plait/plans")), plan::PlanCache("another machine").text());
 }
 
 TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
   // Copies take very long, so that there is something to gain without a link too.
-  MachineProfile profile = built_in_profile();
-  profile.machine = machine_fingerprint();
+  plan::MachineProfile profile = plan::built_in_profile();
+  profile.machine = plan::machine_fingerprint();
   profile.copy = 0.001;
   profile.sum = 1000;
-  write_text(profile_path(path()), text_of(profile));
+  plan::write_text(plan::profile_path(path()), plan::text_of(profile));
   run_as_threads(2, [&](Communicator& comm) {
     const auto plans = automatic_plans(comm, {.cache = path()});
     PlanKey key = problem(2);
@@ -182,7 +182,7 @@ TEST_F(AutomaticPlans, GoByTheProfileBesideTheCache) {
     EXPECT_EQ(plans->find(key)->schedule, Schedule::fused);
   });
   profile.machine = "another";
-  write_text(profile_path(path()), text_of(profile));
+  plan::write_text(plan::profile_path(path()), plan::text_of(profile));
   run_as_threads(2, [&](Communicator& comm) {
     expect_error(Code::invalid_argument, [&] { automatic_plans(comm, {.cache = path()}); });
   });
@@ -212,7 +212,7 @@ TEST_F(AutomaticPlans, MeasureWhereTheSettingsSaySo) {
 
 // Each rank has a file of its own, as on several hosts, and only one of them had plans.
 TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
-  save_cache(path("1"), cache_with(kOdd, 2));
+  plan::save_cache(path("1"), cache_with(kOdd, 2));
   for (int start = 0; start < 2; ++start) {
     run_as_threads(2, [&](Communicator& comm) {
       const std::string mine = path(std::to_string(comm.rank()));
@@ -223,8 +223,8 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
       for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
         plans->took(other, *plans->next(other), 10);
     });
-    const auto one = load_cache(path("0"), machine_fingerprint());
-    const auto two = load_cache(path("1"), machine_fingerprint());
+    const auto one = plan::load_cache(path("0"), plan::machine_fingerprint());
+    const auto two = plan::load_cache(path("1"), plan::machine_fingerprint());
     ASSERT_TRUE(one && two);
     EXPECT_EQ(one->entries().size(), 2U);
     EXPECT_EQ(one->text(), two->text());
@@ -239,7 +239,7 @@ TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
       matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
     }
   });
-  const auto kept = load_cache(path(), machine_fingerprint());
+  const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);
   EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
@@ -259,9 +259,9 @@ class UnevenHosts : public AutomaticPlans {
 };
 
 TEST_F(UnevenHosts, HaveThePlanThatWasMeasured) {
-  PlanCache cache(machine_fingerprint());
+  plan::PlanCache cache(plan::machine_fingerprint());
   cache.add(problem(), {.plan = kOdd, .nanoseconds = 1, .serial = 2});
-  save_cache(path(), cache);
+  plan::save_cache(path(), cache);
   run_(4,
        [&](Communicator& comm) {
          const auto plans = automatic_plans(comm, {.cache = path()});
@@ -283,7 +283,7 @@ TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
            matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
        },
        {});
-  const auto kept = load_cache(path(), machine_fingerprint());
+  const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);
   EXPECT_EQ(kept->entries().begin()->first, name(problem()));

@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kMachine = "this machine";
 
 std::string profile_text(const std::string& machine) {
-  MachineProfile profile = built_in_profile();
+  plan::MachineProfile profile = plan::built_in_profile();
   profile.machine = machine;
-  return text_of(profile);
+  return plan::text_of(profile);
 }
 
 TEST(PlanFiles, AreTextsWhereTheyExist) {
@@ -30,10 +30,10 @@ TEST(PlanFiles, AreTextsWhereTheyExist) {
   EXPECT_FALSE(none.cache || none.profile);
   EXPECT_EQ(none.refusal + none.left_alone, "");
 
-  PlanCache cache(kMachine);
-  cache.add(some_problem(8), fused());
-  save_cache(path, cache);
-  std::ofstream(profile_path(path)) << profile_text(kMachine);
+  plan::PlanCache cache(kMachine);
+  cache.add(plan::some_problem(8), plan::fused());
+  plan::save_cache(path, cache);
+  std::ofstream(plan::profile_path(path)) << profile_text(kMachine);
   const Files both = read_files({.cache = path, .online = false}, kMachine);
   EXPECT_EQ(both.cache.value_or(""), cache.text());
   EXPECT_EQ(both.profile.value_or(""), profile_text(kMachine));

@@ -13,12 +13,12 @@ namespace {
 
 using conformance::run_as_threads;
 
-void expect_sane(const MachineProfile& profile) {
-  EXPECT_EQ(profile.machine, machine_fingerprint());
+void expect_sane(const plan::MachineProfile& profile) {
+  EXPECT_EQ(profile.machine, plan::machine_fingerprint());
   EXPECT_EQ(profile.threads, 1);
   std::set<std::string> kinds;
   double before = 0;
-  for (const ProductRate& rate : profile.products) {
+  for (const plan::ProductRate& rate : profile.products) {
     const bool same_kind = !kinds.insert(rate.kind).second;
     EXPECT_GE(rate.flops_per_ns, same_kind ? before : 0);
     before = rate.flops_per_ns;
@@ -28,7 +28,7 @@ void expect_sane(const MachineProfile& profile) {
   EXPECT_EQ(kinds, (std::set<std::string>{"bf16", "f32", "s4", "s8"}));
   EXPECT_GE(profile.beside, 1);
   EXPECT_GE(profile.uncertainty, 0.03);
-  EXPECT_EQ(text_of(parse_profile(text_of(profile))), text_of(profile));
+  EXPECT_EQ(plan::text_of(plan::parse_profile(plan::text_of(profile))), plan::text_of(profile));
 }
 
 TEST(AProfile, HasEveryFigureAndIsTheSameOnAllRanks) {
@@ -36,20 +36,20 @@ TEST(AProfile, HasEveryFigureAndIsTheSameOnAllRanks) {
   run_as_threads(2, [&](Communicator& comm) {
     int last = 0;
     int total = 0;
-    const MachineProfile profile = measure_profile(comm, {.threads = 1,
-                                                          .side = 512,
-                                                          .longest = base::kSecond / 5,
-                                                          .progress = [&](int done, int all) {
-                                                            EXPECT_EQ(done, last + 1);
-                                                            last = done;
-                                                            total = all;
-                                                          }});
+    const plan::MachineProfile profile = measure_profile(comm, {.threads = 1,
+                                                                .side = 512,
+                                                                .longest = base::kSecond / 5,
+                                                                .progress = [&](int done, int all) {
+                                                                  EXPECT_EQ(done, last + 1);
+                                                                  last = done;
+                                                                  total = all;
+                                                                }});
     EXPECT_EQ(last, total);
     EXPECT_EQ(profile.ranks, 2);
     ASSERT_EQ(profile.transports.size(), 1U);
     EXPECT_EQ(profile.transports[0].name, "threads");
     expect_sane(profile);
-    texts[static_cast<std::size_t>(comm.rank())] = text_of(profile);
+    texts[static_cast<std::size_t>(comm.rank())] = plan::text_of(profile);
   });
   EXPECT_EQ(texts[0], texts[1]);
 }

@@ -31,16 +31,17 @@ std::int64_t time_of(const Plan& plan, const Plan& fastest, int rank) {
 std::size_t calls_of_a_plan() { return Online::calls(1); }
 
 TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   const auto plans = shortlist(model, problem(), 4);
   ASSERT_EQ(plans.size(), 5U);
   for (const Plan& fastest : plans) {
     run_as_threads(3, [&](Communicator& comm) {
-      std::vector<PlanCache::Entry> settled;
-      const Online online(comm, model, [&](const PlanKey& key, const PlanCache::Entry& entry) {
-        EXPECT_EQ(key, problem());
-        settled.push_back(entry);
-      });
+      std::vector<plan::PlanCache::Entry> settled;
+      const Online online(comm, model,
+                          [&](const PlanKey& key, const plan::PlanCache::Entry& entry) {
+                            EXPECT_EQ(key, problem());
+                            settled.push_back(entry);
+                          });
       std::set<std::string> tried;
       std::size_t calls = 0;
       for (; settled.empty() && calls < Online::calls(plans.size()); ++calls) {
@@ -65,7 +66,7 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
 
 // In the first round one of them was lucky.
 TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   const Plan lucky = shortlist(model, problem(), 4)[2];
   run_as_threads(3, [&](Communicator& comm) {
     const Online online(comm, model);
@@ -82,7 +83,7 @@ TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
 }
 
 TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   run_as_threads(3, [&](Communicator& comm) {
     const Online online(comm, model);
     for (std::size_t call = 0; call < Online::calls(5); ++call) {
@@ -95,7 +96,7 @@ TEST(Online, StaysSerialWhereNobodyIsClearlyFaster) {
 }
 
 TEST(Online, TriesEachProblemForItself) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   run_as_threads(3, [&](Communicator& comm) {
     const Online online(comm, model);
     const Plan first = *online.next(problem());
@@ -111,7 +112,7 @@ TEST(Online, TriesEachProblemForItself) {
 
 // They would never all reach the comparison of times.
 TEST(Online, RefusesTheCallsOfOtherRanks) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   run_as_threads(3, [&](Communicator& comm) {
     const Online online(comm, model);
     PlanKey key = problem();
@@ -125,7 +126,7 @@ TEST(Online, RefusesTheCallsOfOtherRanks) {
 
 // The plans belong to another group of the same size.
 TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   run_as_threads(3, [&](Communicator& comm) {
     if (comm.rank() != 0) return;
     const Online online(comm, model);
@@ -141,7 +142,7 @@ TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
 
 // With the operators: every rank counts alike, and bits don't depend on the plan.
 TEST(Online, FollowsBlockingCalls) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   run_as_threads(2, [&](Communicator& comm) {
     int settled = 0;
     const Online online(comm, model, [&](const auto&, const auto&) { ++settled; });

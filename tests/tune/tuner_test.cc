@@ -15,7 +15,7 @@ namespace {
 using conformance::run_as_threads;
 
 TEST(Shortlists, BeginWithSerialAndHaveTheUsualPlans) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   const PlanKey key = parse_plan_key("op=matmul_all_reduce m=512 n=4096 k=4096 link=10gbit,5us");
   const auto plans = shortlist(model, key, 10);
   EXPECT_EQ(plans.size(), 11U);
@@ -29,7 +29,7 @@ TEST(Shortlists, BeginWithSerialAndHaveTheUsualPlans) {
 }
 
 TEST(Tuning, ComesToTheSameOnAllRanks) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   for (const char* text : {"op=matmul_all_reduce m=32 n=200 k=96 ranks=3 threads=1",
                            "op=all_gather_matmul m=33 n=200 k=96 ranks=3 threads=1 w=s8:channel "
                            "link=10gbit,20us",
@@ -56,7 +56,7 @@ TEST(Tuning, ComesToTheSameOnAllRanks) {
 
 // Which of them is the fastest at this moment is random.
 TEST(Tuning, ChoosesOneOfItsShortlist) {
-  const CostModel model(built_in_profile());
+  const plan::CostModel model(plan::built_in_profile());
   const PlanKey key =
       parse_plan_key("op=matmul_reduce_scatter m=64 n=256 k=256 threads=1 link=0.4gbit,1us");
   run_as_threads(2, [&](Communicator& comm) {

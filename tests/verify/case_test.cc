@@ -18,14 +18,15 @@ namespace {
 
 std::string way_of(const VerifyCase& one, int world) {
   if (traits_of(one.op).shares_k) {
-    const PartialSums sums = {
+    const plan::PartialSums sums = {
         .m = one.m, .n = one.n.front(), .dtype = ops::wire_of(one.op, one.x, one.wire)};
-    if (!are_copied_at_once(sums)) return "written into slots";
-    const bool one_step = one.op == Operator::matmul_all_reduce && is_one_step(sums, world);
+    if (!plan::are_copied_at_once(sums)) return "written into slots";
+    const bool one_step = one.op == Operator::matmul_all_reduce && plan::is_one_step(sums, world);
     return one_step ? "copied, one step" : "copied";
   }
   if (one.op != Operator::all_gather_matmul) return "others";
-  const bool first = gathers_all_first({.m = one.m, .n = one.n.front()}, world, /*linked=*/false);
+  const bool first =
+      plan::gathers_all_first({.m = one.m, .n = one.n.front()}, world, /*linked=*/false);
   return first ? "gathered first" : "gathered as they come";
 }
 

@@ -108,7 +108,7 @@ bool asks_for_help(Words words) {
 std::optional<StepOptions> read_layer_options(Words words) {
   StepOptions step;
   step.tokens = 1024;
-  LinearLayer layer = {.name = "", .kind = LinearKind::column, .in = 0, .out = 0};
+  plan::LinearLayer layer = {.name = "", .kind = plan::LinearKind::column, .in = 0, .out = 0};
   SharedOptions shared;
   Options options({.verb = "bench layer",
                    .usage = "column|row --n N --k K [OPTIONS]",
@@ -129,7 +129,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
   finish(step, shared, "--ranks");
   layer.name = words[0];
   if (words[0] == "row") {
-    layer.kind = LinearKind::row;
+    layer.kind = plan::LinearKind::row;
     PLAIT_CHECK(!step.keep_gathered,
                 "--keep-gathered applies to column layers, and this is a row layer");
     PLAIT_CHECK(!step.column_backward,
@@ -163,9 +163,9 @@ std::optional<StepOptions> read_model_options(Words words) {
   add_step_options(options, step, shared);
   add_options(options, step.effort, "3");
   if (asks_for_help(words)) return options.parse(words), std::nullopt;
-  PLAIT_CHECK(!words.empty(), "the model is missing: ", model_names(),
+  PLAIT_CHECK(!words.empty(), "the model is missing: ", plan::model_names(),
               " (plait bench model --help)");
-  const Model& model = read_model_name(words[0]);
+  const plan::Model& model = read_model_name(words[0]);
   if (!options.parse_all(words.subspan(1))) return std::nullopt;
   finish(step, shared, "--tp");
   step.model = words[0];
@@ -174,8 +174,8 @@ std::optional<StepOptions> read_model_options(Words words) {
   step.tokens = step.sequence * batch;
   PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", step.sequence, " --batch ", batch, " give ",
               step.tokens, " tokens; at most ", kLargestSize, " are possible");
-  const BlockWidths widths = scaled(widths_of(model), step.scale, step.ranks);
-  step.linears = linear_layers(widths);
+  const plan::BlockWidths widths = plan::scaled(plan::widths_of(model), step.scale, step.ranks);
+  step.linears = plan::linear_layers(widths);
   step.scale = static_cast<double>(widths.hidden) / static_cast<double>(model.hidden);
   return step;
 }

@@ -51,7 +51,7 @@ std::string show_ways(const StepOptions& options) {
 
 std::string show_layers(const StepOptions& options) {
   std::string text;
-  for (const LinearLayer& layer : options.linears) {
+  for (const plan::LinearLayer& layer : options.linears) {
     text += fmt::format("{}{} {} {} to {}", text.empty() ? "" : ", ", layer.name, name(layer.kind),
                         layer.in, layer.out);
   }
@@ -86,7 +86,7 @@ std::string show_step(const StepOptions& options) {
   const std::string what =
       fmt::format("{}, {}{}", show_tokens(options), name(options.dtype), show_ways(options));
   if (options.model.empty()) {
-    const LinearLayer& layer = options.linears.front();
+    const plan::LinearLayer& layer = options.linears.front();
     return fmt::format("{} layer, {} inputs, {} outputs, {}", name(layer.kind), layer.in, layer.out,
                        what);
   }
@@ -152,7 +152,7 @@ nlohmann::ordered_json show_json(const StepOptions& options,
                          {"peak_bytes", one.peak},
                          {"bits_equal", one.bits_equal}});
   }
-  const LinearLayer& layer = options.linears.front();
+  const plan::LinearLayer& layer = options.linears.front();
   return {{"model", options.model.empty()
                         ? fmt::format("{} {}x{}", name(layer.kind), layer.in, layer.out)
                         : options.model},

@@ -39,62 +39,62 @@ std::string route_to(const Communicator& comm, int peer) {
 
 }  // namespace
 
-Meeting meet_ranks() {
+RanksFinding meet_ranks() {
   const Place place = place_from_environment();
   PLAIT_CHECK(!place.launcher.empty(),
               "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
   Communicator comm = Communicator::connect();
   const std::vector<std::string> hosts = comm::gather_text(this_host(comm.rank()), comm);
-  Meeting meeting = {.place = place,
-                     .transport = std::string(comm.transport()),
-                     .has_secret = !comm::tcp::secret_from_environment().empty()};
+  RanksFinding finding = {.place = place,
+                          .transport = std::string(comm.transport()),
+                          .has_secret = !comm::tcp::secret_from_environment().empty()};
   for (int rank = 0; rank < comm.world(); ++rank) {
     const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]);
-    if (first - hosts.begin() == rank) meeting.hosts.push_back({.name = name_of(*first)});
+    if (first - hosts.begin() == rank) finding.hosts.push_back({.name = name_of(*first)});
     const auto owner =
-        std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&](const HostFinding& host) {
+        std::find_if(finding.hosts.begin(), finding.hosts.end(), [&](const HostFinding& host) {
           return hosts[host.ranks.empty() ? rank : host.ranks.front()] == hosts[rank];
         });
     owner->ranks.push_back(rank);
     if (rank == comm.rank()) continue;
-    meeting.peers.push_back(
+    finding.peers.push_back(
         {.rank = rank, .host = name_of(hosts[rank]), .route = route_to(comm, rank)});
   }
   barrier(comm);  // a rank that has left can't be asked any more how it was reached
-  return meeting;
+  return finding;
 }
 
-std::string show_text(const Meeting& meeting) {
-  Place place = meeting.place;
-  place.hosts = static_cast<int>(meeting.hosts.size());
-  std::string text = labelled("This is", show_place(place) + ", over " + meeting.transport);
-  if (meeting.transport == "tcp")
+std::string show_text(const RanksFinding& finding) {
+  Place place = finding.place;
+  place.hosts = static_cast<int>(finding.hosts.size());
+  std::string text = labelled("This is", show_place(place) + ", over " + finding.transport);
+  if (finding.transport == "tcp")
     text +=
-        labelled("Secret", meeting.has_secret ? "PLAIT_SECRET is set"
+        labelled("Secret", finding.has_secret ? "PLAIT_SECRET is set"
                                               : "PLAIT_SECRET is not set: the network is trusted");
-  for (const HostFinding& host : meeting.hosts) {
-    text += labelled(&host == &meeting.hosts.front() ? "Hosts" : "",
+  for (const HostFinding& host : finding.hosts) {
+    text += labelled(&host == &finding.hosts.front() ? "Hosts" : "",
                      fmt::format("{}: {} {}", host.name, host.ranks.size() == 1 ? "rank" : "ranks",
                                  fmt::join(host.ranks, " ")));
   }
-  for (const PeerFinding& peer : meeting.peers) {
-    text += labelled(&peer == &meeting.peers.front() ? "Peers" : "",
+  for (const PeerFinding& peer : finding.peers) {
+    text += labelled(&peer == &finding.peers.front() ? "Peers" : "",
                      fmt::format("rank {} on {}: {}", peer.rank, peer.host, peer.route));
   }
   return text;
 }
 
-nlohmann::ordered_json show_json(const Meeting& meeting) {
+nlohmann::ordered_json show_json(const RanksFinding& finding) {
   using Json = nlohmann::ordered_json;
   Json hosts = Json::array();
-  for (const HostFinding& host : meeting.hosts)
+  for (const HostFinding& host : finding.hosts)
     hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
   Json peers = Json::array();
-  for (const PeerFinding& peer : meeting.peers)
+  for (const PeerFinding& peer : finding.peers)
     peers.push_back({{"rank", peer.rank}, {"host", peer.host}, {"route", peer.route}});
-  return {{"rank", meeting.place.rank},         {"world", meeting.place.world},
-          {"launcher", meeting.place.launcher}, {"transport", meeting.transport},
-          {"has_secret", meeting.has_secret},   {"hosts", std::move(hosts)},
+  return {{"rank", finding.place.rank},         {"world", finding.place.world},
+          {"launcher", finding.place.launcher}, {"transport", finding.transport},
+          {"has_secret", finding.has_secret},   {"hosts", std::move(hosts)},
           {"peers", std::move(peers)}};
 }
 

@@ -20,7 +20,7 @@ struct PeerFinding {
   std::string route;  // how chunks travel there
 };
 
-struct Meeting {
+struct RanksFinding {
   Place place;
   std::string transport;
   bool has_secret;
@@ -29,9 +29,9 @@ struct Meeting {
 };
 
 // Collective: joins the other ranks of the launcher.
-Meeting meet_ranks();
+RanksFinding meet_ranks();
 
-std::string show_text(const Meeting& meeting);
-nlohmann::ordered_json show_json(const Meeting& meeting);
+std::string show_text(const RanksFinding& finding);
+nlohmann::ordered_json show_json(const RanksFinding& finding);
 
 }  // namespace plait::cli

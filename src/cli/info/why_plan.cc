@@ -54,7 +54,7 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
     key.wire = ops::wire_of(key.op, key.x, settings.wire);
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
-  PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "w=", key.weight,
+  PLAIT_CHECK(is_packed_kind(key.weight) || plan::plain_dtype(key.weight), "w=", key.weight,
               " is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend("backend", key.backend);
@@ -65,9 +65,9 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   return key;
 }
 
-const Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
+const plan::Prediction& prediction_of(const PlanChoice& choice, const Plan& plan) {
   return std::find_if(choice.candidates.begin(), choice.candidates.end(),
-                      [&](const Candidate& one) { return one.plan == plan; })
+                      [&](const plan::Candidate& one) { return one.plan == plan; })
       ->prediction;
 }
 
@@ -81,14 +81,14 @@ std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
 // The model's choice compared with serial; if it chose serial, the best of the others.
 std::string show_model(const PlanChoice& choice) {
   const Plan serial_plan = {.schedule = Schedule::serial};
-  const Prediction& serial = prediction_of(choice, serial_plan);
+  const plan::Prediction& serial = prediction_of(choice, serial_plan);
   const bool is_serial = choice.chosen == serial_plan;
   const Plan& other = is_serial ? choice.candidates.front().plan : choice.chosen;
   if (other == serial_plan) return "It is \"serial\", by the cost model; no plan is faster.\n";
-  const Prediction& one = prediction_of(choice, other);
+  const plan::Prediction& one = prediction_of(choice, other);
   const double gain = 100 * (1 - one.total / serial.total);
   const double doubt =
-      100 * CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
+      100 * plan::CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
   if (is_serial) {
     return fmt::format(
         "It is \"serial\", by the cost model; \"{}\" would gain {:.1f} %, and the model's error "
@@ -180,18 +180,18 @@ namespace {
 
 // Reads the cache and the profile as automatic_plans() does, or the reason why it reads none.
 void take_files(PlanChoice& choice) {
-  const tune::Files files = tune::read_files({}, machine_fingerprint());
+  const tune::Files files = tune::read_files({}, plan::machine_fingerprint());
   choice.refusal = files.refusal;
   choice.left_alone = files.left_alone;
   if (files.cache) {
-    const PlanCache cache = PlanCache::parse(*files.cache);
+    const plan::PlanCache cache = plan::PlanCache::parse(*files.cache);
     const auto found = cache.entries().find(name(choice.key));
     if (found != cache.entries().end()) choice.measured = found->second;
   }
-  choice.profile = files.profile ? parse_profile(*files.profile) : built_in_profile();
+  choice.profile = files.profile ? plan::parse_profile(*files.profile) : plan::built_in_profile();
 }
 
-Plan chosen_of(const PlanChoice& choice, const CostModel& model) {
+Plan chosen_of(const PlanChoice& choice, const plan::CostModel& model) {
   if (choice.set) return *choice.set;
   if (!choice.refusal.empty()) return default_plan(choice.key.op);
   return choice.measured ? choice.measured->plan : model.choose(choice.key);
@@ -213,17 +213,17 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
   if (choice.set) choice.setting = setting_of(choice.key, loaded);
   choice.cache_path = loaded.settings.plan_cache;
   take_files(choice);
-  const CostModel model(choice.profile);
+  const plan::CostModel model(choice.profile);
   choice.candidates = model.rank(choice.key);
   choice.chosen = chosen_of(choice, model);
   const bool is_there =
       std::any_of(choice.candidates.begin(), choice.candidates.end(),
-                  [&](const Candidate& one) { return one.plan == choice.chosen; });
+                  [&](const plan::Candidate& one) { return one.plan == choice.chosen; });
   if (!is_there) {
-    const Candidate chosen = {.plan = choice.chosen,
-                              .prediction = model.predict(choice.key, choice.chosen)};
+    const plan::Candidate chosen = {.plan = choice.chosen,
+                                    .prediction = model.predict(choice.key, choice.chosen)};
     const auto place = std::upper_bound(choice.candidates.begin(), choice.candidates.end(), chosen,
-                                        [](const Candidate& a, const Candidate& b) {
+                                        [](const plan::Candidate& a, const plan::Candidate& b) {
                                           return a.prediction.total < b.prediction.total;
                                         });
     choice.candidates.insert(place, chosen);
@@ -241,8 +241,8 @@ std::string show_text(const PlanChoice& choice) {
       ++left_out;
       continue;
     }
-    const Candidate& one = choice.candidates[place];
-    const Prediction& parts = one.prediction;
+    const plan::Candidate& one = choice.candidates[place];
+    const plan::Prediction& parts = one.prediction;
     table.add({name(one.plan) + (one.plan == choice.chosen ? " *" : ""), show_time(parts.total),
                show_time(parts.product), show_time(parts.work), show_time(parts.waited),
                show_time(parts.transfer), show_time(parts.exposed())});
@@ -256,9 +256,9 @@ std::string show_text(const PlanChoice& choice) {
 nlohmann::ordered_json show_json(const PlanChoice& choice) {
   using Json = nlohmann::ordered_json;
   Json plans = Json::array();
-  const CostModel model(choice.profile);
-  const Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
-  for (const Candidate& one : choice.candidates) {
+  const plan::CostModel model(choice.profile);
+  const plan::Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
+  for (const plan::Candidate& one : choice.candidates) {
     plans.push_back({{"plan", name(one.plan)},
                      {"predicted_ns", one.prediction.total},
                      {"product_ns", one.prediction.product},

@@ -20,11 +20,11 @@ struct PlanChoice {
   std::optional<Plan> set = {};  // by the settings
   std::string setting = {};      // the setting, and where it was set
   std::string cache_path = {};
-  std::optional<PlanCache::Entry> measured = {};
+  std::optional<plan::PlanCache::Entry> measured = {};
   std::string refusal = {};     // automatic_plans() throws it, for the cache or the profile
   std::string left_alone = {};  // why it reads neither of them
-  MachineProfile profile = {};
-  std::vector<Candidate> candidates = {};  // the fastest first
+  plan::MachineProfile profile = {};
+  std::vector<plan::Candidate> candidates = {};  // the fastest first
   Plan chosen = {};
 };
 

@@ -195,7 +195,7 @@ void predict_blocks(ModelPrediction& prediction) {
 
 }  // namespace
 
-int predict_model(const Model& model, Words words) {
+int predict_model(const plan::Model& model, Words words) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;
   // Predicting so many ranks takes minutes; four times as many would take hours.
   constexpr int kMostRanks = 256;

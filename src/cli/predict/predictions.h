@@ -11,7 +11,7 @@ namespace plait::cli {
 int predict_operator(Operator op, Words words);
 
 // A training step of a model.
-int predict_model(const Model& model, Words words);
+int predict_model(const plan::Model& model, Words words);
 
 // A comparison of measurements of plait bench with predictions.
 int predict_measured(Words words);

@@ -22,13 +22,13 @@ void add_problem(std::vector<PlanKey>& problems, const PlanKey& problem) {
     problems.push_back(problem);
 }
 
-std::vector<PlanKey> problems_of(const BlockWidths& widths, bool sequence_parallel,
+std::vector<PlanKey> problems_of(const plan::BlockWidths& widths, bool sequence_parallel,
                                  const PlanKey& usual) {
   const Operator sum =
       sequence_parallel ? Operator::matmul_reduce_scatter : Operator::matmul_all_reduce;
   std::vector<PlanKey> problems;
-  for (const LinearLayer& layer : linear_layers(widths)) {
-    const bool column = layer.kind == LinearKind::column;
+  for (const plan::LinearLayer& layer : plan::linear_layers(widths)) {
+    const bool column = layer.kind == plan::LinearKind::column;
     // Forward multiplies by the weight, and backward by its transpose. What one gathers, the other
     // sums.
     if (sequence_parallel) {

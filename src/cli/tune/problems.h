@@ -13,7 +13,7 @@ namespace plait::cli {
 // The operators of a block's linear layers, forward and backward, without duplicates. `usual` has
 // everything but the operator, n and k. With sequence parallelism, rows are gathered and scattered
 // between layers; without it, sums are all-reduced.
-std::vector<PlanKey> problems_of(const BlockWidths& widths, bool sequence_parallel,
+std::vector<PlanKey> problems_of(const plan::BlockWidths& widths, bool sequence_parallel,
                                  const PlanKey& usual);
 
 // The operators that a timeline of plait contains, without duplicates. Ranks and link are those of

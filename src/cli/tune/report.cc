@@ -11,13 +11,13 @@
 namespace plait::cli {
 namespace {
 
-double speedup(const PlanCache::Entry& entry) {
+double speedup(const plan::PlanCache::Entry& entry) {
   return static_cast<double>(entry.serial) / std::max(static_cast<double>(entry.nanoseconds), 1.0);
 }
 
 }  // namespace
 
-std::string show_plans(const PlanCache& cache) {
+std::string show_plans(const plan::PlanCache& cache) {
   Table table({"problem", "plan", "time", "serial", "speed-up"}, /*left=*/2);
   for (const auto& [key, entry] : cache.entries()) {
     table.add({key, name(entry.plan), base::show_duration(entry.nanoseconds),
@@ -26,7 +26,7 @@ std::string show_plans(const PlanCache& cache) {
   return table.text();
 }
 
-nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& path) {
+nlohmann::ordered_json plans_json(const plan::PlanCache& cache, const std::string& path) {
   using Json = nlohmann::ordered_json;
   Json problems = Json::array();
   for (const auto& [key, entry] : cache.entries()) {
@@ -39,21 +39,21 @@ nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& pat
   return {{"cache", path}, {"machine", cache.machine()}, {"problems", std::move(problems)}};
 }
 
-std::string show_profile(const MachineProfile& profile) {
+std::string show_profile(const plan::MachineProfile& profile) {
   std::string text = fmt::format(
       "{}\n{} of {}{}\n\n",
       profile.is_measured() ? profile.machine : "figures of no particular machine",
       base::show_count(profile.ranks, "rank"), base::show_count(profile.threads, "thread"),
       profile.hosts > 1 ? fmt::format(" on {} hosts", profile.hosts) : "");
   Table table({"product", "rows", "GF/s"}, /*left=*/1);
-  for (const ProductRate& rate : profile.products)
+  for (const plan::ProductRate& rate : profile.products)
     table.add({rate.kind, std::to_string(rate.rows), fmt::format("{:.1f}", rate.flops_per_ns)});
   text += table.text();
-  for (const TransportFigures& one : profile.transports) {
+  for (const plan::TransportFigures& one : profile.transports) {
     text += fmt::format("\n{}: {} per message", one.name, show_time(one.latency));
     if (one.bytes_per_ns > 0) text += fmt::format(", {:.2f} GB/s", one.bytes_per_ns);
   }
-  for (const KeptSums& one : profile.kept)
+  for (const plan::KeptSums& one : profile.kept)
     text += fmt::format("\n{} of waiting sums: copies and sums take {:.2f} times as long",
                         base::show_bytes(static_cast<double>(one.bytes)), one.times);
   return text +

@@ -9,11 +9,11 @@
 namespace plait::cli {
 
 // A table of problems and their plans.
-std::string show_plans(const PlanCache& cache);
+std::string show_plans(const plan::PlanCache& cache);
 
-nlohmann::ordered_json plans_json(const PlanCache& cache, const std::string& path);
+nlohmann::ordered_json plans_json(const plan::PlanCache& cache, const std::string& path);
 
 // The figures of a machine, one line for each group.
-std::string show_profile(const MachineProfile& profile);
+std::string show_profile(const plan::MachineProfile& profile);
 
 }  // namespace plait::cli

@@ -87,7 +87,7 @@ std::vector<PlanKey> problems_in_trace(const std::string& path, const PlanKey& u
     if (!traits_of(key.op).communicates()) continue;  // in layers; it has only one plan
     PLAIT_CHECK(ranks.size() % static_cast<std::size_t>(key.world) == 0, "--from ", path, " has ",
                 ranks.size(), " ranks, and ", name(key.op), " was called by ", key.world);
-    PLAIT_CHECK(is_packed_kind(key.weight) || plain_dtype(key.weight), "--from ", path,
+    PLAIT_CHECK(is_packed_kind(key.weight) || plan::plain_dtype(key.weight), "--from ", path,
                 ": w=", key.weight, " is not a weight");
     if (!key.link) key.link = usual.link;
     PLAIT_CHECK(!usual.link || *key.link == *usual.link, "--from ", path, ": ", name(key.op),

@@ -41,7 +41,7 @@ constexpr Options::About kAbout = {
 struct ProblemOptions {
   std::string ops = "matmul-all-reduce";
   SizeOptions sizes = {};
-  const Model* model = nullptr;
+  const plan::Model* model = nullptr;
   double scale = 1;
   bool no_sequence_parallel = false;
   std::string from = {};
@@ -52,7 +52,7 @@ struct ProblemOptions {
   std::string backend = {};
 };
 
-const Model* read_model(std::string_view, const std::string& text) {
+const plan::Model* read_model(std::string_view, const std::string& text) {
   return &read_model_name(text);
 }
 
@@ -111,8 +111,8 @@ PlanKey usual_key(const ProblemOptions& given, int ranks) {
   key.wire = given.wire;
   key.weight = given.weight.empty() ? std::string(name(key.x)) : given.weight;
   // Weights of layers in training are not packed before the call.
-  if (given.weight.empty() ? given.model != nullptr : given.weight == kPlain)
-    key.weight = plain_weight(key.x);
+  if (given.weight.empty() ? given.model != nullptr : given.weight == plan::kPlain)
+    key.weight = plan::plain_weight(key.x);
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.link = given.link;
   key.backend = given.backend;
@@ -121,8 +121,9 @@ PlanKey usual_key(const ProblemOptions& given, int ranks) {
 }
 
 std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usual) {
-  const BlockWidths all = widths_of(*given.model);
-  const BlockWidths widths = given.scale < 1 ? scaled(all, given.scale, usual.world) : all;
+  const plan::BlockWidths all = plan::widths_of(*given.model);
+  const plan::BlockWidths widths =
+      given.scale < 1 ? plan::scaled(all, given.scale, usual.world) : all;
   std::vector<PlanKey> problems;
   const std::vector<std::int64_t> rows =
       given.sizes.m.empty() ? std::vector<std::int64_t>{2048} : given.sizes.m;
@@ -255,7 +256,7 @@ std::optional<TuneOptions> read_tune_options(Words words) {
   tune.from = given.from;
   PLAIT_CHECK(!tune.cache.empty(), "there is no file for plans; give one with --cache FILE");
   check_distinct(tune.files, {{"the plan cache", tune.cache},
-                              {"the machine's profile", profile_path(tune.cache)},
+                              {"the machine's profile", plan::profile_path(tune.cache)},
                               {"the shapes", given.sizes.shapes},
                               {"the timeline", given.from}});
   if (tune.profile_only && options.is_given("--seconds")) tune.longest_figure = tune.effort.each;

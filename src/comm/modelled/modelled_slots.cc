@@ -15,7 +15,7 @@ bool ModelledSlots::post(int peer, int slot, const Tag& tag, std::size_t bytes) 
   const Nanoseconds from = me().hands_over_at();
   entry.due = from;  // a rank's chunk for itself travels no wire
   if (peer != rank_) {
-    const Interval flight = scheduler_->wires().book(rank_, peer, bytes, from);
+    const TimeInterval flight = scheduler_->wires().book(rank_, peer, bytes, from);
     me().occupy(flight);
     scheduler_->rank(peer).occupy(flight);
     me().record_flight(flight, {.bytes = static_cast<std::int64_t>(bytes),

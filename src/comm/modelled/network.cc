@@ -36,7 +36,7 @@ Wires::Wires(const Network& network, int world)
   }
 }
 
-Interval Wires::book(int source, int destination, std::size_t bytes, base::Nanoseconds from) {
+TimeInterval Wires::book(int source, int destination, std::size_t bytes, base::Nanoseconds from) {
   const Link& link = network_.link;
   const auto occupied = static_cast<base::Nanoseconds>(
       std::llround(static_cast<double>(bytes) * 1e9 / link.bytes_per_second));
@@ -68,9 +68,9 @@ Interval Wires::book(int source, int destination, std::size_t bytes, base::Nanos
 // The first gap that is long enough; returns when it has passed.
 base::Nanoseconds Wires::take_in(std::size_t destination, base::Nanoseconds from,
                                  base::Nanoseconds occupied) {
-  std::deque<Interval>& taken = taken_in_[destination];
+  std::deque<TimeInterval>& taken = taken_in_[destination];
   auto next = std::partition_point(taken.begin(), taken.end(),
-                                   [&](const Interval& one) { return one.end < from; });
+                                   [&](const TimeInterval& one) { return one.end < from; });
   base::Nanoseconds begin = from;
   for (; next != taken.end() && next->begin < begin + occupied; ++next)
     begin = std::max(begin, next->end);

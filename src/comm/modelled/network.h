@@ -37,7 +37,7 @@ class Wires {
 
   // Books the wires for a chunk that is handed over at `from`: it leaves when the wires that it
   // needs are free, and arrives `latency` after its last byte has left.
-  Interval book(int source, int destination, std::size_t bytes, base::Nanoseconds from);
+  TimeInterval book(int source, int destination, std::size_t bytes, base::Nanoseconds from);
 
  private:
   Network network_;
@@ -48,7 +48,7 @@ class Wires {
   std::vector<base::Nanoseconds> free_out_;  // by rank, or by pair of ranks
 
   // When wires into ranks are taken, in order: what is handed over later may come before.
-  std::vector<std::deque<Interval>> taken_in_;
+  std::vector<std::deque<TimeInterval>> taken_in_;
 };
 
 }  // namespace plait::comm::modelled

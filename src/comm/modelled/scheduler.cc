@@ -8,7 +8,7 @@
 namespace plait::comm::modelled {
 
 Scheduler::Scheduler(const SimulationOptions& options)
-    : options_(options), wires_(options.network, options.ranks), meeting_(next_meeting()) {
+    : options_(options), wires_(options.network, options.ranks), gathering_(next_gathering()) {
   for (int rank = 0; rank < world(); ++rank)
     ranks_.push_back(std::make_unique<SimRank>(*this, rank));
 }
@@ -51,31 +51,31 @@ void Scheduler::wake(SimRank& self, Nanoseconds at) {
   wakeups_.emplace(at, self.rank());
 }
 
-std::shared_ptr<Scheduler::Meeting> Scheduler::next_meeting() const {
+std::shared_ptr<Scheduler::Gathering> Scheduler::next_gathering() const {
   const auto world = static_cast<std::size_t>(options_.ranks);
-  return std::make_shared<Meeting>(
-      Meeting{.contributions = std::make_shared<std::vector<std::string>>(world),
-              .here = std::vector<bool>(world)});
+  return std::make_shared<Gathering>(
+      Gathering{.contributions = std::make_shared<std::vector<std::string>>(world),
+                .here = std::vector<bool>(world)});
 }
 
 Scheduler::Contributions Scheduler::meet(SimRank& self, const std::string& mine, const Tag& tag) {
-  const std::shared_ptr<Meeting> meeting = meeting_;
+  const std::shared_ptr<Gathering> gathering = gathering_;
   const auto rank = static_cast<std::size_t>(self.rank());
-  (*meeting->contributions)[rank] = mine;
-  meeting->here[rank] = true;
-  if (++meeting->count == world()) {
-    meeting->over = true;
-    meeting_ = next_meeting();
+  (*gathering->contributions)[rank] = mine;
+  gathering->here[rank] = true;
+  if (++gathering->count == world()) {
+    gathering->over = true;
+    gathering_ = next_gathering();
     wake_all(self.now());
   }
-  const auto ready = [&] { return meeting->over; };
+  const auto ready = [&] { return gathering->over; };
   const auto due = [] { return kNever; };
   const auto awaited = [&] {
-    const auto absent = std::find(meeting->here.begin(), meeting->here.end(), false);
-    return Awaited{.peer = static_cast<int>(absent - meeting->here.begin()), .tag = tag};
+    const auto absent = std::find(gathering->here.begin(), gathering->here.end(), false);
+    return Awaited{.peer = static_cast<int>(absent - gathering->here.begin()), .tag = tag};
   };
   self.wait({ready, due, awaited});
-  return meeting->contributions;
+  return gathering->contributions;
 }
 
 Slots& Scheduler::slots(const Which& which, const MailboxDesc& desc) {

@@ -1,4 +1,4 @@
-// Runs simulated ranks in turn, and holds what they share: wires, slots and meetings.
+// Runs simulated ranks in turn, and holds what they share: wires, slots and all-gathers.
 #pragma once
 
 #include <array>
@@ -60,13 +60,13 @@ class Scheduler {
   void raise_if_ended() const;
 
  private:
-  struct Meeting {
+  struct Gathering {
     std::shared_ptr<std::vector<std::string>> contributions;
     std::vector<bool> here;
     int count = 0;
     bool over = false;
   };
-  std::shared_ptr<Meeting> next_meeting() const;
+  std::shared_ptr<Gathering> next_gathering() const;
   void wake_all(Nanoseconds at);
   void refuse_deadlock();
 
@@ -74,7 +74,7 @@ class Scheduler {
   Wires wires_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
   std::set<std::pair<Nanoseconds, int>> wakeups_;  // time and rank
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Gathering> gathering_;
   std::map<Which, std::unique_ptr<Slots>> slots_;
   std::array<std::vector<Failure>, kEnds> records_;  // one at most of each kind
 };

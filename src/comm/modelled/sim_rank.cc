@@ -43,7 +43,7 @@ Nanoseconds SimRank::grain() const {
   return std::max<Nanoseconds>(scheduler_.options().poll_cost * (scheduler_.world() - 1), 1);
 }
 
-void SimRank::occupy(Interval interval) {
+void SimRank::occupy(TimeInterval interval) {
   const Nanoseconds from = std::max(interval.begin, occupied_until_);
   if (interval.end <= from) return;
   occupied_ += interval.end - from;
@@ -84,7 +84,7 @@ bool SimRank::run(const MemoryWork& work) {
   const Nanoseconds time =
       costs.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / costs.bytes_per_second));
   const Nanoseconds begin = costs.in_background ? hands_over_at() : now_;
-  const Interval interval = {.begin = begin, .end = begin + time};
+  const TimeInterval interval = {.begin = begin, .end = begin + time};
   if (costs.in_background) {
     background_until_ = interval.end;
     occupy(interval);
@@ -115,15 +115,15 @@ bool SimRank::wait(const Question& question) {
   return true;
 }
 
-void SimRank::record(Lane lane, Label label, Interval interval, const SpanArgs& args) {
+void SimRank::record(Lane lane, Label label, TimeInterval interval, const SpanArgs& args) {
   push_record(trace::Kind::span, lane, label, interval, args);
 }
 
-void SimRank::record_flight(Interval interval, const SpanArgs& args) {
+void SimRank::record_flight(TimeInterval interval, const SpanArgs& args) {
   push_record(trace::Kind::flight, Lane::comm, "chunk", interval, args);
 }
 
-void SimRank::push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
+void SimRank::push_record(trace::Kind kind, Lane lane, Label label, TimeInterval interval,
                           const SpanArgs& args) {
   if (!scheduler_.options().records) return;
   auto known = std::find(labels_.begin(), labels_.end(), label.text());

@@ -50,10 +50,10 @@ class SimRank final : public Executor {
   bool poll() override;
 
   // For a timeline.
-  void record(Lane lane, Label label, Interval interval, const SpanArgs& args);
+  void record(Lane lane, Label label, TimeInterval interval, const SpanArgs& args);
 
   // A chunk on its way from this rank.
-  void record_flight(Interval interval, const SpanArgs& args);
+  void record_flight(TimeInterval interval, const SpanArgs& args);
 
   // When what is handed over now goes out.
   Nanoseconds hands_over_at() const { return now_ > background_until_ ? now_ : background_until_; }
@@ -62,7 +62,7 @@ class SimRank final : public Executor {
   void notify(Nanoseconds at);
 
   // Wires from or to this rank are in use.
-  void occupy(Interval interval);
+  void occupy(TimeInterval interval);
 
   trace::RankRecords take_records();
 
@@ -77,7 +77,7 @@ class SimRank final : public Executor {
   Nanoseconds on_grid(Nanoseconds at) const;
   Nanoseconds grain() const;
   Nanoseconds occupied_until_now() const;
-  void push_record(trace::Kind kind, Lane lane, Label label, Interval interval,
+  void push_record(trace::Kind kind, Lane lane, Label label, TimeInterval interval,
                    const SpanArgs& args);
 
   Scheduler& scheduler_;

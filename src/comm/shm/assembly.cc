@@ -95,7 +95,7 @@ class Acceptor {
       if (base::now() >= deadline) refuse_for_missing();
       callers_ = pending_.wait(admitted_sockets(), deadline - base::now());
       while (!callers_.empty()) {
-        Caller caller = std::move(callers_.back());
+        KnownCaller caller = std::move(callers_.back());
         callers_.pop_back();
         admit(caller);
       }
@@ -125,8 +125,8 @@ class Acceptor {
     return all;
   }
 
-  void admit(Caller& caller) {
-    const Hello& hello = caller.hello;
+  void admit(KnownCaller& caller) {
+    const ShmHello& hello = caller.hello;
     if (hello.build != endpoint_.build) {
       refuse(caller, Code::mismatch,
              sentence("rank ", hello.rank, " (pid ", hello.pid, ") runs plait ", hello.build,
@@ -181,7 +181,7 @@ class Acceptor {
                  base::show_duration(endpoint_.timeout), behind(pending_.obstacle()))));
   }
 
-  [[noreturn]] void refuse(Caller& caller, Code code, const std::string& reason) {
+  [[noreturn]] void refuse(KnownCaller& caller, Code code, const std::string& reason) {
     const std::string verdict = tell_ranks(code, caller.hello.rank, reason);
     reject(caller, verdict);
     reject_late_callers(verdict);
@@ -199,7 +199,7 @@ class Acceptor {
   // Ranks do not start at the same moment: those that come a little later would wait in vain. The
   // ranks of a group that exists already learn of the failure through that group.
   void reject_late_callers(const std::string& verdict) {
-    for (const Caller& caller : std::exchange(callers_, {})) reject(caller, verdict);
+    for (const KnownCaller& caller : std::exchange(callers_, {})) reject(caller, verdict);
     const Nanoseconds end = base::now() + kLinger;
     while (!endpoint_.in_group && !absent().empty() && base::now() < end) {
       if (watch_) watch_(absent().front());
@@ -210,12 +210,12 @@ class Acceptor {
   // A process that knows the verdict already and calls again wants the next group: where this rank
   // hangs up without a word, it goes on calling.
   void reject_callers(const std::string& verdict, Nanoseconds longest) {
-    for (const Caller& caller : pending_.wait({}, longest)) {
+    for (const KnownCaller& caller : pending_.wait({}, longest)) {
       if (!knows_verdict(caller.hello)) reject(caller, verdict);
     }
   }
 
-  bool knows_verdict(const Hello& hello) const {
+  bool knows_verdict(const ShmHello& hello) const {
     const int rank = hello.rank;
     return is_rank(rank) && (sockets_[rank] || rejected_[rank]) && pids_[rank] == hello.pid;
   }
@@ -223,7 +223,7 @@ class Acceptor {
   bool is_rank(int rank) const { return rank >= 0 && rank < endpoint_.world; }
 
   // The caller finds the verdict although the connection is closed right after it.
-  void reject(const Caller& caller, const std::string& verdict) {
+  void reject(const KnownCaller& caller, const std::string& verdict) {
     base::send_message(caller.socket, verdict, Fd());
     const int rank = caller.hello.rank;
     if (!is_rank(rank)) return;
@@ -234,9 +234,9 @@ class Acceptor {
   PendingConnections pending_;
   Endpoint endpoint_;
   const Watch& watch_;
-  std::vector<Caller> callers_;  // have said which rank they are
-  std::vector<Fd> sockets_;      // by rank: of those that were admitted
-  std::vector<bool> rejected_;   // by rank
+  std::vector<KnownCaller> callers_;  // have said which rank they are
+  std::vector<Fd> sockets_;           // by rank: of those that were admitted
+  std::vector<bool> rejected_;        // by rank
   std::vector<long> pids_;
 };
 
@@ -293,7 +293,8 @@ Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch,
 bool is_welcome(const Leader& leader, const Endpoint& endpoint, const Watch& watch) {
   const Nanoseconds deadline = base::now() + endpoint.timeout + kGrace;
   base::send_message(leader.socket,
-                     write(Hello{endpoint.rank, endpoint.world, ::getpid(), endpoint.build}), Fd());
+                     write(ShmHello{endpoint.rank, endpoint.world, ::getpid(), endpoint.build}),
+                     Fd());
   for (;;) {
     Message message;
     const Delivery delivery = base::receive_message(leader.socket, message);

@@ -37,7 +37,7 @@ constexpr int kMostAtATime = 64;
 
 constexpr Nanoseconds kPollInterval = 20 * base::kMillisecond;
 
-std::optional<Hello> read(const std::string& text) {
+std::optional<ShmHello> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const bool is_former = words.size() == 4 && words[0] == kFormerGreeting;
   const bool has_transport = words.size() == kWords + 1;
@@ -50,16 +50,16 @@ std::optional<Hello> read(const std::string& text) {
   if (!rank || !world || !pid || *rank < -kMost || *rank > kMost || *world > kMost) {
     return std::nullopt;
   }
-  return Hello{.rank = static_cast<int>(*rank),
-               .world = static_cast<int>(*world),
-               .pid = *pid,
-               .build = is_former ? "of an older build" : std::string(words[4]),
-               .transport = has_transport ? std::string(words[kWords]) : kShm};
+  return ShmHello{.rank = static_cast<int>(*rank),
+                  .world = static_cast<int>(*world),
+                  .pid = *pid,
+                  .build = is_former ? "of an older build" : std::string(words[4]),
+                  .transport = has_transport ? std::string(words[kWords]) : kShm};
 }
 
 }  // namespace
 
-std::string write(const Hello& hello) {
+std::string write(const ShmHello& hello) {
   const std::string text = base::sentence(kGreeting, ' ', hello.rank, ' ', hello.world, ' ',
                                           hello.pid, ' ', hello.build);
   return hello.transport == kShm ? text : text + ' ' + hello.transport;
@@ -72,7 +72,8 @@ PendingConnections::PendingConnections(MeetingPlace place)
   if (!spare_) base::fail_errno("cannot open /dev/null");
 }
 
-std::vector<Caller> PendingConnections::wait(std::vector<const Fd*> others, Nanoseconds longest) {
+std::vector<KnownCaller> PendingConnections::wait(std::vector<const Fd*> others,
+                                                  Nanoseconds longest) {
   for (const Fd& listener : place_.listeners()) {
     if (pending_.size() < most_) others.push_back(&listener);
   }
@@ -107,8 +108,8 @@ void PendingConnections::accept_from(const Fd& listener) {
   }
 }
 
-std::vector<Caller> PendingConnections::receive_hellos() {
-  std::vector<Caller> callers;
+std::vector<KnownCaller> PendingConnections::receive_hellos() {
+  std::vector<KnownCaller> callers;
   std::vector<Pending> silent;
   const bool is_full = pending_.size() >= most_;
   const Nanoseconds patient_since = base::now() - kSilence;

@@ -14,18 +14,18 @@ namespace plait::comm::shm {
 inline constexpr const char* kShm = "shm";
 
 // What a rank says first.
-struct Hello {
+struct ShmHello {
   int rank;
   int world;
   long pid;
   std::string build;             // see build_name.h
   std::string transport = kShm;  // that it uses
 };
-std::string write(const Hello& hello);
+std::string write(const ShmHello& hello);
 
 // A connection whose rank is known.
-struct Caller {
-  Hello hello;
+struct KnownCaller {
+  ShmHello hello;
   base::Fd socket;
 };
 
@@ -37,7 +37,7 @@ class PendingConnections {
 
   // Waits until a process connects, or until something can be read, here or at one of `others`.
   // Returns the callers that have said which rank they are.
-  std::vector<Caller> wait(std::vector<const base::Fd*> others, base::Nanoseconds longest);
+  std::vector<KnownCaller> wait(std::vector<const base::Fd*> others, base::Nanoseconds longest);
 
   void close();
 
@@ -53,7 +53,7 @@ class PendingConnections {
 
   void accept();
   void accept_from(const base::Fd& listener);
-  std::vector<Caller> receive_hellos();
+  std::vector<KnownCaller> receive_hellos();
 
   MeetingPlace place_;
   base::Fd spare_;  // a descriptor for free_descriptor() to close

@@ -255,7 +255,7 @@ std::vector<Message> SocketRendezvous::meet(Message mine, const Watch& watch) {
   mine.bytes.insert(mine.bytes.begin(), kData);
   std::vector<Message> all;
   if (is_coordinator()) {
-    all = collect_and_spread(std::move(mine), watch);
+    all = collect_and_distribute(std::move(mine), watch);
   } else {
     const Nanoseconds deadline = base::now() + endpoint_.timeout + kGrace;
     send(coordinator(), mine, deadline, watch);
@@ -268,7 +268,7 @@ std::vector<Message> SocketRendezvous::meet(Message mine, const Watch& watch) {
 
 // Takes messages in whatever order they come: the user may have only so many descriptors on their
 // way, so one rank's message may wait until another's has been taken.
-std::vector<Message> SocketRendezvous::collect_and_spread(Message mine, const Watch& watch) {
+std::vector<Message> SocketRendezvous::collect_and_distribute(Message mine, const Watch& watch) {
   const Nanoseconds deadline = base::now() + endpoint_.timeout;
   std::vector<Message> all(world());
   all[rank()] = std::move(mine);

@@ -64,7 +64,7 @@ class SocketRendezvous final : public Rendezvous {
   std::shared_ptr<const ProcessTable> meet_as_processes(const Watch& watch);
   // Returns what every rank brings, in rank order: all of the above are made of this primitive.
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);
-  std::vector<base::Message> collect_and_spread(base::Message mine, const Watch& watch);
+  std::vector<base::Message> collect_and_distribute(base::Message mine, const Watch& watch);
   base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
   bool take(int from, base::Message& message, const Watch& watch);
   void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);

@@ -50,36 +50,36 @@ void TransportCheck::poll() {
 }
 
 void TransportCheck::poll_as_rank_0(PendingConnections& pending) {
-  std::vector<Caller> heard;
+  std::vector<KnownCaller> heard;
   try {
     heard = pending.wait({}, 0);
   } catch (const Error&) {  // there are no descriptors for it
     callers_.clear();       // they hold some
     return pending_.reset();
   }
-  const Caller* other = nullptr;
-  for (Caller& caller : heard) {
+  const KnownCaller* other = nullptr;
+  for (KnownCaller& caller : heard) {
     // Another build is refused by the transport.
     if (caller.hello.build == build_name()) callers_.push_back(std::move(caller));
   }
-  for (const Caller& caller : callers_) {
+  for (const KnownCaller& caller : callers_) {
     if (caller.hello.transport != transport_) other = &caller;
   }
   if (other != nullptr) refuse(*other, pending);
 }
 
-void TransportCheck::refuse(const Caller& caller, PendingConnections& pending) {
+void TransportCheck::refuse(const KnownCaller& caller, PendingConnections& pending) {
   const std::string verdict =
       encode_failure(transports_differ(caller.hello.rank, caller.hello.transport, 0, transport_));
   std::set<int> told;
   // A rank that calls again after it was told wants the next group, and goes on calling.
-  const auto tell = [&](const Caller& one) {
+  const auto tell = [&](const KnownCaller& one) {
     if (told.insert(one.hello.rank).second) base::send_message(one.socket, verdict, base::Fd());
   };
-  for (const Caller& one : callers_) tell(one);
+  for (const KnownCaller& one : callers_) tell(one);
   const Nanoseconds end = base::now() + kLinger;
   while (static_cast<int>(told.size()) < world_ - 1 && base::now() < end) {
-    for (const Caller& late : pending.wait({}, end - base::now())) tell(late);
+    for (const KnownCaller& late : pending.wait({}, end - base::now())) tell(late);
   }
   raise_failure(verdict);
 }
@@ -93,11 +93,11 @@ void TransportCheck::poll_as_other_rank(Finder& finder) {
     } catch (const Error&) {  // another user's process is there
       return finder_.reset();
     }
-    const Hello hello = {.rank = rank_,
-                         .world = world_,
-                         .pid = ::getpid(),
-                         .build = std::string(build_name()),
-                         .transport = transport_};
+    const ShmHello hello = {.rank = rank_,
+                            .world = world_,
+                            .pid = ::getpid(),
+                            .build = std::string(build_name()),
+                            .transport = transport_};
     base::send_message(rank_0_, write(hello), base::Fd());
   }
   base::Message message;

@@ -28,7 +28,7 @@ class TransportCheck {
  private:
   void poll_as_rank_0(PendingConnections& pending);
   void poll_as_other_rank(Finder& finder);
-  [[noreturn]] void refuse(const Caller& caller, PendingConnections& pending);
+  [[noreturn]] void refuse(const KnownCaller& caller, PendingConnections& pending);
 
   int rank_;
   int world_;
@@ -36,7 +36,7 @@ class TransportCheck {
   base::Nanoseconds poll_at_;
 
   std::optional<PendingConnections> pending_;  // on rank 0, where the place is free
-  std::vector<Caller> callers_;                // on rank 0: those of the same build
+  std::vector<KnownCaller> callers_;           // on rank 0: those of the same build
 
   std::optional<Finder> finder_;  // on the other ranks
   base::Fd rank_0_;               // to rank 0, where it has been found

@@ -13,7 +13,7 @@ namespace {
 
 // Most jobs have met by then, and none of their ranks has had to look up rank 0's address.
 constexpr base::Nanoseconds kFirstCall = 500 * base::kMillisecond;
-constexpr base::Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
+constexpr base::Nanoseconds kPollInterval = 10 * base::kMillisecond;
 
 // How long rank 0 stays to tell the ranks that come later that they are refused.
 constexpr base::Nanoseconds kStay = 2 * base::kSecond;
@@ -53,7 +53,7 @@ void RendezvousCheck::begin(const Site& site) {
 void RendezvousCheck::poll() {
   const base::Nanoseconds now = base::now();
   if (!self_ || now < poll_at_) return;
-  poll_at_ = now + kBetweenPolls;
+  poll_at_ = now + kPollInterval;
   try {
     if (callers_) {
       poll_as_first(*self_, *callers_);
@@ -96,7 +96,7 @@ void RendezvousCheck::refuse(const Error& why, const Identity& self, Callers& ca
   }
   const base::Nanoseconds end = base::now() + kStay;
   while (static_cast<int>(told_.size()) < self.world - 1 && base::now() < end) {
-    base::sleep_until(base::now() + kBetweenPolls);
+    base::sleep_until(base::now() + kPollInterval);
     hear(self, callers);
   }
   throw Error(why);

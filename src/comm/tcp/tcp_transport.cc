@@ -51,13 +51,13 @@ std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc)
   const std::size_t bytes = MappedChannels::bytes_for(desc, slots->near_ranks());
   const bool shares = slots->near_ranks() > 1;
   const Lent lent = shares ? Lent(bytes) : Lent();
-  const auto parts =
+  const auto contributions =
       agree({.number = slots->number(), .memory = lent.offer()}, comm::describe(desc));
   std::vector<std::uint32_t> numbers;
-  numbers.reserve(parts.size());
-  for (const Part& part : parts) numbers.push_back(part.number);
+  numbers.reserve(contributions.size());
+  for (const Contribution& one : contributions) numbers.push_back(one.number);
   slots->set_peers(std::move(numbers),
-                   shares ? map_memory(parts, lent, bytes)
+                   shares ? map_memory(contributions, lent, bytes)
                           : std::vector<base::Region>{base::Region::allocate(bytes)});
   // No rank takes back what it lends before the others have mapped it.
   if (group_->mesh()->near().has_two_of(group_->members().processes)) all_gather("mapped");
@@ -66,8 +66,8 @@ std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc)
 
 // Where it fails, the others hear of it before this rank takes back what it lends, which would look
 // like a failure of this rank's memory to them.
-std::vector<base::Region> TcpTransport::map_memory(const std::vector<Part>& parts, const Lent& mine,
-                                                   std::size_t bytes) try {
+std::vector<base::Region> TcpTransport::map_memory(const std::vector<Contribution>& contributions,
+                                                   const Lent& mine, std::size_t bytes) try {
   const Near& near = group_->mesh()->near();
   std::vector<base::Region> regions;
   for (int peer = 0; peer < group_->world(); ++peer) {
@@ -75,7 +75,7 @@ std::vector<base::Region> TcpTransport::map_memory(const std::vector<Part>& part
     if (peer == group_->rank()) {
       regions.push_back(mine.memory());
     } else if (near.has(process)) {
-      regions.push_back(near.map(process, parts[peer].memory, bytes));
+      regions.push_back(near.map(process, contributions[peer].memory, bytes));
     }
   }
   return regions;
@@ -98,12 +98,12 @@ std::shared_ptr<TcpGroup> TcpTransport::make_group(const std::vector<int>& membe
 
 std::unique_ptr<Transport> TcpTransport::subgroup(const std::vector<int>& members) {
   const auto part = members.empty() ? nullptr : make_group(members);
-  const auto parts =
+  const auto contributions =
       agree({.number = part == nullptr ? 0 : part->number(), .memory = "-"}, "group");
   if (part == nullptr) return nullptr;
   std::vector<std::uint32_t> theirs;
   theirs.reserve(members.size());
-  for (const int member : members) theirs.push_back(parts[member].number);
+  for (const int member : members) theirs.push_back(contributions[member].number);
   part->set_numbers(std::move(theirs));
   part->descend_from(group_, members);
   return std::make_unique<TcpTransport>(part);
@@ -134,15 +134,16 @@ std::string TcpTransport::route_to(int peer) const {
   return ends.empty() ? "" : base::sentence(group_->mesh()->engine(), ": ", ends);
 }
 
-std::vector<TcpTransport::Part> TcpTransport::agree(const Part& mine, const std::string& purpose) {
+std::vector<TcpTransport::Contribution> TcpTransport::agree(const Contribution& mine,
+                                                            const std::string& purpose) {
   const auto answers = all_gather(base::sentence(mine.number, ' ', mine.memory, ' ', purpose));
-  std::vector<Part> parts;
+  std::vector<Contribution> contributions;
   for (int peer = 0; peer < group_->world(); ++peer) {
     const Answer answer = read(answers[peer]);
     check_same_purpose(group_->rank(), purpose, peer, answer.purpose);
-    parts.push_back({.number = answer.number, .memory = answer.memory});
+    contributions.push_back({.number = answer.number, .memory = answer.memory});
   }
-  return parts;
+  return contributions;
 }
 
 void TcpTransport::leave() noexcept {

@@ -39,14 +39,14 @@ class TcpTransport final : public Transport, public Regrouping {
   std::shared_ptr<TcpGroup> make_group(const std::vector<int>& members) const;
 
   // What a rank brings to an agreement.
-  struct Part {
+  struct Contribution {
     std::uint32_t number;  // of what all of them are making
     std::string memory;    // that it lends for it: see Lent::offer()
   };
-  // The parts of all ranks; refuses ranks that make different things.
-  std::vector<Part> agree(const Part& mine, const std::string& purpose);
-  std::vector<base::Region> map_memory(const std::vector<Part>& parts, const Lent& mine,
-                                       std::size_t bytes);
+  // The contributions of all ranks; refuses ranks that make different things.
+  std::vector<Contribution> agree(const Contribution& mine, const std::string& purpose);
+  std::vector<base::Region> map_memory(const std::vector<Contribution>& contributions,
+                                       const Lent& mine, std::size_t bytes);
 
   std::shared_ptr<TcpGroup> group_;
 };

@@ -22,8 +22,8 @@ bool has(const std::vector<PlanKey>& problems, const std::string& what, const ch
 TEST(AModelsProblems, AreItsLayersForwardAndBackward) {
   PlanKey usual = kUsual;
   usual.wire = Dtype::f16;
-  const auto problems =
-      problems_of(widths_of(*find_model("llama2-7b")), /*sequence_parallel=*/true, usual);
+  const auto problems = problems_of(plan::widths_of(*plan::find_model("llama2-7b")),
+                                    /*sequence_parallel=*/true, usual);
   EXPECT_EQ(problems.size(), 8U);
   // Queries, keys and values: rows are gathered; their gradient is scattered.
   EXPECT_TRUE(has(problems, "op=all_gather_matmul n=12288 k=4096", "bf16"));
@@ -34,17 +34,18 @@ TEST(AModelsProblems, AreItsLayersForwardAndBackward) {
 }
 
 TEST(AModelsProblems, AreSumsAloneWithoutSequenceParallelism) {
-  const auto problems =
-      problems_of(widths_of(*find_model("llama2-7b")), /*sequence_parallel=*/false, kUsual);
+  const auto problems = problems_of(plan::widths_of(*plan::find_model("llama2-7b")),
+                                    /*sequence_parallel=*/false, kUsual);
   EXPECT_EQ(problems.size(), 4U);
   for (const PlanKey& key : problems) EXPECT_EQ(key.op, Operator::matmul_all_reduce);
 }
 
 // Without a gate, the layers up and down are each other's backward.
 TEST(AModelsProblems, AreEachThereOnce) {
-  EXPECT_EQ(
-      problems_of(widths_of(*find_model("bloom-7b")), /*sequence_parallel=*/true, kUsual).size(),
-      6U);
+  EXPECT_EQ(problems_of(plan::widths_of(*plan::find_model("bloom-7b")), /*sequence_parallel=*/true,
+                        kUsual)
+                .size(),
+            6U);
 }
 
 // The problems must be those that plait bench model measures with the same scale.
@@ -54,7 +55,8 @@ TEST(AModelsProblems, AreScaledAsItsBenchmarkIs) {
                                "--transport", "threads"});
     return read_tune_options(words)->problems;
   };
-  const BlockWidths widths = scaled(widths_of(*find_model("llama2-7b")), 0.25, 3);
+  const plan::BlockWidths widths =
+      plan::scaled(plan::widths_of(*plan::find_model("llama2-7b")), 0.25, 3);
   for (const PlanKey& key : problems({"--scale", "0.25"})) {
     for (const std::int64_t size : {key.n, key.k})
       EXPECT_TRUE(size == widths.hidden || size == 3 * widths.hidden || size == widths.ffn ||

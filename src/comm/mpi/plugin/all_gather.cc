@@ -19,9 +19,9 @@ using base::Nanoseconds;
 
 // Each sends the length and then the bytes by one tag, in which order they are received; a member
 // that is one call ahead is told apart by the same order.
-class AllGather final : public DeferredRelease {
+class MessageAllGather final : public DeferredRelease {
  public:
-  AllGather(const Members& members, const std::string& mine)
+  MessageAllGather(const Members& members, const std::string& mine)
       : members_(members),
         mine_(mine),
         my_length_(static_cast<std::int64_t>(mine.size())),
@@ -129,7 +129,7 @@ class AllGather final : public DeferredRelease {
   std::vector<Dialogue> dialogues_;
 };
 
-void run(AllGather& gathering, MissingCheck watch) {
+void run(MessageAllGather& gathering, MissingCheck watch) {
   gathering.start();
   for (int turn = 0;; ++turn) {
     const std::vector<int> missing = gathering.advance();
@@ -151,7 +151,7 @@ void refuse_for_missing(int me, int world, const std::vector<int>& missing, Nano
 
 std::vector<std::string> all_gather(const Members& members, const std::string& mine,
                                     MissingCheck watch) {
-  auto gathering = std::make_unique<AllGather>(members, mine);
+  auto gathering = std::make_unique<MessageAllGather>(members, mine);
   try {
     run(*gathering, watch);
   } catch (...) {

@@ -39,17 +39,17 @@ std::unique_ptr<Transport> create(const Site& site) {
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
   const base::Nanoseconds deadline = base::now() + site.policy.timeout;
-  Meeting meeting = {.timeout = site.policy.timeout, .interrupted = [&] {
-                       if (site.policy.interrupted) site.policy.interrupted();
-                       if (site.watch) site.watch();
-                     }};
+  MeetOptions options = {.timeout = site.policy.timeout, .interrupted = [&] {
+                           if (site.policy.interrupted) site.policy.interrupted();
+                           if (site.watch) site.watch();
+                         }};
   if (site.mpi) {
-    meeting.all_gather = site.all_gather;
-    meeting.job = site.place.job;
+    options.all_gather = site.all_gather;
+    options.job = site.place.job;
   } else if (site.all_gather) {
     site.all_gather("");  // which finds ranks that use another transport
   }
-  const Processes& processes = meet_processes(site.mpi, meeting);
+  const Processes& processes = meet_processes(site.mpi, options);
   PLAIT_CHECK(processes.rank == site.place.rank && processes.count == site.place.world,
               "MPI says that this is rank ", processes.rank, " of ", processes.count,
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,

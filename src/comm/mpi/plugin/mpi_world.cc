@@ -29,7 +29,7 @@ struct ConnectMessage {
 
 namespace {
 
-constexpr Nanoseconds kBetweenPolls = 10 * base::kMillisecond;
+constexpr Nanoseconds kPollInterval = 10 * base::kMillisecond;
 
 // A try that has just begun may hear first of an interruption before it, and then that the process
 // is here again.
@@ -144,7 +144,7 @@ void MpiWorld::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
       release_finished();
       refuse_for_dead(missing);
       refuse_for_interrupted();
-      poll_at = now + kBetweenPolls;
+      poll_at = now + kPollInterval;
     }
     if (now >= deadline)
       refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, policy.timeout);

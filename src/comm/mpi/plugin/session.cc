@@ -117,12 +117,12 @@ void end_mpi() {
 }
 
 // How many threads MPI allows, once it has started.
-int start_library(const Meeting& meeting) {
-  const Nanoseconds timeout = meeting.timeout;
+int start_library(const MeetOptions& options) {
+  const Nanoseconds timeout = options.timeout;
   const Nanoseconds deadline = base::now() + timeout;
   auto started = MpiThread::instance().start(kBetweenQuestions);
   while (!started && base::now() < deadline) {
-    if (meeting.interrupted) meeting.interrupted();
+    if (options.interrupted) options.interrupted();
     started = MpiThread::instance().start(kBetweenQuestions);
   }
   if (!started) {
@@ -156,7 +156,7 @@ void expect_the_end() {
   check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), "MPI_Comm_set_attr");
 }
 
-void initialise(const Meeting& meeting) {
+void initialise(const MeetOptions& options) {
   int started = 0;
   MPI_Initialized(&started);
   int provided = 0;
@@ -165,7 +165,7 @@ void initialise(const Meeting& meeting) {
     check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {
     library().started_here = true;
-    provided = start_library(meeting);
+    provided = start_library(options);
   }
   PLAIT_CHECK(provided >= MPI_THREAD_SERIALIZED,
               "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or more, and MPI "
@@ -206,33 +206,33 @@ std::vector<int> ranks_in_world(MPI_Comm comm) {
 }
 
 // The call whose duplicates all processes have begun to make, or else this one.
-std::string choose_call(const std::map<std::string, Duplicates>& mine, const Meeting& meeting) {
-  if (!meeting.all_gather) return kWithoutHandle;
+std::string choose_call(const std::map<std::string, Duplicates>& mine, const MeetOptions& options) {
+  if (!options.all_gather) return kWithoutHandle;
   std::string calls;
   for (const auto& [call, duplicates] : mine) calls += call + '\n';
   std::map<std::string, std::size_t> known;
-  const auto all = meeting.all_gather(calls);
+  const auto all = options.all_gather(calls);
   for (const std::string& theirs : all) {
     for (const std::string_view call : base::split(theirs, '\n')) ++known[std::string(call)];
   }
   for (const auto& [call, duplicates] : mine) {
     if (known[call] == all.size()) return call;
   }
-  return meeting.job;
+  return options.job;
 }
 
-Duplicates& duplicates_of(MPI_Comm comm, const Meeting& meeting) {
+Duplicates& duplicates_of(MPI_Comm comm, const MeetOptions& options) {
   std::vector<int> ranks;
   {
     const auto held = hold_mpi();
     ranks = ranks_in_world(comm);
   }
   std::map<std::string, Duplicates>& all = library().duplicates[ranks];
-  Duplicates& found = all[choose_call(all, meeting)];
+  Duplicates& found = all[choose_call(all, options)];
   const auto held = hold_mpi();
   MPI_Comm_rank(comm, &found.processes.rank);
   MPI_Comm_size(comm, &found.processes.count);
-  if (!meeting.all_gather) library().world = &found;
+  if (!options.all_gather) library().world = &found;
   return found;
 }
 
@@ -272,10 +272,10 @@ void check_mpi(int result, const char* what) {
   base::fail(Code::system, what, ": ", text.data());
 }
 
-const Processes& meet_processes(std::optional<int> handle, const Meeting& meeting) {
+const Processes& meet_processes(std::optional<int> handle, const MeetOptions& options) {
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
-  const Nanoseconds timeout = meeting.timeout;
+  const Nanoseconds timeout = options.timeout;
   const Nanoseconds deadline = base::now() + timeout;
   PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
   {
@@ -285,14 +285,14 @@ const Processes& meet_processes(std::optional<int> handle, const Meeting& meetin
     PLAIT_CHECK(!handle || started != 0,
                 "from_mpi: the program has started another MPI library than the one of plait's "
                 "plugin");
-    if (library().pid == 0) initialise(meeting);
+    if (library().pid == 0) initialise(options);
   }
   MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
-  Duplicates& duplicates = duplicates_of(of, meeting);
+  Duplicates& duplicates = duplicates_of(of, options);
   Nanoseconds ask_at = 0;
   while (duplicates.made < kCommDups && !has_all(duplicates, of)) {
-    if (meeting.interrupted && base::now() >= ask_at) {
-      meeting.interrupted();
+    if (options.interrupted && base::now() >= ask_at) {
+      options.interrupted();
       ask_at = base::now() + kBetweenQuestions;
     }
     if (base::now() >= deadline) {

@@ -20,7 +20,7 @@ namespace plait::comm::mpi {
 
 // How long all processes may take to come, and CommunicatorOptions::interrupted, where there is no
 // group yet that has it.
-struct Meeting {
+struct MeetOptions {
   base::Nanoseconds timeout;
   std::function<void()> interrupted = {};
 
@@ -55,7 +55,7 @@ struct Processes {
 // There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
 // the program has; what it started ends with the process. Collective over these processes the first
 // time; called by one thread at a time.
-const Processes& meet_processes(std::optional<int> handle, const Meeting& meeting);
+const Processes& meet_processes(std::optional<int> handle, const MeetOptions& options);
 
 // False when MPI has ended, and in a process that was forked from the one that started it: then
 // nothing may be asked of it any more.
