@@ -1,6 +1,7 @@
 // Where a rank stands, and the link that its chunks use. Communicator.connect() takes both.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include <string>
 #include <utility>

@@ -44,8 +44,9 @@ class OperatorTest(OperatorCase):
         found = self.json("matmul-all-reduce", "--m", 64, "--n", 256, "--k", 1024, "--link", "ratio=20",
                           "--schedule", "fused", "--repeat", 3)
         self.assertIsNotNone(found["link"])
-        # The measurements for the search and for the report come from different moments of a shared machine.
-        self.assertGreater(found["t_comm_ms"], 20 / 3 * found["t_gemm_ms"])
+        # The measurements for the search and for the report come from different moments of a shared machine. Without
+        # the link, the collective takes a fraction of the product's time.
+        self.assertGreater(found["t_comm_ms"], 20 / 8 * found["t_gemm_ms"])
 
 
 if __name__ == "__main__":

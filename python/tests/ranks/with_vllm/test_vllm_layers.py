@@ -95,7 +95,7 @@ CASES = [
     Case("sums left to the caller", options={"reduce_results": False, "bias": False}),
     Case("disable_tp", options={"disable_tp": True}, refusal="group has one rank"),
     Case("latent attention", keeps_weight=True, refusal="read by latent attention"),
-    Case("quantised", quantized=True, refusal="CompressedTensorsLinearMethod multiplies it"),
+    Case("quantised", quantized=True, refusal="no product for CompressedTensorsLinearMethod"),
     *(Case("plain", kind) for kind in COLUMNS),
     *(Case("skip_bias_add", kind, {"skip_bias_add": True}) for kind in COLUMNS),
     Case("gather_output", COLUMNS[0], {"gather_output": True}),
