@@ -139,7 +139,7 @@ test_python() {
   check 'python sources' check_python_sources || true
   check 'other Pythons' check_pythons || true
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
-  check 'python clang-tidy' tools/do/tidy.py --build build/wheel "$(tidy_scope)" || true
+  check 'python clang-tidy' tools/do/tidy.py --build build/wheel --below python "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
   count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
   # Some programs among the first start their own ranks: the examples and Megatron scripts.

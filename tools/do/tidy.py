@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on several files at a time, and skips files that it has found clean.
 
-    tools/do/tidy.py --build build/release --all|--changed
+    tools/do/tidy.py --build build/release --all|--changed [--below FOLDER]
 
 A file was found clean with its text, that of all our headers it includes, its compile command and the .clang-tidy
 files above it: a stamp below BUILD/../tidy is named by their hash. --changed takes the files that differ from the
@@ -110,7 +110,9 @@ def main() -> int:
     scope = parser.add_mutually_exclusive_group(required=True)
     scope.add_argument("--all", action="store_true")
     scope.add_argument("--changed", action="store_true")
+    parser.add_argument("--below", type=Path, default=ROOT, help="leaves out sources elsewhere")
     arguments = parser.parse_args()
+    below = arguments.below.resolve()
     build = arguments.build.resolve()
     stamps = build.parent / "tidy"
     stamps.mkdir(exist_ok=True)
@@ -118,7 +120,10 @@ def main() -> int:
     entries = without_precompiled(
         json.loads((build / "compile_commands.json").read_text()), stamps
     )
-    ours = [e for e in entries if not Path(e["file"]).is_relative_to(build.parent)]
+    sources = [(e, Path(e["file"])) for e in entries]
+    ours = [
+        e for e, f in sources if f.is_relative_to(below) and not f.is_relative_to(build.parent)
+    ]
     if arguments.changed:
         touched = changed()
         if not any(file.name == ".clang-tidy" for file in touched):

@@ -100,7 +100,7 @@ Meeting::Meeting(const Site& site)
       rendezvous_(site.all_gather ? std::nullopt : rendezvous_from_environment()),
       ranks_(identity_of(site)),
       is_gathering_(is_host()),
-      listener_(listen_at_port(is_host() ? rendezvous_->port : 0)),
+      listener_(listen_at_port(rendezvous_ && is_host() ? rendezvous_->port : 0)),
       callers_(site.place.world) {
   Card card = card_of_this_process(port_of(listener_),
                                    site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
