@@ -136,7 +136,10 @@ def _mismatch() -> str | None:
     if missing := [name for name in STYLES if name not in ALL_PARALLEL_STYLES]:
         return f"has no style {', '.join(missing)}"
     for name in STYLES:
-        found = tuple(inspect.signature(ALL_PARALLEL_STYLES[name].install_forward).parameters)
+        install = getattr(ALL_PARALLEL_STYLES[name], "install_forward", None)
+        if install is None:
+            return f"is unknown: the style {name} has no install_forward"
+        found = tuple(inspect.signature(install).parameters)
         if found != _KNOWN:
             return (
                 f"is unknown: install_forward of the style {name} takes ({', '.join(found)}), and "

@@ -100,11 +100,20 @@ class OtherStyle:
     def install_forward(self, module: Any, mesh: Any, plan: Any) -> None: ...
 
 
-def test_an_unknown_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("style", "sentence"),
+    [
+        (OtherStyle(), r"packed_rowwise takes \(module, mesh, plan\)"),
+        (object(), "packed_rowwise has no install_forward"),
+    ],
+)
+def test_an_unknown_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch, style: object, sentence: str
+) -> None:
     before = dict(ALL_PARALLEL_STYLES)
     with monkeypatch.context() as patched:
-        patched.setitem(ALL_PARALLEL_STYLES, "packed_rowwise", OtherStyle())
-        with pytest.raises(plait.Error, match=r"packed_rowwise takes \(module, mesh, plan\)"):
+        patched.setitem(ALL_PARALLEL_STYLES, "packed_rowwise", style)
+        with pytest.raises(plait.Error, match=sentence):
             plait.transformers.enable()
         assert ALL_PARALLEL_STYLES["colwise"] is before["colwise"]
     plait.transformers.enable()
