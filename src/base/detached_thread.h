@@ -7,13 +7,16 @@
 
 namespace plait::base {
 
-// The thread takes none of the program's signals, nor do those that are started from it. Throws
-// std::system_error if there can be no thread. `body` must own all that it uses.
+// The thread takes none of the program's signals, nor do those that are started from it; only its
+// own faults end the program as usual. Throws std::system_error if there can be no thread. `body`
+// must own all that it uses.
 template <class Body>
 void start_detached(Body body) {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+    ::sigdelset(&all, fault);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread(std::move(body)).detach();

@@ -87,13 +87,13 @@ struct StoredTileCall {
   bool first;                  // the sums start from 0; otherwise from what `sums` holds
   int groups = 1;              // of k, one behind the other, each summed up by itself
   std::int64_t offset_step = kPanelColumns;  // from a group's offsets to the next; 0: all have one
-  // For a function that adds leaves: groups are leaves of a sum of so many, from `leaf` on. Each,
-  // times its columns' scales and with the nodes before it, is made in its slot (leaves.h): the
-  // first slot is at `sums`, and the others are this far apart. 0: groups stay apart.
+  // For a function that adds leaves (leaves.h). If this is not 0, each group is a leaf of a sum of
+  // this many leaves, and the first group is leaf number `leaf`. A leaf is multiplied by `scales`,
+  // the nodes below it are added, and the result is written to its slot. Slot 0 is at `sums`.
   std::int64_t leaves = 0;
   std::int64_t leaf = 0;
-  std::int64_t slot_stride = 0;   // in floats
-  const float* scales = nullptr;  // [64]; nullptr: 1
+  std::int64_t slot_stride = 0;   // from one slot to the next, in floats
+  const float* scales = nullptr;  // [64], one of each column; nullptr: 1
 };
 
 // A function that multiplies few rows without writing the panel's operand to memory.

@@ -1,7 +1,10 @@
 #include "comm/tcp/lookup.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
 
 namespace plait::comm::tcp {
@@ -30,6 +33,23 @@ TEST(Lookup, SaysWhyThereIsNoAddress) {
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->addresses.empty());
   EXPECT_FALSE(found->why.empty());
+}
+
+// Exits with 0 if a process without the right to start a thread is told so at once.
+[[noreturn]] void look_up_without_threads() {
+  constexpr uid_t kNobody = 65534;
+  const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_NPROC, &none);
+  if (::setuid(kNobody) != 0) ::_exit(2);
+  const auto found = Lookup("localhost", 29600).wait(base::now());
+  const bool told = found && found->addresses.empty() &&
+                    found->why.find("no thread to look up localhost") != std::string::npos;
+  ::_exit(told ? 0 : 1);
+}
+
+TEST(LookupDeathTest, SaysThatThereCanBeNoThread) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to start a process of another user";
+  EXPECT_EXIT(look_up_without_threads(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

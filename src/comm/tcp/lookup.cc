@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "base/detached_thread.h"
 
 namespace plait::comm::tcp {
@@ -32,8 +33,11 @@ Lookup::Lookup(const std::string& host, int port) : answer_(std::make_shared<Ans
   }
   try {
     base::start_detached([answer = answer_, host, port] { answer->look_up(host, port); });
-  } catch (const std::system_error&) {
-    answer_->look_up(host, port);
+  } catch (const std::system_error& error) {
+    // Asking here instead could take a minute beyond the deadline.
+    answer_->found = Found{.addresses = {},
+                           .why = base::sentence("there can be no thread to look up ", host, ": ",
+                                                 error.code().message())};
   }
 }
 

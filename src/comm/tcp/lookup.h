@@ -1,5 +1,5 @@
-// The addresses of a host by its name. A name server that doesn't answer keeps a process for a
-// minute, and ranks have a deadline.
+// The addresses of a host by its name, within a deadline. A name server that doesn't answer would
+// keep the caller for a minute.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@ namespace plait::comm::tcp {
 
 struct Found {
   std::vector<Address> addresses;
-  std::string why;  // there are none
+  std::string why;  // the reason if there are no addresses
 };
 
-// Asks in another thread, which goes on alone where the lookup is given up. An address in figures
-// needs none.
+// Asks in a thread of its own, which goes on by itself if the caller stops waiting. An address in
+// figures needs no thread.
 class Lookup {
  public:
   Lookup(const std::string& host, int port);
 
-  // Null: it is under way. It waits until `until` for the answer.
+  // Waits for the answer until `until`. Returns nothing if there is none by then.
   std::optional<Found> wait(base::Nanoseconds until) const;
 
  private:
