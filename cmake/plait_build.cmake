@@ -11,12 +11,13 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_package(Threads REQUIRED)
 
 add_library(plait_flags INTERFACE)
-target_compile_options(plait_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                                             -Wnon-virtual-dtor -Woverloaded-virtual)
+set(warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual)
 # Newer compilers may have new warnings, which must not stop a project that builds plait inside its own tree.
 if(PROJECT_IS_TOP_LEVEL)
-  target_compile_options(plait_flags INTERFACE -Werror)
+  list(APPEND warnings -Werror)
 endif()
+# The compiler of CUDA has options of its own: cmake/plait_cuda.cmake.
+target_compile_options(plait_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 if(PLAIT_SANITIZE)
   target_compile_options(plait_flags INTERFACE -fsanitize=${PLAIT_SANITIZE} -fno-omit-frame-pointer
                                                -fno-sanitize-recover=all)

@@ -1,4 +1,4 @@
-# What `cmake --install` installs: the libraries, their headers, the command, the transport plugins, and the files for
+# What `cmake --install` installs: the libraries, their headers, the command, the plugins, and the files for
 # CMake (find_package) and pkg-config. Every path is relative, so the tree may be moved.
 
 include(CMakePackageConfigHelpers)
@@ -9,7 +9,7 @@ if(TARGET plait_command)
   install(TARGETS plait_command)
 endif()
 # CMAKE_INSTALL_LIBDIR is not used: the command and the library both look in lib/plait/ of a parent folder.
-foreach(plugin plait_mpi_openmpi plait_mpi_mpich plait_ucx)
+foreach(plugin plait_mpi_openmpi plait_mpi_mpich plait_ucx plait_cuda)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} DESTINATION lib/plait)
   endif()

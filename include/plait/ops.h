@@ -65,7 +65,7 @@ struct OpOptions {
   // All ranks give a source, or none does. If ranks have shares of n or k, they exchange them to
   // ask for the whole problem's plan: once in prepare(), and every time in a blocking call. A
   // blocking call asks for a plan for its rows; prepare() for desc.m rows, for half of them, and so
-  // on.
+  // on. Sources know plans for the CPU: for a GPU none is asked.
   const PlanSource* plans = nullptr;
 
   // matmul: k is one of so many equal shares of a sum that the caller adds (GemmDesc::shares).
@@ -123,6 +123,7 @@ struct OpDesc {
   WeightKind weight = {};  // plait::Weight(w).kind()
   Dtype out = Dtype::bf16;
   bool gathered = false;  // all_gather_matmul: also returns X
+  Device device = kCpu;   // on which all operands are; a blocking call has its x's
 
   bool operator==(const OpDesc&) const = default;
 };

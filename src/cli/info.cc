@@ -24,7 +24,8 @@ constexpr Options::About kAbout = {
     .purpose =
         "Shows what plait finds here: the processor and its features, memory and its pages, the\n"
         "limits of this container, the rank's place in its launcher's world, plait's variables\n"
-        "that are set, and the transports and backends, with the reason if one can't be used.",
+        "that are set, and the transports, backends and GPUs, with the reason if one can't be\n"
+        "used.",
     .examples =
         "Exit status: 0 done; 1 when nothing supports the --why problem, or PLAIT_CONFIG can't be\n"
         "read; 2 wrong usage.\n\n"

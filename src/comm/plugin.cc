@@ -64,12 +64,12 @@ LoadedPlugin load_plugin(const PluginFile& file) {
   const auto entry = reinterpret_cast<PluginEntry>(::dlsym(library, file.entry_point));
   if (entry == nullptr)
     return {.refusal = base::sentence(path->string(), " is no plugin of plait")};
-  const Plugin* plugin = entry();
-  if (plugin->build != build_name()) {
-    return {.refusal = base::sentence("its plugin is of plait ", plugin->build, ", this is ",
-                                      build_name())};
+  const PluginHead* head = entry();
+  if (head->build != build_name()) {
+    return {.refusal =
+                base::sentence("its plugin is of plait ", head->build, ", this is ", build_name())};
   }
-  return {.plugin = plugin};
+  return {.head = head};
 }
 
 bool is_loaded(const char* library) {

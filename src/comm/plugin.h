@@ -1,5 +1,5 @@
-// Transports in shared libraries of their own, which link what a host may lack. They are loaded
-// when they are asked for.
+// Transports and devices in shared libraries of their own, which link what a host may lack. Each is
+// loaded when it is asked for.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,16 @@
 
 namespace plait::comm {
 
-// What a plugin shows: one function with C linkage, which returns this.
-struct Plugin {
+// A plugin shows one function with C linkage. What that returns begins with this.
+struct PluginHead {
   const char* build;  // as build_name(): core and plugin share C++ types
+};
+using PluginEntry = const PluginHead* (*)();
+
+// What a transport's plugin returns.
+struct Plugin : PluginHead {
   std::unique_ptr<Transport> (*create)(const Site& site);
 };
-using PluginEntry = const Plugin* (*)();
 
 struct PluginFile {
   const char* name;         // as in libplait_ucx.so
@@ -25,8 +29,11 @@ struct PluginFile {
 };
 
 struct LoadedPlugin {
-  const Plugin* plugin = nullptr;
+  const PluginHead* head = nullptr;
   std::string refusal = {};  // why there is none
+
+  // What the plugin of a transport returns.
+  const Plugin* plugin() const { return static_cast<const Plugin*>(head); }
 };
 
 // Where the plugin is; null: nowhere that is searched.

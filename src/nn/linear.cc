@@ -176,7 +176,7 @@ TensorView Linear::room_for_gathered(LinearState& state, Dtype dtype, std::int64
 }
 
 void Linear::check_weight(const Weight& weight, const nn::WantedWeight& wanted) const try {
-  ops::check_usable(Operator::matmul, weight);
+  ops::check_usable(Operator::matmul, weight, kCpu);
   nn::check_weight(layer_name(), weight, wanted);
 } catch (const Error& error) {
   throw ops::in_words_of(layer_name(), error);

@@ -13,6 +13,7 @@
 #include "ops/op_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
+#include "overlap/device.h"
 #include "plait/buffer.h"
 
 namespace plait {
@@ -74,9 +75,13 @@ PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options)
   return key_of(desc, whole_sizes(desc, comm), {.comm = comm, .options = options});
 }
 
+bool asks_for_plans(const OpDesc& desc, const OpOptions& options) {
+  return !options.plan && options.plans != nullptr && desc.device == kCpu;
+}
+
 Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
   if (options.plan) return *options.plan;
-  if (options.plans == nullptr) return default_plan(desc.op);
+  if (!asks_for_plans(desc, options)) return default_plan(desc.op);
   const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
   return checked(desc.op, options.plans->find(key_of(desc, comm, options)));
 }
@@ -119,6 +124,23 @@ OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& opti
       state_(comm.state()),
       options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
   const Dtype wire = wire_of(desc.op, desc.x, options.wire);
+  const overlap::Problem problem = {.op = desc.op,
+                                    .m = desc.m,
+                                    .n = desc.n,
+                                    .k = desc.k,
+                                    .x = desc.x,
+                                    .wire = wire,
+                                    .out = desc.out,
+                                    .gathered = desc.gathered,
+                                    .device = desc.device};
+  if (desc.device != kCpu) {
+    const overlap::DeviceOpSpec spec = {.problem = problem,
+                                        .weight = desc.weight,
+                                        .shares = options.shares,
+                                        .backend = options.backend};
+    make([&] { impl_ = overlap::make_on_device(spec, comm); });
+    return;
+  }
   const bool alone = needs_no_peer(desc, wire, comm);
   // Partial sums leave the product as they travel, or before they are coded for the wire; whatever
   // else leaves it is the result.
@@ -134,14 +156,7 @@ OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& opti
                           .quant = desc.weight.scheme,
                           .shares = shares_of(desc.op, wire, comm.world(), options.shares)},
                          {.backend = options.backend, .threads = options.threads});
-  overlap::OpSpec spec = {.problem = {.op = desc.op,
-                                      .m = desc.m,
-                                      .n = desc.n,
-                                      .k = desc.k,
-                                      .x = desc.x,
-                                      .wire = wire,
-                                      .out = desc.out,
-                                      .gathered = desc.gathered},
+  overlap::OpSpec spec = {.problem = problem,
                           .threads = base::thread_count(options.threads),
                           .gemm = std::move(gemm),
                           .group = &comm.state().group()};
@@ -179,9 +194,11 @@ void OpRunner::fit(std::int64_t m, const Plan& plan) {
 }
 
 // A timeline tells by these which operators a program has (plait tune --from), and how long each
-// call took.
+// call took. It has no marks of a device, where a call's work begins and ends at other times.
+Trace* OpRunner::trace() const { return desc_.device == kCpu ? state_.group().trace() : nullptr; }
+
 void OpRunner::mark_call(std::int64_t m) {
-  Trace* trace = state_.group().trace();
+  Trace* trace = this->trace();
   if (trace == nullptr) return;
   if (m != problem_rows_) {
     OpDesc desc = desc_;
@@ -195,7 +212,7 @@ void OpRunner::mark_call(std::int64_t m) {
 }
 
 void OpRunner::mark_return() {
-  if (Trace* trace = state_.group().trace(); trace != nullptr) trace->mark(Lane::compute, "return");
+  if (Trace* trace = this->trace(); trace != nullptr) trace->mark(Lane::compute, "return");
 }
 
 namespace {
@@ -218,7 +235,7 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
   fit(m, plan);
   mark_call(m);
   const float* bias = nullptr;
-  if (call.bias.data != nullptr && call.bias.cols > 0) {
+  if (call.bias.data != nullptr && call.bias.cols > 0 && desc_.device == kCpu) {
     convert(call.bias.data, call.bias.dtype, bias_.data(), Dtype::f32,
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
@@ -228,7 +245,8 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
               .out = counted(call.out),
               .bias = bias,
               .gathered = counted(call.gathered),
-              .poll = call.poll ? &poll : nullptr});
+              .poll = call.poll ? &poll : nullptr,
+              .stream = call.stream});
   mark_return();
 } catch (const Error& error) {
   // Where ranks are in different calls, all get the error of the rank that noticed, which names its
@@ -245,7 +263,7 @@ namespace {
 
 // What the options say, or their source knows of these rows, and of half of them, and so on.
 std::vector<Plan> plans_for(OpDesc desc, Communicator& comm, const OpOptions& options) {
-  if (options.plan || options.plans == nullptr) return {plan_for(desc, comm, options)};
+  if (!asks_for_plans(desc, options)) return {plan_for(desc, comm, options)};
   PlanKey key = key_of(desc, comm, options);
   const base::DefaultFloats floats;  // predictions decide it, which ranks must agree upon
   std::vector<Plan> plans;

@@ -21,7 +21,7 @@ void OpCache::run(const OpDesc& desc, Communicator& comm, const OpOptions& optio
   const Communicator::State::Use use(comm.state());
   refuse_within_another(comm.state(), desc.op);  // find() might throw out what is running
   const auto follow = [&](const Plan& plan) { run(find(desc, comm, options), call, plan); };
-  if (options.plan || options.plans == nullptr) {
+  if (!asks_for_plans(desc, options)) {
     follow(plan_for(desc, comm, options));
   } else {
     ask(*options.plans, key_of(desc, comm, options), follow);

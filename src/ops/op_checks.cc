@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "ops/device_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "quant/scheme.h"
@@ -45,11 +46,19 @@ struct Wanted {
   std::int64_t rows;
   std::int64_t cols;
   Dtype dtype;
+  Device device;
 };
+
+void check_view(Operator op, const char* what, const ConstTensorView& view, Device device) {
+  if (device == kCpu) return tensor::validate_on_cpu(view, Subject(op, what));
+  PLAIT_CHECK(view.device == device, name(op), ": ", what, " is on ", name(view.device),
+              ", and the operator is on ", name(device), ", where all operands must be");
+  tensor::validate(view, Subject(op, what));
+}
 
 void check_matrix(Operator op, const char* what, const ConstTensorView& view,
                   const Wanted& wanted) {
-  tensor::validate_on_cpu(view, Subject(op, what));
+  check_view(op, what, view, wanted.device);
   PLAIT_CHECK(view.dtype == wanted.dtype, name(op), ": ", what, " is ", name(view.dtype),
               " but was said to be ", name(wanted.dtype));
   PLAIT_CHECK(view.rows == wanted.rows && view.cols == wanted.cols, name(op), ": ", what, " is ",
@@ -73,7 +82,7 @@ void check_plan(Operator op, const Plan& plan) {
               ": axis=columns would cut the k of a product; what comes first here is cut in rows");
 }
 
-void check_usable(Operator op, const Weight& weight) {
+void check_usable(Operator op, const Weight& weight, Device device) {
   if (weight.is_packed()) {
     PLAIT_CHECK(weight.packed().bytes() > 0 || weight.n() == 0 || weight.k() == 0, name(op),
                 ": weight has been moved to another PackedWeight");
@@ -81,7 +90,7 @@ void check_usable(Operator op, const Weight& weight) {
   }
   const ConstTensorView& view = weight.view().view;
   quant::check_layout(weight.layout(), Subject(op, "the weight"));
-  tensor::validate_on_cpu(view, Subject(op, "weight"));
+  check_view(op, "weight", view, device);
   PLAIT_CHECK(is_float(view.dtype), name(op), ": weight is an s8 view of ", view.rows, " x ",
               view.cols, ", which needs scales: QuantizedWeight::from_parts() takes both");
 }
@@ -152,12 +161,13 @@ void check(const OpDesc& desc, const OpOptions& options) {
   PLAIT_CHECK(!desc.gathered || traits_of(op).gathers_x(), name(op),
               ": gathers no x; all_gather_matmul does");
   if (options.plan) check_plan(op, *options.plan);
+  if (desc.device != kCpu) check_for_gpu(desc);
 }
 
 namespace {
 
 void check_weight(const OpDesc& desc, const Weight& weight) {
-  check_usable(desc.op, weight);
+  check_usable(desc.op, weight, desc.device);
   PLAIT_CHECK(weight.n() == desc.n && weight.k() == desc.k && weight.kind() == desc.weight,
               name(desc.op), ": weight has n=", weight.n(), " k=", weight.k(), " and is ",
               name(weight.kind()), " but the operator was prepared for n=", desc.n, " k=", desc.k,
@@ -174,22 +184,31 @@ OpDesc of_as_many_rows(const OpDesc& prepared, const OpCall& call) {
   return desc;
 }
 
-void check(const OpDesc& desc, const OpCall& call, Standing standing) {
+namespace {
+
+void check_operands(const OpDesc& desc, const OpCall& call, Standing standing) {
   const Operator op = desc.op;
   const Shapes shapes = shapes_of(op);
   const auto [rank, world] = standing;
-  check_weight(desc, call.weight);
   check_matrix(op, "x", call.x,
-               {.rows = count(shapes.x, desc.m, rank, world), .cols = desc.k, .dtype = desc.x});
+               {.rows = count(shapes.x, desc.m, rank, world),
+                .cols = desc.k,
+                .dtype = desc.x,
+                .device = desc.device});
+  check_weight(desc, call.weight);
   check_matrix(op, "out", call.out,
-               {.rows = count(shapes.out, desc.m, rank, world), .cols = desc.n, .dtype = desc.out});
-  PLAIT_CHECK(!call.stream, name(op), ": a stream was given for operands on the ", name(kCpu),
-              ", which has none");
+               {.rows = count(shapes.out, desc.m, rank, world),
+                .cols = desc.n,
+                .dtype = desc.out,
+                .device = desc.device});
+  PLAIT_CHECK(!call.stream || desc.device != kCpu, name(op),
+              ": a stream was given for operands on the ", name(kCpu), ", which has none");
   const bool has_bias = is_given(call.bias);
   if (has_bias) {
     PLAIT_CHECK(is_float(call.bias.dtype), name(op), ": bias is ", name(call.bias.dtype),
                 "; there are f32, bf16 and f16");
-    check_matrix(op, "bias", call.bias, {.rows = 1, .cols = desc.n, .dtype = call.bias.dtype});
+    check_matrix(op, "bias", call.bias,
+                 {.rows = 1, .cols = desc.n, .dtype = call.bias.dtype, .device = desc.device});
     check_apart(op, "out", call.out, "bias", call.bias);
   }
   check_apart(op, "out", call.out, "x", call.x);
@@ -198,11 +217,23 @@ void check(const OpDesc& desc, const OpCall& call, Standing standing) {
   PLAIT_CHECK(desc.gathered || call.gathered.data == nullptr, name(op),
               ": was not prepared to gather x");
   if (!desc.gathered) return;
-  check_matrix(op, "gathered", call.gathered, {.rows = desc.m, .cols = desc.k, .dtype = desc.x});
+  check_matrix(op, "gathered", call.gathered,
+               {.rows = desc.m, .cols = desc.k, .dtype = desc.x, .device = desc.device});
   check_apart(op, "gathered", call.gathered, "x", call.x);
   check_apart(op, "gathered", call.gathered, "out", call.out);
   if (has_bias) check_apart(op, "gathered", call.gathered, "bias", call.bias);
   if (is_plain) check_apart(op, "gathered", call.gathered, "weight", call.weight.view().view);
+}
+
+}  // namespace
+
+void check(const OpDesc& desc, const OpCall& call, Standing standing) {
+  check_operands(desc, call, standing);
+  if (desc.device == kCpu) {
+    check_on_cpu(desc.op, call);
+  } else {
+    check_on_gpu(desc, call);
+  }
 }
 
 }  // namespace plait::ops

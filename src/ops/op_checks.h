@@ -12,8 +12,8 @@ void check(const OpDesc& desc, const OpOptions& options);
 // Refuses options of a single call, which what is prepared could not keep.
 void check_prepares(std::string_view caller, const OpOptions& options);
 
-// Refuses a weight that nothing could be multiplied by.
-void check_usable(Operator op, const Weight& weight);
+// Refuses a weight that nothing on the device could be multiplied by.
+void check_usable(Operator op, const Weight& weight, Device device);
 
 // A prepared operator's description with the rows of a call, of which it takes as many or fewer.
 OpDesc of_as_many_rows(const OpDesc& prepared, const OpCall& call);

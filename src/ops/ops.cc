@@ -15,7 +15,7 @@ struct CallTensors {
 };
 
 void run(Operator op, const CallTensors& operands, Communicator& comm, const OpOptions& options) {
-  ops::check_usable(op, operands.weight);
+  ops::check_usable(op, operands.weight, operands.x.device);
   const OpCall call = {.x = operands.x,
                        .weight = operands.weight,
                        .out = operands.out,
@@ -30,7 +30,8 @@ void run(Operator op, const CallTensors& operands, Communicator& comm, const OpO
                        .x = operands.x.dtype,
                        .weight = operands.weight.kind(),
                        .out = operands.out.dtype,
-                       .gathered = options.gathered.data != nullptr || options.gathered.rows > 0};
+                       .gathered = options.gathered.data != nullptr || options.gathered.rows > 0,
+                       .device = operands.x.device};
   ops::check(desc, options);
   ops::check(desc, call, {comm.rank(), comm.world()});
   ops::OpCache::of(comm).run(desc, comm, options, call);

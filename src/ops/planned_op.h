@@ -33,6 +33,9 @@ PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options)
 // What a source has found, or the nearest that the operator can follow; or else the default.
 Plan checked(Operator op, const std::optional<Plan>& found);
 
+// Whether it is a source that has the operator's plans.
+bool asks_for_plans(const OpDesc& desc, const OpOptions& options);
+
 // What the options say, or their source knows, or the default. Collective as key_of() is.
 Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
@@ -60,6 +63,7 @@ class OpRunner {
   Plan followed(const Plan& plan) const;
   template <class Make>
   void make(Make&& make);
+  Trace* trace() const;
   void mark_call(std::int64_t m);
   void mark_return();
 

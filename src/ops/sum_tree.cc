@@ -12,6 +12,7 @@ SumTree sum_tree(const OpDesc& desc, int world, Dtype wire) {
   if (!sums_over_ranks(desc.op)) return {};
   if (!traits_of(desc.op).shares_k) return {"the ranks add up their x before the product"};
   if (wire != Dtype::f32) return {"the wire rounds the partial sum of each rank"};
+  if (desc.device != kCpu && world > 1) return {"a GPU adds up each rank's k as one chain"};
   return sum_tree(GemmDesc{.m = desc.m,
                            .n = desc.n,
                            .k = desc.k,

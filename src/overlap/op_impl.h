@@ -13,6 +13,8 @@
 #include "overlap/multiplier.h"
 #include "plait/communicator.h"
 #include "plait/plan.h"
+#include "plait/stream.h"
+#include "plait/tag.h"
 
 namespace plait::overlap {
 
@@ -26,6 +28,7 @@ struct Problem {
   Dtype wire = Dtype::f32;
   Dtype out = Dtype::bf16;
   bool gathered = false;
+  Device device = kCpu;  // on which all operands are
 };
 
 // One call. The rows of `x` and `out` are those that the operator asks of this rank.
@@ -35,6 +38,8 @@ struct Call {
   const float* bias = nullptr;                  // the operands' bias in f32
   TensorView gathered = {};                     // [m, k]; no data: not asked for
   const std::function<void()>* poll = nullptr;  // to be called now and then
+  Stream stream = {};                           // on a device; null: its default stream
+  Tag tag = {};                                 // on a device: numbered, and equal on all ranks
 };
 
 class OpImpl {

@@ -122,6 +122,8 @@ Findings find_out() {
         {.name = entry.name, .summary = summary_of(entry), .refusal = entry.available().refusal});
   }
   find_kernels(findings);
+  findings.gpu_refusal = overlap::load_devices().refusal;
+  findings.gpus = overlap::load_devices().list;
   return findings;
 }
 

@@ -9,6 +9,7 @@
 #include "launch/cgroup.h"
 #include "launch/topology.h"
 #include "measure/memory.h"
+#include "overlap/device.h"
 #include "plait/communicator.h"
 
 namespace plait::cli {
@@ -54,6 +55,8 @@ struct Findings {
   std::string refused;  // the first error in those values; empty: none
   std::vector<TransportFinding> transports;
   std::vector<BackendFinding> backends;  // of products, best first
+  std::string gpu_refusal;               // why no GPU can be used; empty: some can
+  std::vector<overlap::DeviceInfo> gpus;
 };
 
 Findings find_out();

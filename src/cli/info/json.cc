@@ -76,6 +76,20 @@ Json network_json(const NetworkFinding& network) {
           {"problem", or_null(network.problem)}};
 }
 
+Json gpus_json(const Findings& findings) {
+  Json devices = Json::array();
+  for (const overlap::DeviceInfo& gpu : findings.gpus) {
+    devices.push_back({{"device", name(Device::cuda(gpu.index))},
+                       {"name", gpu.name},
+                       {"bytes", gpu.bytes},
+                       {"multiprocessors", gpu.multiprocessors},
+                       {"compute_capability", {gpu.major, gpu.minor}},
+                       {"available", gpu.refusal.empty()},
+                       {"refusal", or_null(gpu.refusal)}});
+  }
+  return {{"refusal", or_null(findings.gpu_refusal)}, {"devices", std::move(devices)}};
+}
+
 }  // namespace
 
 Json show_json(const Findings& findings) {
@@ -108,7 +122,8 @@ Json show_json(const Findings& findings) {
           {"unknown_settings", findings.unknown},
           {"refused_settings", findings.refused},
           {"transports", std::move(transports)},
-          {"backends", std::move(backends)}};
+          {"backends", std::move(backends)},
+          {"gpus", gpus_json(findings)}};
 }
 
 }  // namespace plait::cli

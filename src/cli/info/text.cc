@@ -129,6 +129,26 @@ std::string backend_lines(const std::vector<BackendFinding>& backends) {
   return lines;
 }
 
+std::string show_gpu(const overlap::DeviceInfo& gpu) {
+  const std::string what = fmt::format("{}, {}, {} multiprocessors, compute capability {}.{}",
+                                       gpu.name, base::show_bytes(static_cast<double>(gpu.bytes)),
+                                       gpu.multiprocessors, gpu.major, gpu.minor);
+  return gpu.refusal.empty() ? what : what + ": " + gpu.refusal;
+}
+
+std::string gpu_lines(const Findings& findings) {
+  std::string lines;
+  const auto add = [&](const std::string& device, bool there, const std::string& text) {
+    const auto label =
+        fmt::format("{:<12}{:<11}{:<5}", lines.empty() ? "GPUs" : "", device, there ? "yes" : "no");
+    lines += labelled(label, text, label.size());
+  };
+  if (!findings.gpu_refusal.empty()) add("cuda", false, findings.gpu_refusal);
+  for (const overlap::DeviceInfo& gpu : findings.gpus)
+    add(name(Device::cuda(gpu.index)), gpu.refusal.empty(), show_gpu(gpu));
+  return lines;
+}
+
 }  // namespace
 
 std::string labelled(std::string_view label, std::string_view text, std::size_t indent) {
@@ -179,7 +199,7 @@ std::string show_text(const Findings& findings) {
   text += labelled("Network", show_network(findings.network));
   text += setting_lines(findings);
   text += '\n' + transport_lines(findings.transports);
-  return text + backend_lines(findings.backends);
+  return text + backend_lines(findings.backends) + gpu_lines(findings);
 }
 
 }  // namespace plait::cli

@@ -70,8 +70,8 @@ Availability supports(const Site& site) {
 
 std::unique_ptr<Transport> create(const Site& site) {
   const LoadedPlugin loaded = load();
-  PLAIT_CHECK(loaded.plugin != nullptr, "the mpi transport cannot be used: ", loaded.refusal);
-  return loaded.plugin->create(site);
+  PLAIT_CHECK(loaded.head != nullptr, "the mpi transport cannot be used: ", loaded.refusal);
+  return loaded.plugin()->create(site);
 }
 
 }  // namespace plait::comm::mpi

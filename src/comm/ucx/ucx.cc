@@ -57,8 +57,8 @@ Availability supports(const Site& site) { return tcp::supports(site); }
 
 std::unique_ptr<Transport> create(const Site& site) {
   const LoadedPlugin loaded = load();
-  PLAIT_CHECK(loaded.plugin != nullptr, "the ucx transport cannot be used: ", loaded.refusal);
-  return loaded.plugin->create(site);
+  PLAIT_CHECK(loaded.head != nullptr, "the ucx transport cannot be used: ", loaded.refusal);
+  return loaded.plugin()->create(site);
 }
 
 }  // namespace plait::comm::ucx

@@ -60,10 +60,10 @@ std::unique_ptr<Transport> create(const Site& site) {
 }  // namespace
 }  // namespace plait::comm::mpi
 
-extern "C" PLAIT_EXPORT const plait::comm::Plugin* plait_mpi_plugin() {
+extern "C" PLAIT_EXPORT const plait::comm::PluginHead* plait_mpi_plugin() {
   static const plait::comm::Plugin plugin = {
       // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
-      .build = plait::comm::build_name().data(),
-      .create = plait::comm::mpi::create};
+      {.build = plait::comm::build_name().data()},
+      plait::comm::mpi::create};
   return &plugin;
 }

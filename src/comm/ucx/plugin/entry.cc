@@ -22,10 +22,10 @@ std::unique_ptr<Transport> create(const Site& site) { return tcp::create(site, m
 }  // namespace
 }  // namespace plait::comm::ucx
 
-extern "C" PLAIT_EXPORT const plait::comm::Plugin* plait_ucx_plugin() {
+extern "C" PLAIT_EXPORT const plait::comm::PluginHead* plait_ucx_plugin() {
   static const plait::comm::Plugin plugin = {
       // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
-      .build = plait::comm::build_name().data(),
-      .create = plait::comm::ucx::create};
+      {.build = plait::comm::build_name().data()},
+      plait::comm::ucx::create};
   return &plugin;
 }

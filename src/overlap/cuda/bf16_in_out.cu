@@ -1,0 +1,7 @@
+#include "overlap/cuda/kernels.cuh"
+
+namespace plait::overlap::cuda {
+
+const KernelSet kBf16InOut = Kernels<gemm::ProductShape<cutlass::bfloat16_t, gemm::InOut>>::set();
+
+}  // namespace plait::overlap::cuda

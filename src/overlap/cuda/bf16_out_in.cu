@@ -1,0 +1,7 @@
+#include "overlap/cuda/kernels.cuh"
+
+namespace plait::overlap::cuda {
+
+const KernelSet kBf16OutIn = Kernels<gemm::ProductShape<cutlass::bfloat16_t, gemm::OutIn>>::set();
+
+}  // namespace plait::overlap::cuda

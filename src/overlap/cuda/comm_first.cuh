@@ -1,0 +1,158 @@
+// all_gather_matmul in one kernel: the free warps of all blocks write this rank's rows into all
+// ranks' memory, in pieces with a flag each, and tiles are loaded once the pieces of their rows are
+// there.
+//
+// Writing never waits, so no wait for rows is for ever: see docs/concepts/fused-on-gpu.md.
+#pragma once
+
+#include "comm/cuda/signals.h"
+#include "overlap/cuda/args.h"
+#include "overlap/cuda/fragments.cuh"
+
+namespace plait::overlap::cuda {
+
+template <class Shape>
+class CommFirst {
+ public:
+  using Args = CommFirstArgs;
+  using Flag = comm::cuda::Flag;
+  static constexpr bool kPublishes = false;
+
+  __device__ explicit CommFirst(const Args& args)
+      : args_(args),
+        epoch_(args.call.waits.epoch != nullptr
+                   ? *static_cast<volatile unsigned int*>(args.call.waits.epoch)
+                   : 0),
+        word_(comm::cuda::word_of(args.call.fingerprint, epoch_)) {}
+
+  __device__ int tiles() const { return args_.call.order.count(); }
+  __device__ TileAt at(int place) const { return args_.call.order.at(place); }
+
+  // 0 and 1: the gathered rows of calls of even and odd numbers. 2: the rank's own rows.
+  __device__ int matrix(int row) const {
+    return args_.reads_own && is_own(row) ? 2 : static_cast<int>(epoch_ & 1U);
+  }
+
+  // Waits for the pieces that hold rows of the tile.
+  __device__ void before_load(int row, int lane) {
+    if ((args_.reads_own && is_own(row)) || row >= args_.call.shards.m) return;
+    const int tile = row / Shape::kRows;
+    if (tile < 64 && (seen_ >> tile & 1U) != 0) return;
+    if (tile < 64) seen_ |= 1ULL << tile;
+    const int end = min(row + Shape::kRows, args_.call.shards.m);
+    const int last = args_.call.shards.owner(end - 1);
+    for (int source = args_.call.shards.owner(row); source <= last; ++source) {
+      const int begin = args_.call.shards.begin(source);
+      const int first_piece = (max(row, begin) - begin) / args_.piece_rows;
+      const int last_piece =
+          (min(end, args_.call.shards.end(source)) - 1 - begin) / args_.piece_rows;
+      for (int piece = first_piece + lane; piece <= last_piece; piece += 32)
+        comm::cuda::wait(flag_of(args_.call.rank, source, piece), word_, args_.call.waits, source,
+                         piece);
+    }
+    __syncwarp();
+    // The rows were written by ordinary stores, and the copy engine reads them.
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+
+  __device__ void help(int warp, int lane) const {
+    if (!args_.pushes || warp >= gemm::cuda::kHelpers) return;
+    push(static_cast<int>(blockIdx.x) * gemm::cuda::kHelpers + warp,
+         static_cast<int>(gridDim.x) * gemm::cuda::kHelpers, lane);
+  }
+
+  __device__ void publish(int /*row*/, int /*column*/, int /*lane*/) const {}
+
+  template <class Tile>
+  __device__ void finish(Tile& tile) const {
+    if (tile.first_row >= args_.call.shards.m) return;
+    if (args_.call.out_kind == kBf16) {
+      write<Bfloat>(tile);
+    } else if (args_.call.out_kind == kF16) {
+      write<Half>(tile);
+    } else {
+      write<float>(tile);
+    }
+  }
+
+  // Sends a warp's share of the rank's rows to all ranks.
+  __device__ void push(int warp, int warps, int lane) const {
+    const int begin = args_.call.shards.begin(args_.call.rank);
+    const int rows = args_.call.shards.end(args_.call.rank) - begin;
+    const int pieces = (rows + args_.piece_rows - 1) / args_.piece_rows;
+    for (int piece = warp; piece < pieces; piece += warps) {
+      const int first = piece * args_.piece_rows;
+      const int count = min(args_.piece_rows, rows - first);
+      copy_rows(first, count, begin, lane);
+      __syncwarp();
+      if (lane < args_.call.shards.world && (lane != args_.call.rank || args_.pushes_to_self)) {
+        const unsigned long long bytes =
+            static_cast<unsigned long long>(count) * static_cast<unsigned int>(args_.row_bytes);
+        const unsigned long long ready_at =
+            lane == args_.call.rank ? 0 : comm::cuda::arrival_over(args_.call.link, lane, bytes);
+        comm::cuda::raise(flag_of(lane, args_.call.rank, piece), word_, ready_at);
+      }
+    }
+  }
+
+ private:
+  // Whether all of a tile's rows are this rank's own.
+  __device__ bool is_own(int row) const {
+    const int end = min(row + Shape::kRows, args_.call.shards.m);
+    return row < end && row >= args_.call.shards.begin(args_.call.rank) &&
+           end <= args_.call.shards.end(args_.call.rank);
+  }
+
+  __device__ int parity() const { return static_cast<int>(epoch_ & 1U); }
+
+  __device__ Flag* flag_of(int owner, int source, int piece) const {
+    const Slots& slots = args_.gathered;
+    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + piece;
+  }
+
+  // Several loads are under way at once, as each takes about a microsecond.
+  __device__ void copy_rows(int first, int count, int begin, int lane) const {
+    constexpr int kAtOnce = 8;
+    const int per_row = args_.row_bytes / 16;
+    const int total = count * per_row;
+    const char* x = args_.x + first * args_.x_stride;
+    for (int v = lane; v < total; v += kAtOnce * 32) {
+      uint4 vectors[kAtOnce];
+#pragma unroll
+      for (int a = 0; a < kAtOnce; ++a) {
+        const int at = v + a * 32;
+        if (at < total)
+          vectors[a] = *reinterpret_cast<const uint4*>(x + at / per_row * args_.x_stride +
+                                                       at % per_row * 16LL);
+      }
+      for (int step = 0; step < args_.call.shards.world; ++step) {
+        if (step == 0 && !args_.pushes_to_self) continue;
+        const int peer =
+            (args_.call.rank + args_.call.shards.world - step) % args_.call.shards.world;
+        char* rows = args_.gathered.data[peer] + parity() * args_.gathered.parity_bytes +
+                     static_cast<long long>(begin + first) * args_.row_bytes;
+#pragma unroll
+        for (int a = 0; a < kAtOnce; ++a) {
+          const int at = v + a * 32;
+          if (at < total) *reinterpret_cast<uint4*>(rows + at * 16LL) = vectors[a];
+        }
+      }
+    }
+  }
+
+  template <class Out, class Tile>
+  __device__ void write(Tile& tile) const {
+    for_each_eight<Out>(tile, args_.call.bias, args_.call.n,
+                        [&](const EightOf<Out>& eight, int row, int column) {
+                          if (row < args_.call.shards.m && column < args_.call.n)
+                            store_eight(args_.call.out, eight, row, column);
+                        });
+  }
+
+  const Args& args_;
+  unsigned int epoch_;
+  unsigned long long word_;
+  unsigned long long seen_ = 0;  // tiles of rows that are there
+};
+
+}  // namespace plait::overlap::cuda

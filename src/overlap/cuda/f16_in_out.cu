@@ -1,0 +1,7 @@
+#include "overlap/cuda/kernels.cuh"
+
+namespace plait::overlap::cuda {
+
+const KernelSet kF16InOut = Kernels<gemm::ProductShape<cutlass::half_t, gemm::InOut>>::set();
+
+}  // namespace plait::overlap::cuda

@@ -1,0 +1,7 @@
+#include "overlap/cuda/kernels.cuh"
+
+namespace plait::overlap::cuda {
+
+const KernelSet kF16OutIn = Kernels<gemm::ProductShape<cutlass::half_t, gemm::OutIn>>::set();
+
+}  // namespace plait::overlap::cuda

@@ -1,0 +1,163 @@
+// Makes a KernelSet.
+#pragma once
+
+#include <algorithm>
+
+#include "overlap/cuda/comm_first.cuh"
+#include "overlap/cuda/compute_first.cuh"
+#include "overlap/cuda/kernel_set.h"
+
+namespace plait::overlap::cuda {
+
+namespace gemm = plait::gemm::cuda;
+
+inline constexpr int kStepThreads = 256;
+
+// Tiles that were multiplied into the own memory go to the slots of their owners.
+template <class Shape>
+__global__ void __launch_bounds__(kStepThreads)
+    exchange_kernel(const __grid_constant__ ComputeFirstArgs args, const char* staged) {
+  ComputeFirst<Shape>(args).exchange(staged);
+}
+
+__device__ inline int warp_of_grid() {
+  return static_cast<int>(blockIdx.x * kStepThreads + threadIdx.x) / 32;
+}
+__device__ inline int warps_of_grid() { return static_cast<int>(gridDim.x) * kStepThreads / 32; }
+
+// Adds up own rows, and fetches others.
+template <class Shape>
+__global__ void __launch_bounds__(kStepThreads)
+    work_kernel(const __grid_constant__ ComputeFirstArgs args) {
+  ComputeFirst<Shape>(args).work(static_cast<int>(threadIdx.x) % 32, warp_of_grid(),
+                                 warps_of_grid());
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(kStepThreads)
+    push_kernel(const __grid_constant__ CommFirstArgs args) {
+  CommFirst<Shape>(args).push(warp_of_grid(), warps_of_grid(), static_cast<int>(threadIdx.x) % 32);
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(32)
+    wait_for_rows_kernel(const __grid_constant__ CommFirstArgs args) {
+  CommFirst<Shape> rows(args);
+  const TileOrder& order = args.call.order;
+  for (int u = 0; u < order.taken; ++u) {
+    const int first = (order.first + u) % order.units * Shape::kUnitRows;
+    for (int row = first; row < first + Shape::kUnitRows; row += Shape::kRows)
+      rows.before_load(row, static_cast<int>(threadIdx.x));
+  }
+}
+
+template <class Shape>
+struct Kernels {
+  static_assert(Shape::kRows == kTileRows && Shape::kColumns == kTileColumns &&
+                Shape::kUnitRows == kUnitRows);
+
+  using Mainloop = typename Shape::Mainloop;
+  using Element = typename Shape::Element;
+
+  static typename Shape::Params params_of(const Matrices& matrices, int which) {
+    typename Mainloop::StrideA x_stride{};
+    cute::get<0>(x_stride) = matrices.x_stride[which];
+    typename Mainloop::StrideB weight_stride{};
+    constexpr int kStrided = std::is_same_v<typename Shape::Layout, gemm::OutIn> ? 0 : 1;
+    cute::get<kStrided>(weight_stride) = matrices.weight_stride;
+    return Mainloop::to_underlying_arguments(
+        cute::make_shape(matrices.rows_in_memory, matrices.columns_in_memory, matrices.k, 1),
+        {static_cast<const Element*>(matrices.x[which]), x_stride,
+         static_cast<const Element*>(matrices.weight), weight_stride},
+        nullptr);
+  }
+
+  template <class Hooks>
+  static cudaError_t start(const Matrices& matrices, const Share& share,
+                           const typename Hooks::Args& hooks, int tiles, cudaStream_t stream) {
+    if (tiles == 0) return cudaSuccess;
+    const auto kernel = &gemm::product_kernel<Shape, Hooks>;
+    constexpr int kBytes = static_cast<int>(sizeof(typename Shape::Storage));
+    static const cudaError_t ready = cudaFuncSetAttribute(
+        reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    if (ready != cudaSuccess) return ready;
+    gemm::ProductArgs<Shape> args = {
+        .x = {params_of(matrices, 0)}, .m = matrices.m, .n = matrices.n, .k = matrices.k};
+    for (int which = 1; which < gemm::kMatrices; ++which) {
+      args.x[which] = matrices.x[which] == matrices.x[0] ? args.x[0] : params_of(matrices, which);
+    }
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {gemm::kClusterBlocks, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.blockDim = dim3(gemm::kThreads);
+    config.dynamicSmemBytes = kBytes;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    config.gridDim = dim3(gemm::kClusterBlocks);
+    static const int most = [&] {
+      int clusters = 0;
+      return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess ? clusters
+                                                                                       : 0;
+    }();
+    const int clusters = std::min({share.blocks / gemm::kClusterBlocks, most, tiles});
+    if (clusters < 1) return cudaErrorInvalidConfiguration;
+    config.gridDim = dim3(static_cast<unsigned int>(clusters * gemm::kClusterBlocks));
+    return cudaLaunchKernelEx(&config, kernel, args, hooks);
+  }
+
+  static cudaError_t compute_first(const Matrices& matrices, const Share& share,
+                                   const ComputeFirstArgs& args, cudaStream_t stream) {
+    return start<ComputeFirst<Shape>>(matrices, share, args, args.call.order.count(), stream);
+  }
+  static cudaError_t comm_first(const Matrices& matrices, const Share& share,
+                                const CommFirstArgs& args, cudaStream_t stream) {
+    return start<CommFirst<Shape>>(matrices, share, args, args.call.order.count(), stream);
+  }
+
+  static unsigned int blocks(const Share& share) {
+    return static_cast<unsigned int>(std::max(share.blocks, 1));
+  }
+  static cudaError_t exchange(const Share& share, const ComputeFirstArgs& args, const char* staged,
+                              cudaStream_t stream) {
+    exchange_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args, staged);
+    return cudaGetLastError();
+  }
+  static cudaError_t work(const Share& share, const ComputeFirstArgs& args, cudaStream_t stream) {
+    work_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+  }
+  static cudaError_t push(const Share& share, const CommFirstArgs& args, cudaStream_t stream) {
+    push_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+  }
+  static cudaError_t wait_for_rows(const CommFirstArgs& args, cudaStream_t stream) {
+    wait_for_rows_kernel<Shape><<<1, 32, 0, stream>>>(args);
+    return cudaGetLastError();
+  }
+
+  // Loads the kernels now. Else each is loaded by its first launch, which can wait until the GPU
+  // has nothing to do; and that it may have only once the launch has been made.
+  static cudaError_t load() {
+    const void* kernels[] = {
+        reinterpret_cast<const void*>(&gemm::product_kernel<Shape, ComputeFirst<Shape>>),
+        reinterpret_cast<const void*>(&gemm::product_kernel<Shape, CommFirst<Shape>>),
+        reinterpret_cast<const void*>(&exchange_kernel<Shape>),
+        reinterpret_cast<const void*>(&work_kernel<Shape>),
+        reinterpret_cast<const void*>(&push_kernel<Shape>),
+        reinterpret_cast<const void*>(&wait_for_rows_kernel<Shape>)};
+    cudaFuncAttributes attributes;
+    for (const void* kernel : kernels) {
+      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+  }
+
+  static constexpr KernelSet set() {
+    return {compute_first, comm_first, exchange, work, push, wait_for_rows, load};
+  }
+};
+
+}  // namespace plait::overlap::cuda

@@ -1,0 +1,405 @@
+#include "overlap/cuda/runner.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+namespace plait::overlap::cuda {
+namespace {
+
+constexpr long long kAlignment = 1024;
+constexpr int kMostSlices = 8;  // of a tile, one for each warp that multiplies it
+
+long long rounded_up(long long value, long long to) { return (value + to - 1) / to * to; }
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+int size_of_kind(int kind) { return kind == kF32 ? 4 : 2; }
+
+// The sizes of one call's slots, the same on every rank.
+struct CallSizes {
+  int tile_columns;
+  int tiles_per_source;  // of the rank with the most
+  long long tile_bytes;
+  int pieces;  // of the rank with the most
+  int piece_rows;
+  long long results_stride;  // bytes
+};
+
+// Few rows are under one flag, so that all free warps send the first rows before the last.
+int piece_rows_of(int rows) { return std::clamp(rows / 2048, 1, 16); }
+
+CallSizes sizes_of(const DeviceProblem& problem, int world) {
+  const int most_rows = ceil_div(problem.m, world);
+  CallSizes sizes = {
+      .tile_columns = ceil_div(problem.n, kTileColumns),
+      .tiles_per_source = 0,
+      .tile_bytes = static_cast<long long>(kTileRows) * kTileColumns * size_of_kind(problem.wire),
+      .pieces = 0,
+      .piece_rows = piece_rows_of(most_rows),
+      .results_stride =
+          rounded_up(static_cast<long long>(problem.n) * size_of_kind(problem.out), 16)};
+  // A shard that begins within a tile can have rows in one more.
+  sizes.tiles_per_source = (ceil_div(most_rows, kTileRows) + 1) * sizes.tile_columns;
+  sizes.pieces = ceil_div(most_rows, sizes.piece_rows);
+  return sizes;
+}
+
+long long bytes_of_flags(long long flags) {
+  return rounded_up(
+      (DeviceMailbox::kBegan + 2 * flags) * static_cast<long long>(sizeof(comm::cuda::Flag)),
+      kAlignment);
+}
+
+bool is_on_gpu(const void* address) {
+  cudaPointerAttributes found = {};
+  const cudaError_t status = cudaPointerGetAttributes(&found, address);
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess && found.type == cudaMemoryTypeDevice;
+}
+
+class Call {
+ public:
+  Call(const DeviceProblem& problem, const DeviceOperands& operands, const DevicePlan& plan,
+       DeviceRank rank, const DeviceMailbox& mailbox, unsigned int fingerprint, cudaStream_t stream)
+      : problem_(problem),
+        operands_(operands),
+        plan_(plan),
+        rank_(rank),
+        mailbox_(mailbox),
+        fingerprint_(fingerprint),
+        stream_(stream),
+        sizes_(sizes_of(problem, rank.world)),
+        shards_{.m = problem.m, .world = rank.world} {}
+
+  cudaError_t run() {
+    if (rank_.world > 1 || is_compute_first()) begin();
+    switch (problem_.op) {
+      case DeviceOperator::matmul:
+        product(alone(), plan_.share);
+        break;
+      case DeviceOperator::matmul_all_reduce:
+      case DeviceOperator::matmul_reduce_scatter:
+        compute_first();
+        break;
+      case DeviceOperator::all_gather_matmul:
+        comm_first();
+        break;
+    }
+    return status_;
+  }
+
+ private:
+  bool is_compute_first() const {
+    return problem_.op == DeviceOperator::matmul_all_reduce ||
+           problem_.op == DeviceOperator::matmul_reduce_scatter;
+  }
+
+  // The first failure stands.
+  void note(cudaError_t status) {
+    if (status_ == cudaSuccess) status_ = status;
+  }
+
+  void begin() {
+    Beginning beginning = {.waits = mailbox_.waits,
+                           .claims = mailbox_.claims,
+                           .fingerprint = fingerprint_,
+                           .rank = rank_.rank,
+                           .world = rank_.world,
+                           .began = {}};
+    for (int r = 0; r < rank_.world; ++r)
+      beginning.began[r] = reinterpret_cast<comm::cuda::Flag*>(mailbox_.base[r]);
+    note(launch_begin(beginning, stream_));
+  }
+
+  comm::cuda::Flag* flags_of(int rank) const {
+    return reinterpret_cast<comm::cuda::Flag*>(mailbox_.base[rank]) + DeviceMailbox::kBegan;
+  }
+  char* slots_of(int rank) const { return mailbox_.base[rank] + bytes_of_flags(mailbox_.flags); }
+
+  Matrices matrices(const void* first, const void* second, const void* own, long long own_stride,
+                    long long gathered_stride) const {
+    if (problem_.k == 0) return empty_matrices();
+    return {.element = problem_.element,
+            .layout = problem_.layout,
+            .m = problem_.m,
+            .n = problem_.n,
+            .k = problem_.k,
+            .rows_in_memory = problem_.m,
+            .columns_in_memory = problem_.n,
+            .x = {first, second, own},
+            .x_stride = {gathered_stride, gathered_stride, own_stride},
+            .weight = operands_.weight,
+            .weight_stride = operands_.weight_stride};
+  }
+
+  // A product over no k: a few zeros are read in place of it.
+  Matrices empty_matrices() const {
+    constexpr int kFew = 8;
+    return {.element = problem_.element,
+            .layout = Layout::out_in,
+            .m = problem_.m,
+            .n = problem_.n,
+            .k = kFew,
+            .rows_in_memory = 1,
+            .columns_in_memory = 1,
+            .x = {mailbox_.zeros, mailbox_.zeros, mailbox_.zeros},
+            .x_stride = {kFew, kFew, kFew},
+            .weight = mailbox_.zeros,
+            .weight_stride = kFew};
+  }
+
+  CallArgs call_args() const {
+    const int size = size_of_kind(problem_.out);
+    const bool aligned = reinterpret_cast<unsigned long long>(operands_.out) % 16 == 0 &&
+                         operands_.out_stride * size % 16 == 0;
+    return {.shards = shards_,
+            .rank = rank_.rank,
+            .n = problem_.n,
+            .order = {.units = 0, .columns = 0},
+            .fingerprint = fingerprint_,
+            .waits = mailbox_.waits,
+            .link = mailbox_.link,
+            .out_kind = problem_.out,
+            .out = {.data = static_cast<char*>(operands_.out),
+                    .stride = operands_.out_stride * size,
+                    .n = problem_.n,
+                    .aligned = aligned},
+            .bias = operands_.bias};
+  }
+
+  // A product whose rows are all this rank's own.
+  CommFirstArgs alone() const {
+    CommFirstArgs args = {.call = call_args(),
+                          .x = nullptr,
+                          .x_stride = 0,
+                          .row_bytes = 0,
+                          .pushes = false,
+                          .pushes_to_self = false,
+                          .reads_own = true,
+                          .piece_rows = 1,
+                          .gathered = {}};
+    args.call.shards = {.m = problem_.m, .world = 1};
+    args.call.rank = 0;
+    args.call.waits.epoch = nullptr;
+    args.call.order = comm_first_order(args.call.shards, 0, kUnitRows, sizes_.tile_columns);
+    args.call.order.group = 8;
+    return args;
+  }
+
+  void product(const CommFirstArgs& args, const Share& share) {
+    const Matrices all =
+        matrices(operands_.x, operands_.x, operands_.x, operands_.x_stride, operands_.x_stride);
+    note(launch_comm_first(all, share, args, stream_));
+  }
+
+  // Slots of partial sums, and behind them the places of finished rows.
+  ComputeFirstArgs compute_first_args() const {
+    ComputeFirstArgs args = {};
+    args.call = call_args();
+    args.call.order = compute_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
+    args.tile_columns = sizes_.tile_columns;
+    args.wire = problem_.wire;
+    args.finishes = true;
+    args.claims = mailbox_.claims;
+    args.spreads = problem_.op == DeviceOperator::matmul_all_reduce && rank_.world > 1;
+    const int source_flags = sizes_.tiles_per_source;
+    const long long source_bytes = sizes_.tiles_per_source * sizes_.tile_bytes;
+    args.sums.source_bytes = source_bytes;
+    args.sums.parity_bytes = mailbox_.bytes;
+    args.sums.source_flags = source_flags;
+    args.sums.parity_flags = static_cast<int>(mailbox_.flags);
+    args.results = args.sums;
+    args.results.source_flags = source_flags * kMostSlices;
+    args.results_stride = sizes_.results_stride;
+    for (int r = 0; r < rank_.world; ++r) {
+      args.sums.data[r] = slots_of(r);
+      args.sums.flags[r] = flags_of(r);
+      args.results.data[r] = slots_of(r) + rank_.world * source_bytes;
+      args.results.flags[r] = flags_of(r) + static_cast<long long>(rank_.world) * source_flags;
+    }
+    return args;
+  }
+
+  // All tiles go to this rank's own memory instead, where each has a place of its own.
+  ComputeFirstArgs staging_args(const ComputeFirstArgs& whole) const {
+    ComputeFirstArgs args = whole;
+    args.finishes = false;
+    args.spreads = false;
+    args.sums = {};
+    for (int r = 0; r < rank_.world; ++r) {
+      const int first_tile = shards_.begin(r) / kTileRows;
+      args.sums.data[r] = mailbox_.staged + static_cast<long long>(first_tile) *
+                                                sizes_.tile_columns * sizes_.tile_bytes;
+    }
+    return args;
+  }
+
+  void compute_first() {
+    const ComputeFirstArgs whole = compute_first_args();
+    const Matrices all =
+        matrices(operands_.x, operands_.x, operands_.x, operands_.x_stride, operands_.x_stride);
+    if (plan_.schedule == DeviceSchedule::fused || rank_.world == 1) {
+      note(launch_compute_first(all, plan_.share, whole, stream_));
+      return;
+    }
+    const bool cut = plan_.schedule == DeviceSchedule::pipelined;
+    const int parts = cut ? std::clamp(plan_.parts, 1, std::max(sizes_.tile_columns, 1)) : 1;
+    // What goes on beside the product takes a quarter of the blocks.
+    Share beside = plan_.share;
+    Share product_share = plan_.share;
+    if (parts > 1) {
+      beside.blocks = std::max(plan_.share.blocks / 4, 1);
+      product_share.blocks = plan_.share.blocks - beside.blocks;
+    }
+    cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
+    for (int part = 0; part < parts; ++part) {
+      ComputeFirstArgs args = whole;
+      args.claims = nullptr;
+      args.call.order.first_column = sizes_.tile_columns * part / parts;
+      args.call.order.columns =
+          sizes_.tile_columns * (part + 1) / parts - args.call.order.first_column;
+      args.call.order.column_group = args.call.order.columns;
+      note(launch_compute_first(all, product_share, staging_args(args), stream_));
+      follow(stream_, side, mailbox_.fork);
+      note(launch_exchange(all, beside, args, mailbox_.staged, side));
+      note(launch_work(all, beside, args, side));
+    }
+    follow(side, stream_, mailbox_.join);
+  }
+
+  // What is queued in `after` from now on comes after what is queued in `before` now.
+  void follow(cudaStream_t before, cudaStream_t after, cudaEvent_t event) {
+    if (before == after) return;
+    note(cudaEventRecord(event, before));
+    note(cudaStreamWaitEvent(after, event, 0));
+  }
+
+  void comm_first() {
+    if (rank_.world == 1) {
+      product(alone(), plan_.share);
+      gather_alone();
+      return;
+    }
+    CommFirstArgs args = {.call = call_args(),
+                          .x = static_cast<const char*>(operands_.x),
+                          .x_stride = operands_.x_stride * 2,
+                          .row_bytes = problem_.k * 2,
+                          .pushes = true,
+                          .pushes_to_self = true,
+                          .reads_own = false,
+                          .piece_rows = sizes_.piece_rows,
+                          .gathered = {}};
+    args.call.order = comm_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
+    // Over a slow link rows are multiplied as they come, though the weight is read more often.
+    if (mailbox_.link.clocks != nullptr) args.call.order.group = 1;
+    if (plan_.group > 0) args.call.order.group = plan_.group;
+    args.gathered.source_flags = sizes_.pieces;
+    args.gathered.parity_flags = static_cast<int>(mailbox_.flags);
+    args.gathered.parity_bytes = mailbox_.bytes;
+    for (int r = 0; r < rank_.world; ++r) {
+      args.gathered.data[r] = slots_of(r);
+      args.gathered.flags[r] = flags_of(r);
+    }
+    const char* even = slots_of(rank_.rank);
+    const char* odd = even + args.gathered.parity_bytes;
+    // Where the whole matrix would begin if the rank's rows were a part of it. A tensor map may not
+    // begin outside the GPU's memory: there the rows are read as they were gathered.
+    const char* begin = args.x - shards_.begin(rank_.rank) * args.x_stride;
+    args.reads_own = is_on_gpu(begin);
+    const char* own = args.reads_own ? begin : even;
+    const Matrices all =
+        matrices(even, odd, own, args.reads_own ? operands_.x_stride : problem_.k, problem_.k);
+    // A rank that has nothing to multiply has rows to send all the same.
+    if (plan_.schedule == DeviceSchedule::fused && args.call.order.count() > 0) {
+      note(launch_comm_first(all, plan_.share, args, stream_));
+    } else {
+      comm_first_by_steps(all, args);
+    }
+    if (operands_.gathered != nullptr)
+      note(launch_copy_gathered(all, args, static_cast<char*>(operands_.gathered),
+                                operands_.gathered_stride * 2, stream_));
+  }
+
+  void gather_alone() {
+    if (operands_.gathered == nullptr) return;
+    const auto row_bytes = static_cast<std::size_t>(problem_.k) * 2;
+    note(cudaMemcpy2DAsync(
+        operands_.gathered, static_cast<std::size_t>(operands_.gathered_stride) * 2, operands_.x,
+        static_cast<std::size_t>(operands_.x_stride) * 2, row_bytes,
+        static_cast<std::size_t>(problem_.m), cudaMemcpyDeviceToDevice, stream_));
+  }
+
+  void comm_first_by_steps(const Matrices& all, const CommFirstArgs& whole) {
+    const bool cut = plan_.schedule == DeviceSchedule::pipelined;
+    const int units = whole.call.order.units;
+    const int parts = cut ? std::clamp(plan_.parts, 1, std::max(units, 1)) : 1;
+    Share beside = plan_.share;
+    Share product_share = plan_.share;
+    if (parts > 1) {
+      beside.blocks = std::max(plan_.share.blocks / 4, 1);
+      product_share.blocks = plan_.share.blocks - beside.blocks;
+    }
+    cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
+    follow(stream_, side, mailbox_.fork);
+    note(launch_push(all, beside, whole, side));
+    for (int part = 0; part < parts && units > 0; ++part) {
+      CommFirstArgs args = whole;
+      const int begin = units * part / parts;
+      args.pushes = false;
+      args.call.order.first = (whole.call.order.first + begin) % units;
+      args.call.order.taken = units * (part + 1) / parts - begin;
+      args.call.order.lead = 0;
+      note(launch_wait_for_rows(all, args, stream_));
+      note(launch_comm_first(all, product_share, args, stream_));
+    }
+    follow(side, stream_, mailbox_.join);
+  }
+
+  const DeviceProblem& problem_;
+  const DeviceOperands& operands_;
+  const DevicePlan& plan_;
+  DeviceRank rank_;
+  const DeviceMailbox& mailbox_;
+  unsigned int fingerprint_;
+  cudaStream_t stream_;
+  CallSizes sizes_;
+  Shards shards_;
+  cudaError_t status_ = cudaSuccess;
+};
+
+}  // namespace
+
+MailboxNeeds needs_of(const DeviceProblem& problem, int world) {
+  const CallSizes sizes = sizes_of(problem, world);
+  const bool spreads = problem.op == DeviceOperator::matmul_all_reduce;
+  MailboxNeeds needs;
+  switch (problem.op) {
+    case DeviceOperator::matmul:
+      break;
+    case DeviceOperator::matmul_all_reduce:
+    case DeviceOperator::matmul_reduce_scatter:
+      needs.flags = 1LL * world * sizes.tiles_per_source * (spreads ? 1 + kMostSlices : 1);
+      needs.bytes = 1LL * world * sizes.tiles_per_source * sizes.tile_bytes;
+      if (spreads) needs.bytes += problem.m * sizes.results_stride;
+      needs.staged = static_cast<long long>(ceil_div(problem.m, kUnitRows)) *
+                     (kUnitRows / kTileRows) * sizes.tile_columns * sizes.tile_bytes;
+      break;
+    case DeviceOperator::all_gather_matmul:
+      needs.flags = 1LL * world * sizes.pieces;
+      needs.bytes = 2LL * problem.m * problem.k;
+      break;
+  }
+  needs.bytes = rounded_up(needs.bytes, kAlignment);
+  return needs;
+}
+
+long long mailbox_bytes(const MailboxNeeds& needs) {
+  return bytes_of_flags(needs.flags) + 2 * needs.bytes;
+}
+
+cudaError_t run(const DeviceProblem& problem, const DeviceOperands& operands,
+                const DevicePlan& plan, DeviceRank rank, const DeviceMailbox& mailbox,
+                unsigned int fingerprint, cudaStream_t stream) {
+  return Call(problem, operands, plan, rank, mailbox, fingerprint, stream).run();
+}
+
+}  // namespace plait::overlap::cuda

@@ -1,0 +1,42 @@
+// Ends the waits of a rank's kernels when a peer's process has ended, or its group has failed. A
+// kernel can't see either, and no thread of the rank need be in a call meanwhile. What the kernels
+// look at is in the GPU's own memory: looking over the bus would hold up the flags that they raise.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "comm/cuda/signals.h"
+#include "comm/group.h"
+
+namespace plait::overlap::cuda {
+
+class Watcher {
+ public:
+  // `processes` are those of all ranks. Group and record must outlive this.
+  Watcher(const comm::Group& group, const std::vector<std::int64_t>& processes,
+          const comm::cuda::Waits& waits);
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  ~Watcher();
+
+ private:
+  void watch();
+  void end_waits(int lost);
+
+  const comm::Group& group_;
+  comm::cuda::Waits waits_;
+  int device_ = 0;
+  std::vector<int> peers_;        // ranks of other processes ...
+  std::vector<int> descriptors_;  // ... and a descriptor for each, readable when it has ended
+  bool has_ended_waits_ = false;  // the thread's own
+  // Memory ordering: relaxed, as nothing else is read by way of it.
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+}  // namespace plait::overlap::cuda
