@@ -76,19 +76,21 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       "comm: Communicator, *, bias: Array | TensorView | None = None, "
       "gathered: Array | TensorView | None = None, wire: Dtype = plait._native.Dtype.f32, "
       "plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, "
-      "backend: str = '', poll: collections.abc.Callable[[], object] | None = None) -> None";
+      "backend: str = '', stream: object | None = None, "
+      "poll: collections.abc.Callable[[], object] | None = None) -> None";
   m.def(
       name,
       [name, call](nb::handle x, nb::handle weight, nb::handle out, PyCommunicator& comm,
                    nb::handle bias, nb::handle gathered, Dtype wire,
                    const std::optional<Plan>& plan, const PlanSource* plans, int threads,
-                   const std::string& backend, nb::handle poll) {
+                   const std::string& backend, nb::handle stream, nb::handle poll) {
         const ConstTensorView rows = const_view_of(x, {name, "x"});
         const Weight by = weight_of(weight, {name, "weight"});
         const TensorView to = view_of(out, {name, "out"});
         OpOptions options = options_of({wire, plan, plans, threads, backend});
         options.bias = const_view_of(bias, {name, "bias"});
         options.gathered = view_of(gathered, {name, "gathered"});
+        options.stream = stream_of(stream, x, rows, {name, "stream"});
         Polled(poll).run([&](PollHook hook) {
           options.poll = std::move(hook);
           comm.use([&](Communicator& c) { call(rows, by, to, c, options); });
@@ -97,7 +99,8 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::arg("comm"), nb::kw_only(),
       nb::arg("bias") = nb::none(), nb::arg("gathered") = nb::none(), nb::arg("wire") = Dtype::f32,
       nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("threads") = 0,
-      nb::arg("backend") = "", nb::arg("poll") = nb::none(), nb::sig(signature.c_str()), doc);
+      nb::arg("backend") = "", nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(),
+      nb::sig(signature.c_str()), doc);
 }
 
 using Address = std::uintptr_t;
@@ -162,7 +165,8 @@ void bind_desc(nb::module_& m) {
       .def(
           "__init__",
           [](OpDesc* self, Operator op, std::int64_t rows, std::int64_t n, std::int64_t k, Dtype x,
-             const std::optional<WeightKind>& weight, std::optional<Dtype> out, bool gathered) {
+             const std::optional<WeightKind>& weight, std::optional<Dtype> out, bool gathered,
+             const std::string& device) {
             new (self) OpDesc{.op = op,
                               .m = rows,
                               .n = n,
@@ -170,11 +174,14 @@ void bind_desc(nb::module_& m) {
                               .x = x,
                               .weight = weight.value_or(WeightKind{.dtype = x}),
                               .out = out.value_or(x),
-                              .gathered = gathered};
+                              .gathered = gathered,
+                              .device = device_called(device, {"OpDesc", "device"})};
           },
           nb::arg("op"), nb::kw_only(), nb::arg("m"), nb::arg("n"), nb::arg("k"), nb::arg("x"),
           nb::arg("weight") = nb::none(), nb::arg("out") = nb::none(), nb::arg("gathered") = false,
-          "Weight and out are of the dtype of x unless they are named.")
+          nb::arg("device") = "cpu",
+          "Weight and out are of the dtype of x unless they are named. All operands of a call are\n"
+          "on `device`: \"cpu\", or a GPU such as \"cuda:0\".")
       .def_ro("op", &OpDesc::op)
       .def_ro("m", &OpDesc::m)
       .def_ro("n", &OpDesc::n)
@@ -182,7 +189,8 @@ void bind_desc(nb::module_& m) {
       .def_ro("x", &OpDesc::x)
       .def_ro("weight", &OpDesc::weight)
       .def_ro("out", &OpDesc::out)
-      .def_ro("gathered", &OpDesc::gathered);
+      .def_ro("gathered", &OpDesc::gathered)
+      .def_prop_ro("device", [](const OpDesc& desc) { return name(desc.device); });
 }
 
 void bind_sum_tree(nb::module_& m) {
@@ -226,13 +234,14 @@ void bind_prepared(nb::module_& m) {
       .def(
           "run",
           [](PyOp& self, nb::handle x, nb::handle weight, nb::handle out, nb::handle bias,
-             nb::handle gathered, nb::handle poll) {
+             nb::handle gathered, nb::handle stream, nb::handle poll) {
             const std::string_view op = name(self.op().desc().op);
             OpCall call = {.x = const_view_of(x, {op, "x"}),
                            .weight = weight_of(weight, {op, "weight"}),
                            .out = view_of(out, {op, "out"}),
                            .bias = const_view_of(bias, {op, "bias"}),
                            .gathered = view_of(gathered, {op, "gathered"})};
+            call.stream = stream_of(stream, x, call.x, {op, "stream"});
             Polled(poll).run([&](PollHook hook) {
               call.poll = std::move(hook);
               self.run(call);
@@ -240,10 +249,10 @@ void bind_prepared(nb::module_& m) {
           },
           nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::kw_only(),
           nb::arg("bias") = nb::none(), nb::arg("gathered") = nb::none(),
-          nb::arg("poll") = nb::none(),
+          nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(),
           nb::sig("def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, "
                   "out: Array | TensorView, *, bias: Array | TensorView | None = None, "
-                  "gathered: Array | TensorView | None = None, "
+                  "gathered: Array | TensorView | None = None, stream: object | None = None, "
                   "poll: collections.abc.Callable[[], object] | None = None) -> None"),
           "Collective. Takes any number of rows up to the description's.");
   m.def(

@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "native.h"
+#include "plait/error.h"
 #include "tensor.h"
 
 namespace plait::python {
@@ -76,6 +78,10 @@ class Fingerprint {
 
 std::uint64_t fingerprint(const WeightView& weight) {
   const ConstTensorView& rows = weight.view;
+  if (rows.device != kCpu) {
+    throw Error(Code::invalid_argument,
+                "_fingerprint: weight is on " + name(rows.device) + ", and it is read on the CPU");
+  }
   return unlocked([&] {
     Fingerprint all;
     if (rows.is_contiguous()) {

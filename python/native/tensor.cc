@@ -57,8 +57,17 @@ template <class AnyArray>
 void check_on_cpu(const AnyArray& array, Argument argument) {
   if (array.device_type() == nb::device::cpu::value) return;
   if (array.device_type() == nb::device::cuda::value)
-    refuse(argument, "is on cuda:", array.device_id(), "; plait computes on the CPU");
-  refuse(argument, "is on another device than the CPU, where plait computes");
+    refuse(argument, "is on cuda:", array.device_id(), "; this call takes memory of the CPU");
+  refuse(argument, "is on another device than the CPU, whose memory this call takes");
+}
+
+template <class AnyArray>
+Device device_of(const AnyArray& array, Argument argument) {
+  const int type = array.device_type();
+  if (type == nb::device::cuda::value || type == nb::device::cuda_managed::value)
+    return Device::cuda(array.device_id());
+  if (type == nb::device::cpu::value) return kCpu;
+  refuse(argument, "is on a device that is neither the CPU nor a GPU of CUDA's");
 }
 
 template <class AnyArray>
@@ -79,7 +88,7 @@ View all_of(const AnyArray& array, Argument argument) {
 
 template <class View, class AnyArray>
 View rows_of(const AnyArray& array, Argument argument) {
-  check_on_cpu(array, argument);
+  const Device device = device_of(array, argument);
   const Dtype dtype = dtype_of(array, argument);
   if (array.ndim() != 2) refuse(argument, "has ", array.ndim(), " dimensions, not 2");
   const auto rows = static_cast<std::int64_t>(array.shape(0));
@@ -90,7 +99,8 @@ View rows_of(const AnyArray& array, Argument argument) {
           .dtype = dtype,
           .rows = rows,
           .cols = cols,
-          .row_stride = rows > 1 ? array.stride(0) : cols};
+          .row_stride = rows > 1 ? array.stride(0) : cols,
+          .device = device};
 }
 
 nb::dlpack::dtype dlpack_of(Dtype dtype) {

@@ -26,7 +26,7 @@ struct Argument {
 Elements elements(const Array& array, Argument argument);
 ConstElements elements(const ConstArray& array, Argument argument);
 
-// Rows whose elements lie side by side.
+// Rows whose elements lie side by side, in memory of the CPU or of a GPU.
 TensorView matrix(const Array& array, Argument argument);
 ConstTensorView matrix(const ConstArray& array, Argument argument);
 

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "plait/error.h"
@@ -12,6 +13,11 @@
 namespace plait::python {
 
 namespace {
+
+// Python has addresses as numbers.
+void* pointer_of(std::uintptr_t number) {
+  return reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
+}
 
 [[noreturn]] void refuse(Argument argument, const std::string& words) {
   throw Error(Code::invalid_argument,
@@ -41,6 +47,39 @@ ConstTensorView const_view_of(nb::handle object, Argument argument) {
   refuse_what_is_no_array(object, argument);
 }
 
+namespace {
+
+// torch's current stream on the device, if x is a tensor of torch. A program that has one has
+// imported torch.
+Stream current_stream(nb::handle x, Device device) {
+  const nb::dict modules = nb::module_::import_("sys").attr("modules");
+  if (!modules.contains("torch")) return {};
+  const nb::object torch = modules["torch"];
+  if (!nb::isinstance(x, torch.attr("Tensor"))) return {};
+  const nb::object stream = torch.attr("cuda").attr("current_stream")(device.index);
+  return {.handle = pointer_of(nb::cast<std::uintptr_t>(stream.attr("cuda_stream")))};
+}
+
+}  // namespace
+
+Stream stream_of(nb::handle object, nb::handle x, const ConstTensorView& rows, Argument argument) {
+  if (object.is_none()) return rows.device == kCpu ? Stream() : current_stream(x, rows.device);
+  std::uintptr_t number = 0;
+  const nb::object handle = nb::getattr(object, "cuda_stream", object);
+  if (!nb::try_cast(handle, number)) {
+    refuse(argument, "is " + nb::cast<std::string>(nb::repr(object)) +
+                         "; it can be a cudaStream_t as a number, or an object that has one as "
+                         "cuda_stream");
+  }
+  return {.handle = pointer_of(number)};
+}
+
+Device device_called(const std::string& text, Argument argument) {
+  const std::optional<Device> device = parse_device(text);
+  if (!device) refuse(argument, "is '" + text + "'; it can be cpu, cuda or cuda:1");
+  return *device;
+}
+
 Weight weight_of(nb::handle object, Argument argument) {
   if (nb::isinstance<PackedWeight>(object)) return nb::cast<const PackedWeight&>(object);
   if (nb::isinstance<WeightView>(object)) return nb::cast<const WeightView&>(object);
@@ -51,23 +90,25 @@ Weight weight_of(nb::handle object, Argument argument) {
 
 void bind_views(nb::module_& m) {
   nb::class_<TensorView>(m, "TensorView",
-                         "Rows in memory by their address. The caller keeps the memory alive.")
+                         "Rows in memory by their address. The caller keeps the memory alive.\n"
+                         "`device` is \"cpu\", or a GPU such as \"cuda:0\".")
       .def(
           "__init__",
           [](TensorView* self, std::uintptr_t data, Dtype dtype, std::int64_t rows,
-             std::int64_t cols, std::int64_t row_stride) {
-            // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has addresses as numbers.
-            new (self) TensorView{.data = reinterpret_cast<void*>(data),
+             std::int64_t cols, std::int64_t row_stride, const std::string& device) {
+            new (self) TensorView{.data = pointer_of(data),
                                   .dtype = dtype,
                                   .rows = rows,
                                   .cols = cols,
-                                  .row_stride = row_stride};
+                                  .row_stride = row_stride,
+                                  .device = device_called(device, {"TensorView", "device"})};
           },
           nb::arg("data"), nb::arg("dtype"), nb::arg("rows"), nb::arg("cols"),
-          nb::arg("row_stride"))
+          nb::arg("row_stride"), nb::kw_only(), nb::arg("device") = "cpu")
       .def_ro("rows", &TensorView::rows)
       .def_ro("cols", &TensorView::cols)
-      .def_ro("row_stride", &TensorView::row_stride);
+      .def_ro("row_stride", &TensorView::row_stride)
+      .def_prop_ro("device", [](const TensorView& view) { return name(view.device); });
   nb::class_<WeightView>(m, "WeightView",
                          "A plain weight, and how it lies: WeightView(w, WeightLayout.out_in).\n"
                          "Nothing is copied, and nothing is guessed from shapes.")

@@ -16,13 +16,16 @@ layers, collectives, weights, plans, settings and traces. Arrays of NumPy and te
 framework that speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs
 that use torch.distributed.
 
+`matmul`, `matmul_all_reduce`, `matmul_reduce_scatter` and `all_gather_matmul` also take tensors of
+bf16 or f16 on an NVIDIA GPU. They queue their work in `stream`, by default in torch's current
+stream, and return before it is done.
+
 These headers have no names here:
 
 - mailbox.h, tag.h: a schedule of one's own posts a chunk every few microseconds, between the tiles
   of a product, and a call of Python takes as long as that.
 - panel_cache.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
 - buffer.h: arrays and tensors own their memory.
-- stream.h: operators work on the CPU, which has no streams.
 - mpi.h: it takes an MPI communicator of C. `Communicator.from_mpi()` takes one of mpi4py.
 - export.h, plait.h: the first is for linkers, and the second includes the others.
 

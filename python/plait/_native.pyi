@@ -738,9 +738,12 @@ def _fingerprint(weight: WeightView) -> int:
     """
 
 class TensorView:
-    """Rows in memory by their address. The caller keeps the memory alive."""
+    """
+    Rows in memory by their address. The caller keeps the memory alive.
+    `device` is "cpu", or a GPU such as "cuda:0".
+    """
 
-    def __init__(self, data: int, dtype: Dtype, rows: int, cols: int, row_stride: int) -> None: ...
+    def __init__(self, data: int, dtype: Dtype, rows: int, cols: int, row_stride: int, *, device: str = 'cpu') -> None: ...
 
     @property
     def rows(self) -> int: ...
@@ -750,6 +753,9 @@ class TensorView:
 
     @property
     def row_stride(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
 
 class WeightView:
     """
@@ -831,12 +837,12 @@ class RecordedPlans(PlanSource):
 
     def forget(self) -> None: ...
 
-def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = x·weight, without communication: what the others are compared with.
     """
 
-def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = the sum over ranks of x·weight, on every rank.
 
@@ -844,35 +850,35 @@ def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, 
     m, dtypes, wire and plan; every plan gives the same bits.
     """
 
-def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of the sum over ranks of x·weight.
 
     x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.
     """
 
-def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x·weight, of which each rank has its own x.
 
     x is this rank's rows [m_r, k], weight [k, n], out [m, n].
     """
 
-def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
 
     x is this rank's rows [m_r, k], weight [k, n_r], out [m, n_r], gathered [m, k].
     """
 
-def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of (the sum over ranks of x)·weight.
 
     x is [m, k], weight [k, n].
     """
 
-def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', poll: Callable[[], object] | None = None) -> None:
+def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = (the sum over ranks of x)·weight, on every rank.
 
@@ -899,8 +905,11 @@ class OpDesc:
     together; n and k of this rank's weight.
     """
 
-    def __init__(self, op: Operator, *, m: int, n: int, k: int, x: Dtype, weight: WeightKind | None = None, out: Dtype | None = None, gathered: bool = False) -> None:
-        """Weight and out are of the dtype of x unless they are named."""
+    def __init__(self, op: Operator, *, m: int, n: int, k: int, x: Dtype, weight: WeightKind | None = None, out: Dtype | None = None, gathered: bool = False, device: str = 'cpu') -> None:
+        """
+        Weight and out are of the dtype of x unless they are named. All operands of a call are
+        on `device`: "cpu", or a GPU such as "cuda:0".
+        """
 
     @property
     def op(self) -> Operator: ...
@@ -925,6 +934,9 @@ class OpDesc:
 
     @property
     def gathered(self) -> bool: ...
+
+    @property
+    def device(self) -> str: ...
 
 class SumTree:
     """
@@ -968,7 +980,7 @@ class Op:
         Collective. Say whether its sums have the bits of one rank that has all k.
         """
 
-    def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, poll: Callable[[], object] | None = None) -> None:
+    def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
         """Collective. Takes any number of rows up to the description's."""
 
 def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:

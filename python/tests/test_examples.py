@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
@@ -18,6 +19,8 @@ SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"
 PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "all_reduce.py": (PLAIT_RUN, [], None, r"(?s)rank [01].*rank [01]"),
     "matmul_all_reduce.py": (PLAIT_RUN, [], None, r"(?s)(y\[2, 3\] = 750\.0.*){2}"),
+    # Its ranks are threads.
+    "gpu.py": ([sys.executable], [], None, r"(.*off from torch's f32 by .*\n){3}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
     "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
@@ -58,7 +61,11 @@ def test_runs(name: str) -> None:
     if needed is not None and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     done = run([*launcher, str(EXAMPLES / name), *arguments])
-    assert done.returncode == 0, done.stderr
+    if name == "gpu.py" and not torch.cuda.is_available():
+        assert done.returncode == 77, done.stderr
+        said = r"^there is no GPU that torch can use\n$"
+    else:
+        assert done.returncode == 0, done.stderr
     assert re.search(said, done.stdout), done.stdout
 
 

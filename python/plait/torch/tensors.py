@@ -28,7 +28,7 @@ def refusal(tensor: torch.Tensor) -> str | None:
     if type(tensor) not in _PLAIN:
         return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
     if not tensor.is_cpu:
-        return f"is on {tensor.device}; plait computes on cpu"
+        return refusal_of_device(tensor.device)
     if tensor.layout != torch.strided:
         return f"is {tensor.layout}; plait takes strided tensors"
     if tensor.is_conj() or tensor.is_neg():
@@ -38,6 +38,21 @@ def refusal(tensor: torch.Tensor) -> str | None:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "is wrapped by torch.func, whose transforms plait does not serve; use backward()"
     return None
+
+
+def refusal_of_device(device: torch.device) -> str:
+    """Why plait.torch does not read memory of a device other than the CPU.
+
+    >>> refusal_of_device(torch.device("cuda:0"))
+    'is on cuda:0; plait.torch computes on cpu, and on GPUs there are plait.matmul, \
+plait.matmul_all_reduce, plait.matmul_reduce_scatter and plait.all_gather_matmul'
+    """
+    if device.type != "cuda":
+        return f"is on {device}; plait computes on cpu"
+    return (
+        f"is on {device}; plait.torch computes on cpu, and on GPUs there are plait.matmul, "
+        "plait.matmul_all_reduce, plait.matmul_reduce_scatter and plait.all_gather_matmul"
+    )
 
 
 _TANGENT = "has a tangent, and plait has no derivatives of forward mode; use backward()"
