@@ -9,6 +9,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 source tools/do/step.sh
 source tools/do/packages.sh
 source tools/do/build.sh
+source tools/do/cuda.sh
 source tools/do/sanitizers.sh
 source tools/do/lint.sh
 source tools/do/test.sh
@@ -89,12 +90,17 @@ verb_test() {
 
 # Test runners take 77 for "not run": neither passed nor failed.
 verb_gpu() {
-  if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
-    say 'There is a GPU here, but plait has no GPU checks yet: nothing was checked.'
-  else
-    say 'There is no GPU here, and plait has no GPU checks yet: nothing was checked.'
+  if ! has_gpu; then
+    say 'There is no GPU here: nothing was checked.'
+    exit 77
   fi
-  exit 77
+  if ! has_nvcc; then
+    say 'There is a GPU here, but no CUDA compiler: nothing was checked.'
+    exit 77
+  fi
+  step 'build release' build_gpu_checks
+  run_gpu_checks
+  summary
 }
 
 verb_clean() {

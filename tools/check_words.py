@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Iterator, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKS = {".cc": "//", ".h": "//", ".cu": "//", ".py": "#", ".sh": "#", ".cmake": "#", "CMakeLists.txt": "#", "do": "#"}
+MARKS = {
+    **dict.fromkeys((".cc", ".h", ".cu", ".cuh"), "//"),
+    **dict.fromkeys((".py", ".sh", ".cmake", "CMakeLists.txt", "do"), "#"),
+}
 OPENING = re.compile(r"(?:Of|That|So|The same|As)\b(?! (?:is|was)\b)")
 ANIMATE = re.compile(r"\b(?:nobody|somebody|everybody|whoever|whomever|whom)\b", re.IGNORECASE)
 

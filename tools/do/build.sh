@@ -26,11 +26,12 @@ build_targets() {
 configure() {
   local stamp=build/$1/presets.stamp
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
-  local options=()
+  local options=() options_of_cuda=()
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
   [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
   [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
-  cmake --preset "$1" "${options[@]}" && touch "$stamp"
+  cuda_options "$1"
+  cmake --preset "$1" "${options[@]}" "${options_of_cuda[@]}" && touch "$stamp"
 }
 
 # run_benches [NAME ARGS...]: runs the benches of one folder of bench/, or of all.

@@ -15,7 +15,9 @@ tidy() {
   local build=build/release
   if [[ -n ${CI:-} ]]; then
     build=build/configured
-    cmake --preset release -B "$build" || return
+    local options_of_cuda=()
+    cuda_options release
+    cmake --preset release -B "$build" "${options_of_cuda[@]}" || return
   fi
   tools/do/tidy.py --build "$build" "$(tidy_scope)"
 }
@@ -27,7 +29,7 @@ check_documents() {
 }
 
 check_words() {
-  our_files '*.h' '*.cc' '*.py' '*.sh' '*.md' '*.cmake' '*CMakeLists.txt' 'do' |
+  our_files '*.h' '*.cc' '*.cu' '*.cuh' '*.py' '*.sh' '*.md' '*.cmake' '*CMakeLists.txt' 'do' |
     xargs -r python3 tools/check_words.py
 }
 

@@ -7,6 +7,7 @@ test_preset() {
   [[ $1 != tsan ]] || prepare_tsan
   if check "build $1" build "$1"; then
     run_tests "$@"
+    [[ $1 != release ]] || note_missing_cuda
     [[ $* != release ]] || test_fewer_instructions
   else
     failed=$((failed + 1))
