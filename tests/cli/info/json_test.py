@@ -10,7 +10,8 @@ class JsonTest(InfoCase):
     def test_json_has_every_key(self):
         found = self.json()
         self.assertEqual(list(found), ["plait", "host", "processor", "memory", "usable", "place", "network",
-                                       "settings", "unknown_settings", "refused_settings", "transports", "backends"])
+                                       "settings", "unknown_settings", "refused_settings", "transports", "backends",
+                                       "gpus"])
         self.assertEqual(list(found["host"]), ["name", "system", "kernel", "machine"])
         self.assertEqual(list(found["processor"]),
                          ["model", "packages", "cores", "cpus", "features", "instruction_set", "caches"])

@@ -13,8 +13,8 @@ class TextTest(InfoCase):
         self.assertNotIn("\x1b", page)
         labels = re.findall(r"^(\S.*?)  ", page, re.MULTILINE)
         self.assertEqual(labels, ["Host", "Processor", "Caches", "NUMA", "Memory", "Huge pages",
-                                  "Usable", "Place", "Network", "Settings", "Transports", "Backends"])
-        self.assertRegex(page, r"\n {12}reference  yes  f32\n$")
+                                  "Usable", "Place", "Network", "Settings", "Transports", "Backends", "GPUs"])
+        self.assertRegex(page, r"\n {12}reference  yes  f32\nGPUs ")
 
     def test_backends_have_reasons_where_they_are_absent(self):
         backends = self.json()["backends"]
