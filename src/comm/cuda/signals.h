@@ -123,9 +123,9 @@ __device__ inline bool is_raised(const Flag* flag, unsigned long long found,
   return ready_at == 0 || gpu_clock() >= ready_at;
 }
 
-// Returns once the flag has been raised: true; or once a wait has given up: false. Ranks that
-// believe to be in
-// different calls have different fingerprints; `compares` is false where only the number counts.
+// Returns true once the flag has been raised, and false once a wait of this rank has given up.
+// Ranks in different calls have different fingerprints; `compares` is false where only the number
+// of the call counts.
 __device__ inline bool wait(const Flag* flag, unsigned long long expected, const Waits& waits,
                             int peer, int place, bool compares = true) {
   // Looking takes memory's time and power from warps that multiply: the longer a wait takes, the

@@ -120,6 +120,8 @@ struct ProductArgs {
   int k;  // not 0
 };
 
+// One long function: with its three parts as functions, ptxas of CUDA 13.0 has the matrix
+// instructions wait for one another (C7510).
 template <class Shape, class Hooks>
 __global__ void __launch_bounds__(kThreads, 1)
     product_kernel(const __grid_constant__ ProductArgs<Shape> args,

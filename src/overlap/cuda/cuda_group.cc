@@ -194,8 +194,8 @@ void CudaGroup::make_room(const MailboxNeeds& needs, Communicator& comm, std::st
     if (status == cudaSuccess) continue;
     room_ = {};
     base::fail(Code::system,
-               base::sentence(caller, ": rank ", r, " could not make its mailbox of ",
-                              mailbox_bytes(needs), " bytes: ", cudaGetErrorString(status)));
+               base::sentence("rank ", r, " could not make its mailbox of ", mailbox_bytes(needs),
+                              " bytes: ", cudaGetErrorString(status)));
   }
   mailbox_.flags = room_.flags;
   mailbox_.bytes = room_.bytes;
@@ -227,8 +227,11 @@ void CudaGroup::open(const Offer& offer, int rank, std::string_view caller) {
   if (offer.device != device_) {
     int can = 0;
     check_cuda(cudaDeviceCanAccessPeer(&can, device_, offer.device), caller);
-    PLAIT_CHECK(can != 0, caller, ": cuda:", device_,
-                " can't reach the memory of cuda:", offer.device, ", where rank ", rank, " is");
+    // An error of the system, so that the ranks that wait for this one hear of it.
+    if (can == 0) {
+      base::fail(Code::system, base::sentence("cuda:", device_, " can't reach the memory of cuda:",
+                                              offer.device, ", where rank ", rank, " is"));
+    }
     if (offer.process == ::getpid()) {
       const cudaError_t status = cudaDeviceEnablePeerAccess(offer.device, 0);
       if (status != cudaErrorPeerAccessAlreadyEnabled) check_cuda(status, caller);
@@ -242,7 +245,8 @@ void CudaGroup::open(const Offer& offer, int rank, std::string_view caller) {
     auto& shared = Shared<Memory>::instance();
     const std::lock_guard lock(shared.mutex);
     of_peers_.push_back(shared.all[offer.address].lock());
-    PLAIT_CHECK(of_peers_.back() != nullptr, caller, ": rank ", rank, " has left");
+    if (of_peers_.back() == nullptr)
+      base::fail(Code::system, base::sentence("rank ", rank, " has left"));
     base = of_peers_.back()->data();
   } else {
     void* memory = nullptr;
@@ -258,8 +262,9 @@ void CudaGroup::raise_if_failed(std::string_view caller) const {
   const auto trouble = static_cast<comm::cuda::Trouble>(record.trouble);
   if (trouble == comm::cuda::Trouble::none) return;
   const int peer = record.peer;
-  const std::string what = record.place < 0 ? std::string("the beginning of its call")
-                                            : base::sentence("chunk ", record.place + 0);
+  const int place = record.place;
+  const std::string what =
+      place < 0 ? std::string("the beginning of its call") : base::sentence("chunk ", place);
   switch (trouble) {
     case comm::cuda::Trouble::mismatch:
       throw Error(Code::mismatch,

@@ -243,13 +243,7 @@ class Call {
     }
     const bool cut = plan_.schedule == DeviceSchedule::pipelined;
     const int parts = cut ? std::clamp(plan_.parts, 1, std::max(sizes_.tile_columns, 1)) : 1;
-    // What goes on beside the product takes a quarter of the blocks.
-    Share beside = plan_.share;
-    Share product_share = plan_.share;
-    if (parts > 1) {
-      beside.blocks = std::max(plan_.share.blocks / 4, 1);
-      product_share.blocks = plan_.share.blocks - beside.blocks;
-    }
+    const auto [product_share, beside] = shares_of(parts);
     cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
     for (int part = 0; part < parts; ++part) {
       ComputeFirstArgs args = whole;
@@ -264,6 +258,17 @@ class Call {
       note(launch_work(all, beside, args, side));
     }
     follow(side, stream_, mailbox_.join);
+  }
+
+  // Where a product is cut in parts, what goes on beside it takes a quarter of the blocks.
+  struct Shares {
+    Share product;
+    Share beside;
+  };
+  Shares shares_of(int parts) const {
+    if (parts == 1) return {plan_.share, plan_.share};
+    const int beside = std::max(plan_.share.blocks / 4, 1);
+    return {{.blocks = plan_.share.blocks - beside}, {.blocks = beside}};
   }
 
   // What is queued in `after` from now on comes after what is queued in `before` now.
@@ -332,12 +337,7 @@ class Call {
     const bool cut = plan_.schedule == DeviceSchedule::pipelined;
     const int units = whole.call.order.units;
     const int parts = cut ? std::clamp(plan_.parts, 1, std::max(units, 1)) : 1;
-    Share beside = plan_.share;
-    Share product_share = plan_.share;
-    if (parts > 1) {
-      beside.blocks = std::max(plan_.share.blocks / 4, 1);
-      product_share.blocks = plan_.share.blocks - beside.blocks;
-    }
+    const auto [product_share, beside] = shares_of(parts);
     cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
     follow(stream_, side, mailbox_.fork);
     note(launch_push(all, beside, whole, side));
