@@ -44,7 +44,7 @@ build_gpu_checks() {
 
 # Runs the programs that check a GPU. Each prints what it has proved; figures are lines of JSON in its log.
 run_gpu_checks() {
-  local programs=build/release/tests/gpu run=build/release/src/cli/plait
+  local programs=build/release/tests/gpu run=build/release/src/cli/plait tool
   check 'gpu operators, ranks as threads' "$programs/gpu_api_check" threads || true
   check 'gpu operators, ranks as processes' "$run" run -n 2 -- "$programs/gpu_api_check" processes || true
   check 'gpu refusals' "$programs/gpu_api_check" refusals || true
@@ -54,6 +54,13 @@ run_gpu_checks() {
   check 'gpu graphs' "$programs/gpu_overlap_check" graph || true
   check 'gpu cost of the kernels' "$programs/gpu_overlap_check" cost || true
   check 'gpu overlap over an emulated link' "$programs/gpu_overlap_check" link || true
+  check 'gpu overlap over PCIe' "$programs/gpu_overlap_check" pcie || true
+  if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck synccheck; do
+      check "gpu $tool" compute-sanitizer --error-exitcode 1 --tool "$tool" "$programs/gpu_overlap_check" correct 4 ||
+        true
+    done
+  fi
   check 'gpu cuBLASLt' "$programs/gpu_lt_check" || true
   check 'gpu 8-bit weights' "$programs/gpu_w8_check" check || true
 }
