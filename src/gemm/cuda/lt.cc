@@ -79,20 +79,17 @@ LtObject make_preference(const LtProblem& problem) {
   return preference;
 }
 
-struct FreeDevice {
-  void operator()(void* data) const { cudaFree(data); }
-};
-using Workspace = std::unique_ptr<void, FreeDevice>;
+using Workspace = std::unique_ptr<void, cudaError_t (*)(void*)>;
 
 Workspace allocate(std::size_t bytes) {
   void* data = nullptr;
-  if (bytes == 0) return nullptr;
+  if (bytes == 0) return {nullptr, cudaFree};
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status != cudaSuccess) {
     base::fail(Code::system, "cuBLASLt's workspace of ", bytes,
                " bytes cannot be allocated: ", cudaGetErrorString(status));
   }
-  return Workspace(data);
+  return {data, cudaFree};
 }
 
 template <class Value>
@@ -127,7 +124,7 @@ struct LtProduct::State {
   LtProblem problem;
   LtObject handle, desc, w, x, out, preference;
   std::vector<LtHeuristic> found;
-  Workspace workspace;
+  Workspace workspace{nullptr, cudaFree};
 };
 
 std::optional<std::string> LtProduct::refusal(const LtProblem& problem) {
