@@ -19,6 +19,7 @@
 #include "comm/interrupting.h"
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
+#include "comm/ucx_case.h"
 #include "comm/victim.h"
 #include "plait/collectives.h"
 
@@ -81,6 +82,13 @@ TEST_F(Ucx, SurvivesARankThatDiesInTheMiddleOfChunks) { sum_up_until_one_dies(jo
 TEST_F(Ucx, SurvivesARankThatDiesWhileItsChunksAreFetched) {
   const Environment environment(
       Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}, {"UCX_RNDV_THRESH", "64"}});
+  sum_up_until_one_dies(job_);
+}
+
+TEST_F(Ucx, SurvivesARankThatDiesWhileItsSlotsAreRead) {
+  Environment::Variables variables = through_shared_memory();
+  variables.emplace_back("PLAIT_RENDEZVOUS", port_.address());
+  const Environment environment(variables);
   sum_up_until_one_dies(job_);
 }
 

@@ -11,12 +11,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/region.h"
 #include "comm/tcp/connection.h"
 #include "comm/tcp/frame.h"
 
 namespace plait::comm::tcp {
 
-// All functions but the destructor are called under the mesh's mutex.
+// All functions but the destructor are called under the mesh's mutex, and what hold() returned is
+// given up under it.
 class Carrier {
  public:
   Carrier() = default;
@@ -25,6 +27,14 @@ class Carrier {
   virtual ~Carrier() = default;
 
   virtual std::string_view name() const = 0;
+
+  // What moves the chunks to the process, for people: "tcp/eth0".
+  virtual std::string route_to(int process) const = 0;
+
+  // An owner of memory that chunks will be sent from and received into. While it lives, the carrier
+  // may keep the memory registered, so that no chunk needs a registration of its own. Its last copy
+  // must go before the carrier.
+  virtual std::shared_ptr<const void> hold(const base::Region& memory) = 0;
 
   // Begins to send a chunk, whose bytes stay where they are as long as `owner` lives. Nothing is
   // sent to a process for which there is an error.

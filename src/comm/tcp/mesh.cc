@@ -77,6 +77,17 @@ void Mesh::carry_by(std::unique_ptr<Carrier> carrier) {
   find_for_connection_ = [gate = gate_.get()](std::uint32_t) { return gate; };
 }
 
+std::shared_ptr<const void> Mesh::hold(const base::Region& memory) {
+  const std::lock_guard lock(mutex_);
+  if (carrier_ != nullptr) return carrier_->hold(memory);
+  return std::make_shared<const base::Region>(memory);
+}
+
+void Mesh::let_go(std::shared_ptr<const void>& owner) noexcept {
+  const std::lock_guard lock(mutex_);
+  owner.reset();
+}
+
 std::uint32_t Mesh::add(Receiver& receiver) {
   const std::lock_guard lock(mutex_);
   receivers_[++last_number_] = &receiver;
@@ -217,10 +228,13 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   is_rung_ = ::read(bell_.get(), &rings, sizeof(rings)) < 0;
 }
 
-std::string Mesh::ends_of(int process) {
+std::string Mesh::route_to(int process) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);
-  return connections_[process].ends();
+  const std::string ends = connections_[process].ends();
+  if (ends.empty()) return {};
+  if (carrier_ == nullptr) return "tcp: " + ends;
+  return base::sentence(carrier_->name(), ": ", ends, ", ", carrier_->route_to(process));
 }
 
 std::string Mesh::loss_of(int process) {

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/region.h"
 #include "comm/tcp/carrier.h"
 #include "comm/tcp/connection.h"
 #include "comm/tcp/frame_gate.h"
@@ -62,6 +63,11 @@ class Mesh {
 
   // From now on chunks go by the carrier. Before any process sends a chunk to another.
   void carry_by(std::unique_ptr<Carrier> carrier);
+
+  // An owner of a mailbox's memory for chunks, to be given up by let_go(): a carrier may have
+  // registered the memory.
+  std::shared_ptr<const void> hold(const base::Region& memory);
+  void let_go(std::shared_ptr<const void>& owner) noexcept;
 
   // From now on frames with the number that is returned reach the receiver, until it is removed.
   std::uint32_t add(Receiver& receiver);
@@ -103,11 +109,9 @@ class Mesh {
   // Wakes a near process where it sleeps: right after a store that it is to see.
   void wake(int process);
 
-  // What carries chunks to other hosts: "tcp", or the carrier's name.
-  std::string_view engine() const { return carrier_ == nullptr ? "tcp" : carrier_->name(); }
-
-  // The addresses of both ends of the connection: "10.0.0.1 to 10.0.0.2"; empty: there is none.
-  std::string ends_of(int process);
+  // How the process is reached, for people: "tcp: 10.0.0.1 to 10.0.0.2", where a carrier may add
+  // what moves the chunks; empty: there is no connection.
+  std::string route_to(int process);
 
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);

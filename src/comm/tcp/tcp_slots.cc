@@ -23,6 +23,7 @@ TcpSlots::TcpSlots(std::shared_ptr<TcpGroup> group, const MailboxDesc& desc)
   outgoing_ = std::vector<Outgoing>(channels);
   incoming_ = std::vector<Incoming>(channels);
   memory_ = base::Region::allocate(channels * 4 * stride());
+  owner_ = mesh().hold(memory_);
   number_ = mesh().add(*this);
 }
 
@@ -35,13 +36,15 @@ void TcpSlots::set_peers(std::vector<std::uint32_t> numbers, std::vector<base::R
 // frames move only while a rank calls plait, so they are sent before this rank may leave.
 TcpSlots::~TcpSlots() {
   if (group_->in_child()) {
-    // The mesh is the parent's, and its mutex may be held by a thread that this process lacks.
+    // The mesh is the parent's, and its mutex may be held by a thread that this process lacks. What
+    // is registered is the parent's too.
     [[maybe_unused]] const auto* forgotten =
-        new (std::nothrow) std::shared_ptr<TcpGroup>(std::move(group_));
+        new (std::nothrow) std::pair(std::move(group_), std::move(owner_));
     return;
   }
   send_rest();
   mesh().remove(number_);
+  mesh().let_go(owner_);
 }
 
 void TcpSlots::send_rest() noexcept {
@@ -125,10 +128,6 @@ std::byte* TcpSlots::place_for(int process, const Frame& frame) {
   Incoming& channel = incoming(source, static_cast<int>(frame.slot));
   if (channel.begun - channel.taken.load(std::memory_order_acquire) >= kCredit) return nullptr;
   return place_in(source, static_cast<int>(frame.slot), ++channel.begun);
-}
-
-std::shared_ptr<const void> TcpSlots::memory() {
-  return std::make_shared<const base::Region>(memory_);
 }
 
 // Memory ordering: a chunk's bytes and its frame are written before it counts as arrived (release;

@@ -44,7 +44,7 @@ class TcpSlots final : public SlotTransport, public Receiver {
   std::size_t held_bytes() const override { return memory_.bytes() + near_.held_bytes(); }
 
   std::byte* place_for(int process, const Frame& frame) override;
-  std::shared_ptr<const void> memory() override;
+  std::shared_ptr<const void> memory() override { return owner_; }
   bool receive(int process, const Frame& frame, std::string text) override;
 
  private:
@@ -97,7 +97,8 @@ class TcpSlots final : public SlotTransport, public Receiver {
   int near_ranks_ = 0;
   MappedChannels near_;
   std::vector<std::uint32_t> numbers_;
-  base::Region memory_;  // for chunks to and from other hosts
+  base::Region memory_;                // for chunks to and from other hosts
+  std::shared_ptr<const void> owner_;  // of it, to be let go by the mesh
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
   std::uint32_t number_;  // last: from its making on chunks may come

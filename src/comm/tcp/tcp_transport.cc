@@ -130,8 +130,7 @@ void TcpTransport::conclude() noexcept { group_->agreements().conclude(); }
 std::string TcpTransport::route_to(int peer) const {
   const int process = group_->members().processes[peer];
   if (group_->mesh()->near().has(process)) return "shm: memory of this host that both ranks map";
-  const std::string ends = group_->mesh()->ends_of(process);
-  return ends.empty() ? "" : base::sentence(group_->mesh()->engine(), ": ", ends);
+  return group_->mesh()->route_to(process);
 }
 
 std::vector<TcpTransport::Contribution> TcpTransport::agree(const Contribution& mine,

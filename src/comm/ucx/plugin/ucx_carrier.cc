@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "comm/ucx/plugin/lanes.h"
 
 namespace plait::comm::ucx {
 namespace {
@@ -58,30 +59,27 @@ ucp_context_h make_context(int processes) {
   return context;
 }
 
-// The lanes that UCX has chosen for an endpoint, as it prints them.
-std::string lanes_of(ucp_ep_h endpoint) {
+// The lanes that UCX has chosen for an endpoint.
+Lanes lanes_of(ucp_ep_h endpoint) {
   char* text = nullptr;
   std::size_t bytes = 0;
   std::FILE* stream = ::open_memstream(&text, &bytes);
   if (stream == nullptr) return {};
   ucp_ep_print_info(endpoint, stream);
   std::fclose(stream);
-  const std::string lanes(text, bytes);
+  Lanes lanes = read_lanes({text, bytes});
   std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream has allocated it
   return lanes;
 }
 
-// Whether only TCP reaches the peer: a lane is shown as "lane[0]:  5:tcp/eth0.0 md[4] ...".
-bool has_only_tcp(ucp_ep_h endpoint) {
-  const std::string lanes = lanes_of(endpoint);
-  bool has_lane = false;
-  for (std::size_t at = lanes.find("lane["); at != std::string::npos;
-       at = lanes.find("lane[", at + 1)) {
-    const std::string line = lanes.substr(at, lanes.find('\n', at) - at);
-    if (line.find(":tcp/") == std::string::npos) return false;
-    has_lane = true;
-  }
-  return has_lane;
+// Lets UCX use the registration of the memory that the chunk lies in or comes to. All of it is
+// memory of the processor, which UCX would otherwise find out for each chunk.
+void say_where(ucp_request_param_t& param, ucp_mem_h registration) {
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  if (registration == nullptr) return;
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+  param.memh = registration;
 }
 
 }  // namespace
@@ -171,7 +169,19 @@ void UcxCarrier::connect(int process, std::string_view address) {
                " that would notice the end of the other: ", text_of(status),
                "; UCX_TLS and UCX_NET_DEVICES say which it may use");
   }
-  if (std::getenv("UCX_RNDV_THRESH") == nullptr && has_only_tcp(peer.endpoint)) peer.flags = kEager;
+  const Lanes lanes = lanes_of(peer.endpoint);
+  if (std::getenv("UCX_RNDV_THRESH") == nullptr && lanes.has_only_tcp) peer.flags = kEager;
+  registers_ = registers_ || !lanes.has_only_tcp;
+  peer.route = lanes.can_fetch ? "large chunks read from registered slots by " : "chunks by ";
+  peer.route += lanes.movers;
+}
+
+std::string UcxCarrier::route_to(int process) const { return peers_[process].route; }
+
+// Over TCP there is nothing to register for.
+std::shared_ptr<const void> UcxCarrier::hold(const base::Region& memory) {
+  if (!registers_) return std::make_shared<const base::Region>(memory);
+  return registered_.add(context_, memory);
 }
 
 void UcxCarrier::send(int process, const tcp::Frame& frame, const std::byte* payload,
@@ -198,6 +208,7 @@ void UcxCarrier::send_message(Peer& peer, const Header& header, const std::byte*
   param.user_data = message.get();
   param.flags = header.what == What::chunk ? peer.flags : kEager;
   const std::size_t bytes = payload == nullptr ? 0 : header.frame.bytes;
+  if (bytes > 0) say_where(param, registered_.handle_at(payload));
   ucs_status_ptr_t request = ucp_am_send_nbx(peer.endpoint, kMessage, &message->header,
                                              sizeof(Header), payload, bytes, &param);
   if (request == nullptr) return;  // it is done
@@ -284,6 +295,7 @@ ucs_status_t UcxCarrier::fetch(Incoming& chunk, void* data, std::byte* place) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = &note_received;
   param.user_data = &chunk;
+  say_where(param, registered_.handle_at(place));
   ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_, data, place, chunk.frame.bytes, &param);
   if (UCS_PTR_IS_ERR(request)) {
     chunk.peer->error = "UCX cannot fetch a chunk from it: " + text_of(UCS_PTR_STATUS(request));

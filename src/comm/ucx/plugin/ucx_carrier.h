@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/tcp/carrier.h"
+#include "comm/ucx/plugin/registered_memory.h"
 
 namespace plait::comm::ucx {
 
@@ -28,6 +29,8 @@ class UcxCarrier final : public tcp::Carrier {
   void connect(int process, std::string_view address);
 
   std::string_view name() const override { return "ucx"; }
+  std::string route_to(int process) const override;
+  std::shared_ptr<const void> hold(const base::Region& memory) override;
   void send(int process, const tcp::Frame& frame, const std::byte* payload,
             std::shared_ptr<const void> owner) override;
   bool move(const tcp::Connection::Find& find) override;
@@ -75,6 +78,7 @@ class UcxCarrier final : public tcp::Carrier {
   struct Peer {
     ucp_ep_h endpoint = nullptr;
     Token token = 0;
+    std::string route = {};
     unsigned flags = 0;  // of chunks that are sent to it
     std::string error = {};
 
@@ -109,6 +113,8 @@ class UcxCarrier final : public tcp::Carrier {
   Token token_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
+  RegisteredMemory registered_;
+  bool registers_ = false;  // some process is reached by more than TCP
   int descriptor_ = -1;
   std::deque<Peer> peers_;                       // by process; their addresses are UCX's to keep
   const tcp::Connection::Find* find_ = nullptr;  // while UCX calls back

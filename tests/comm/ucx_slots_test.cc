@@ -1,0 +1,186 @@
+// Slots that UCX has registered. The functions of UCX that this program defines are called instead
+// of the library's: they note what they are asked, and call those.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <ucp/api/ucp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "comm/state.h"
+#include "comm/tcp_case.h"
+#include "comm/ucx_case.h"
+#include "plait/collectives.h"
+#include "plait/mailbox.h"
+
+namespace plait {
+namespace {
+
+struct Calls {
+  std::atomic<int> mapped = 0;
+  std::atomic<int> unmapped = 0;
+  std::atomic<int> chunks = 0;  // sent or fetched
+  std::atomic<int> chunks_in_registered_memory = 0;
+  std::atomic<bool> is_out_of_memory = false;
+};
+Calls calls;
+
+template <typename Function>
+Function* real(const char* name) {
+  void* const library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+void note_chunk(std::size_t bytes, const ucp_request_param_t* param) {
+  if (bytes == 0) return;
+  ++calls.chunks;
+  if ((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMH) != 0) ++calls.chunks_in_registered_memory;
+}
+
+}  // namespace
+}  // namespace plait
+
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+extern "C" {
+
+PLAIT_EXPORT ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t* params,
+                                      ucp_mem_h* handle) {
+  static auto* const real = plait::real<decltype(ucp_mem_map)>("ucp_mem_map");
+  if (plait::calls.is_out_of_memory) return UCS_ERR_NO_MEMORY;
+  ++plait::calls.mapped;
+  return real(context, params, handle);
+}
+
+PLAIT_EXPORT ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h handle) {
+  static auto* const real = plait::real<decltype(ucp_mem_unmap)>("ucp_mem_unmap");
+  ++plait::calls.unmapped;
+  return real(context, handle);
+}
+
+PLAIT_EXPORT ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void* header,
+                                              std::size_t header_bytes, const void* data,
+                                              std::size_t bytes, const ucp_request_param_t* param) {
+  static auto* const real = plait::real<decltype(ucp_am_send_nbx)>("ucp_am_send_nbx");
+  plait::note_chunk(bytes, param);
+  return real(endpoint, id, header, header_bytes, data, bytes, param);
+}
+
+PLAIT_EXPORT ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* message, void* place,
+                                                   std::size_t bytes,
+                                                   const ucp_request_param_t* param) {
+  static auto* const real = plait::real<decltype(ucp_am_recv_data_nbx)>("ucp_am_recv_data_nbx");
+  plait::note_chunk(bytes, param);
+  return real(worker, message, place, bytes, param);
+}
+
+}  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
+
+namespace plait {
+namespace {
+
+using conformance::fork_ranks;
+
+class UcxSlots : public TcpCase {
+ protected:
+  Environment::Variables through_shared_memory() const {
+    Environment::Variables variables = plait::through_shared_memory();
+    variables.emplace_back("PLAIT_RENDEZVOUS", port_.address());
+    return variables;
+  }
+};
+
+constexpr std::size_t kBytes = std::size_t{1} << 20;
+constexpr int kTurns = 6;
+
+// Each rank sends the other a chunk per turn, in two slots, and looks at what it gets.
+void exchange(Mailbox& mailbox, int rank) {
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int slot = turn % 2;
+    std::fill_n(mailbox.outbox(1 - rank, slot), kBytes, std::byte(16 * rank + turn));
+    mailbox.post(1 - rank, slot, {}, kBytes);
+    mailbox.wait_arrived(1 - rank, slot, {});
+    const std::byte* chunk = mailbox.inbox(1 - rank, slot);
+    EXPECT_EQ(std::count(chunk, chunk + kBytes, std::byte(16 * (1 - rank) + turn)), kBytes);
+    mailbox.release(1 - rank, slot);
+  }
+}
+
+TEST_F(UcxSlots, EveryChunkLiesInMemoryThatIsRegisteredOnce) {
+  const Environment shared(through_shared_memory());
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    EXPECT_EQ(comm.state().route_to(1 - rank),
+              "ucx: 127.0.0.1 to 127.0.0.1, large chunks read from registered slots by cma/memory");
+    barrier(comm);
+    const int mapped_before = calls.mapped;
+    calls.chunks = 0;
+    calls.chunks_in_registered_memory = 0;
+    auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+    EXPECT_EQ(calls.mapped, mapped_before + 1);
+    exchange(*mailbox, rank);
+    EXPECT_EQ(calls.chunks, 2 * kTurns);
+    EXPECT_EQ(calls.chunks_in_registered_memory, calls.chunks);
+    const int unmapped_before = calls.unmapped;
+    mailbox.reset();
+    barrier(comm);
+    EXPECT_EQ(calls.unmapped, unmapped_before + 1);
+    {
+      const Communicator gone = std::move(comm);
+    }
+    EXPECT_EQ(calls.unmapped, calls.mapped);
+  });
+}
+
+// This happens where the user may lock little memory.
+TEST_F(UcxSlots, ChunksAreSentWithoutARegistrationToo) {
+  const Environment shared(through_shared_memory());
+  fork_ranks(2, [&](int rank) {
+    calls.is_out_of_memory = true;
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+    exchange(*mailbox, rank);
+    EXPECT_EQ(calls.chunks_in_registered_memory, 0);
+    mailbox.reset();
+    EXPECT_EQ(calls.unmapped, 0);
+  });
+}
+
+TEST_F(UcxSlots, OverTcpNothingIsRegistered) {
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    const std::string route = comm.state().route_to(1 - rank);
+    EXPECT_TRUE(route.starts_with("ucx: 127.0.0.1 to 127.0.0.1, chunks by tcp/")) << route;
+    auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+    exchange(*mailbox, rank);
+    EXPECT_EQ(calls.mapped, 0);
+  });
+}
+
+// The parent's slots stay registered when a child that it has forked destroys its copies.
+TEST_F(UcxSlots, AForkedChildEndsNoRegistration) {
+  const Environment shared(through_shared_memory());
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      mailbox.reset();
+      {
+        const Communicator gone = std::move(comm);
+      }
+      EXPECT_EQ(calls.unmapped, 0);
+      ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    exchange(*mailbox, rank);
+  });
+}
+
+}  // namespace
+}  // namespace plait
