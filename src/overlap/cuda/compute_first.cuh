@@ -9,6 +9,7 @@
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/args.h"
+#include "overlap/cuda/copy.cuh"
 #include "overlap/cuda/fragments.cuh"
 
 namespace plait::overlap::cuda {
@@ -337,33 +338,9 @@ class ComputeFirst {
       const int top = first_row + Tile::row_in_tile(work.slice * 32, block, 0);
       const int from = max(top, begin);
       const int to = min(top + 16, end);
-      if (from < to) copy_rows(from, to, first_column, columns, lane);
-    }
-  }
-
-  __device__ void copy_rows(int from, int to, int column, int columns, int lane) const {
-    const Rows source = results_at(args_.call.rank);
-    const int element = args_.call.out_kind == kF32 ? 4 : 2;
-    const int per_vector = 16 / element;
-    const int vectors = args_.call.out.aligned ? columns / per_vector : 0;
-    const long long first_byte = static_cast<long long>(column) * element;
-#pragma unroll 4
-    for (int v = lane; v < (to - from) * vectors; v += 32) {
-      const int row = from + v / vectors;
-      const long long at = first_byte + v % vectors * 16LL;
-      *reinterpret_cast<uint4*>(args_.call.out.data + row * args_.call.out.stride + at) =
-          load_vector(reinterpret_cast<const uint4*>(source.data + row * source.stride + at));
-    }
-    const int rest = columns - vectors * per_vector;
-    for (int v = lane; v < (to - from) * rest; v += 32) {
-      const int row = from + v / rest;
-      const int at = column + vectors * per_vector + v % rest;
-      const char* s = source.data + row * source.stride;
-      char* d = args_.call.out.data + row * args_.call.out.stride;
-      if (element == 4) {
-        reinterpret_cast<float*>(d)[at] = reinterpret_cast<const volatile float*>(s)[at];
-      } else {
-        reinterpret_cast<short*>(d)[at] = reinterpret_cast<const volatile short*>(s)[at];
+      if (from < to) {
+        copy_rows(results_at(args_.call.rank), args_.call.out, {from, to, first_column, columns},
+                  args_.call.out_kind == kF32 ? 4 : 2, lane);
       }
     }
   }
@@ -389,22 +366,6 @@ class ComputeFirst {
         __syncthreads();
         if (threadIdx.x == 0)
           raise_flag(args_.sums, owner, place, static_cast<unsigned long long>(V::kPerTile) * 16);
-      }
-    }
-  }
-
-  static __device__ void copy_vectors(const uint4* from, uint4* to, int count) {
-    constexpr int kAtOnce = 8;
-    const int threads = static_cast<int>(blockDim.x);
-    for (int v = static_cast<int>(threadIdx.x); v < count; v += kAtOnce * threads) {
-      uint4 vectors[kAtOnce];
-#pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        if (v + a * threads < count) vectors[a] = from[v + a * threads];
-      }
-#pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        if (v + a * threads < count) to[v + a * threads] = vectors[a];
       }
     }
   }
