@@ -11,6 +11,7 @@
 // Exit status: 0 all is right, 1 something is not, 2 a call of CUDA failed, 3 a kernel did not end,
 // 77 there is no GPU.
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 

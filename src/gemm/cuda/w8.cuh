@@ -7,7 +7,7 @@
 //
 // Numerics: value + offset is exact in bf16 and f16. Per tensor and per channel, one f32 chain over
 // k, then one multiplication by the scale. Grouped, a chain over each group, and
-// sum = fma(scale, chain, sum), groups in ascending order. Nothing of this depends on the number of
+// sum = fma(scale, chain, sum), groups in ascending order. None of this depends on the number of
 // tokens or on the tile, so every Config of a group size gives the same bits.
 //
 // Two functors decide the rest:
@@ -36,7 +36,7 @@ struct W8Tile {
   int features, tokens;
 };
 
-// Which sums a thread has: sums[4 j + 2 h + i] is that of feature + 2 h and token + 8 j + i.
+// The sums that a thread has: sums[4 j + 2 h + i] is that of feature + 2 h and token + 8 j + i.
 struct W8Place {
   int feature;
   int token;
@@ -95,7 +95,7 @@ class Producer {
     cursor_ = cursor_.further(1);
   }
 
-  // Few tokens: no other tile reads the weights again.
+  // With few tokens, no other tile reads the weights again.
   __device__ static constexpr bool weights_used_once() { return C::kTileBlocks == 1; }
 };
 
