@@ -9,6 +9,7 @@ namespace plait::overlap::cuda {
 // Ranks of one communicator on GPUs: a kernel keeps an address of each.
 inline constexpr int kMostRanks = 8;
 
+// NOLINTNEXTLINE(readability-identifier-naming): they are constants of the namespace, kept in ints
 enum Kind { kF32 = 0, kBf16 = 1, kF16 = 2 };
 
 // A row that is added to every row of the result. Without values there is none.

@@ -52,6 +52,7 @@ std::vector<DeviceInfo> CudaDevices::list() const {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
   std::vector<DeviceInfo> all;
+  all.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) all.push_back(describe(index));
   return all;
 }

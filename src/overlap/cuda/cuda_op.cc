@@ -115,6 +115,7 @@ class CudaOp final : public OpImpl {
   }
 
   static DeviceProblem on_device(const Problem& problem, WeightLayout layout) {
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): refusal_of() has let the operator pass
     return {.op = *operator_of(problem.op),
             .m = static_cast<int>(problem.m),
             .n = static_cast<int>(problem.n),

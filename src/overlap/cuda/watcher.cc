@@ -51,6 +51,7 @@ Watcher::~Watcher() {
 
 void Watcher::watch() {
   std::vector<pollfd> polled;
+  polled.reserve(descriptors_.size());
   for (const int descriptor : descriptors_)
     polled.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
   while (!ends_.load(std::memory_order_relaxed)) {
