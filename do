@@ -10,6 +10,7 @@ source tools/do/step.sh
 source tools/do/packages.sh
 source tools/do/build.sh
 source tools/do/cuda.sh
+source tools/do/gpu.sh
 source tools/do/sanitizers.sh
 source tools/do/lint.sh
 source tools/do/test.sh
@@ -32,6 +33,7 @@ usage: ./do VERB
                      (compare takes an older build; `python users` is about Megatron-Core, Hugging Face and vLLM)
   build [PRESET]     a build without tests: release, asan or tsan
   gpu                the checks that need a GPU
+  gpu pack [FOLDER]  a folder (build/gpu-pack) that runs them on a machine with a GPU and none of plait's needs
   clean              delete build/
 
 Logs are in build/log/.
@@ -88,20 +90,15 @@ verb_test() {
   summary
 }
 
-# Test runners take 77 for "not run": neither passed nor failed.
 verb_gpu() {
-  if ! has_gpu; then
-    say 'There is no GPU here: nothing was checked.'
-    exit 77
-  fi
-  if ! has_nvcc; then
-    say 'There is a GPU here, but no CUDA compiler: nothing was checked.'
-    exit 77
-  fi
-  step 'build release' build_gpu_checks
-  run_gpu_checks
-  summary
+  case ${1:-} in
+    '') check_gpu ;;
+    pack) pack_gpu_checks "$(folder_of_caller "${2:-$PWD/build/gpu-pack}")" ;;
+    *) usage_error "./do gpu takes pack, a folder after it, or nothing, not '$1'" ;;
+  esac
 }
+
+folder_of_caller() { (cd "$caller" && realpath -m -- "$1"); }
 
 verb_clean() {
   rm -rf build

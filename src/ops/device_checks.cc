@@ -9,7 +9,7 @@
 namespace plait::ops {
 namespace {
 
-// What the hardware moves at a time.
+// Bytes that the hardware moves at a time.
 constexpr std::int64_t kAlignment = 16;
 
 void check_dtype(Operator op, const char* what, Dtype dtype) {

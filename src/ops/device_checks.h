@@ -1,4 +1,4 @@
-// What an operator on a GPU refuses besides what every operator does.
+// The checks of operands on a GPU, in addition to those on every device.
 #pragma once
 
 #include "plait/ops.h"

@@ -27,7 +27,7 @@ LoadedDevices load() {
   return {.devices = devices, .list = devices->list()};
 }
 
-// Why this GPU can't be used, though there are some.
+// Why this GPU can't be used, though others can.
 std::string refusal_of(Device device, const std::vector<DeviceInfo>& list) {
   const auto found = std::find_if(
       list.begin(), list.end(), [&](const DeviceInfo& info) { return info.index == device.index; });
@@ -51,7 +51,7 @@ class OnDevice final : public OpImpl {
     const OperatorTraits& traits = traits_of(problem_.op);
     Call numbered = call;
     numbered.tag = tag_;
-    // All ranks' sums have a bias, or none's.
+    // Either all ranks add a bias to the sum, or none does.
     if (call.operands.bias.data != nullptr && (traits.compute_first || traits.reduces))
       numbered.tag.sizes[2] += kTagBias;
     const PollHook poll(call.poll);

@@ -4,7 +4,7 @@
 //   const LoadedDevices loaded = load_devices();
 //   if (loaded.devices == nullptr) std::puts(loaded.refusal.c_str());
 //
-// Whatever is refused is refused in words that follow a name: "is memory of cuda:1".
+// Refusals of memory and of streams are phrases that follow a name: "is memory of cuda:1".
 #pragma once
 
 #include <cstddef>
@@ -38,13 +38,13 @@ struct DeviceOpSpec {
   std::string backend = {};  // of the product; empty: the best
 };
 
-// What the plugin can do. All functions may be called by several threads at once.
+// The plugin's functions. Several threads may call them at once.
 class Devices {
  public:
   virtual ~Devices() = default;
 
-  // Why there is no GPU to be used: no driver, a driver older than the toolkit, no device. Empty:
-  // there is one. The rest is called only then.
+  // Why no GPU can be used: no driver, a driver older than the toolkit, no device. Empty: there is
+  // one. The other functions are called only then.
   virtual std::string refusal() const = 0;
 
   virtual std::vector<DeviceInfo> list() const = 0;
@@ -60,9 +60,9 @@ class Devices {
   // Why there is no such operator: "there is no matmul_all_gather on a GPU". Empty: there is.
   virtual std::string refusal_of(const DeviceOpSpec& spec) const = 0;
 
-  // Not collective. Of a call the operator gets the views as they are, all on its device, `stream`
+  // Not collective. A call gives the operator the views as they are, all on its device, `stream`
   // and `tag`, and no Call::bias: the bias is among the operands. run() queues the work in the
-  // stream and returns; what goes wrong later is raised by a later run(). make_room() and cut() are
+  // stream and returns; a later run() raises what goes wrong afterwards. make_room() and cut() are
   // collective. The destructor waits for the work that is queued.
   virtual std::unique_ptr<OpImpl> make_op(const DeviceOpSpec& spec, Communicator& comm) const = 0;
 };
@@ -81,14 +81,14 @@ struct LoadedDevices {
 // Loads the plugin, once in the life of the process.
 const LoadedDevices& load_devices();
 
-// What load_devices() has loaded, or null: it wasn't called, or there is none.
+// What load_devices() has loaded, or null if it wasn't called or found none.
 const Devices* loaded_devices();
 
 // Refuses a device that can't be used, in a sentence that begins with `caller`.
 const Devices& devices_for(Device device, std::string_view caller);
 
-// The plugin's operator in the frame of every call: calls are numbered, and what goes wrong on one
-// rank goes wrong on all.
+// Makes the plugin's operator, and wraps it so that its calls are numbered, and that an error on
+// one rank fails all ranks.
 std::unique_ptr<OpImpl> make_on_device(const DeviceOpSpec& spec, Communicator& comm);
 
 }  // namespace plait::overlap

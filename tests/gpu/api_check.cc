@@ -2,7 +2,7 @@
 //
 //   api_check [threads [RANKS]]   ranks are threads; every operator, plan, layout and dtype
 //   api_check refusals   what is refused, in words
-//   api_check lost       under `plait run -n 2`: rank 1 dies, rank 0 is told within two seconds
+//   api_check lost       under `plait run -n 2`: rank 1 dies, rank 0 notices within two seconds
 //   api_check processes  under `plait run -n 2`: ranks are processes
 //
 // Exit status: 0 all is right, 1 something is not, 77 there is no GPU.
@@ -117,7 +117,8 @@ std::int64_t shard_begin(std::int64_t m, int world, int rank) {
   return rank * (m / world) + std::min<std::int64_t>(rank, m % world);
 }
 
-// What is random depends on the rank for operands of its own, and not for those of all ranks.
+// Seeds depend on the rank for operands that each rank has for itself. Operands of all ranks have
+// the same seed everywhere.
 void run_case(const Case& c, Communicator& comm, const char* plan, cudaStream_t stream,
               std::vector<float>* first) {
   const int rank = comm.rank();
@@ -197,7 +198,7 @@ void run_case(const Case& c, Communicator& comm, const char* plan, cudaStream_t 
   if (gathers && gathered.get() != all) fail(what + ": the gathered rows are wrong");
 }
 
-// One for each rank, and for all groups: a GPU runs only 32 of a process's streams independently.
+// One for each rank, used by all groups: a GPU runs only 32 of a process's streams independently.
 cudaStream_t streams[8] = {};
 
 void run_all(Communicator& comm) {

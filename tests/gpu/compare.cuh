@@ -1,4 +1,4 @@
-// What is said of two results, counted on the device.
+// Comparisons of results, counted on the device.
 //
 //   count_different_bytes(serial.data(), fused.data(), bytes)      // 0: the same bits
 //   worst_error(out.data(), exact.data(), magnitude.data(), count, terms).ratio   // <= 1: right
@@ -33,7 +33,7 @@ __host__ __device__ constexpr double unit_roundoff_of<__half>() {
   return 0x1p-11;
 }
 
-// Half the distance between the smallest numbers of T: what rounding costs where results are tiny.
+// Half the distance between the smallest numbers of T: the error of rounding tiny results.
 template <class T>
 __host__ __device__ constexpr double tiny_roundoff_of() {
   return 0;
@@ -50,9 +50,8 @@ __host__ __device__ inline double gamma_bound(double terms) {
   return nu / (1.0 - nu);
 }
 
-// `terms`: k, and the number of ranks on top where their partial sums are added in f32.
-// `wire_roundings * wire_roundoff` is added to that bound where partial sums were rounded on their
-// way.
+// `terms`: k, plus the number of ranks if their partial sums are added in f32. The bound grows by
+// `wire_roundings * wire_roundoff` if partial sums were rounded on their way.
 struct ErrorTerms {
   double terms = 0;
   double wire_roundings = 0;

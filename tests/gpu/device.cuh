@@ -18,8 +18,8 @@
 
 namespace plait::gpu {
 
-// Ends the program with the file, the line and CUDA's own sentence if `status` is a failure: after
-// one, nothing that such a program could still print would mean anything.
+// Ends the program with the file, the line and CUDA's own sentence if `status` is a failure. After
+// one, no result of the program would mean anything.
 inline void check_cuda(cudaError_t status,
                        std::source_location where = std::source_location::current()) {
   if (status == cudaSuccess) return;

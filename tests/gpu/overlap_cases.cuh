@@ -40,7 +40,7 @@ struct Case {
   bool bias = false;
   bool gathered = false;
   unsigned int fingerprint = 0x1234;
-  int odd_rank = -1;  // a rank that believes to be in another call
+  int odd_rank = -1;  // a rank that is in another call
 };
 
 inline const char* name(DeviceOperator op) {
@@ -153,7 +153,7 @@ inline std::vector<NamedPlan> plans_for(int world) {
 // Loads all kernels; false if there is no GPU.
 bool start_gpu();
 
-// Delays what comes next in the stream. Loaded by start_gpu().
+// Delays later work in the stream. start_gpu() loads its kernel.
 void idle(unsigned long long nanoseconds, cudaStream_t stream);
 
 inline void fill_with_integers(const Case& c, CaseOperands& operands, std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// Random cases: the same bits in every schedule, and the right ones where they are known exactly.
+// Random cases: all schedules give the same bits, and the right ones where these are known exactly.
 #include <unistd.h>
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace plait::gpu {
 namespace {
 
-// Runs the case in all schedules; how many checks failed.
+// Runs the case in all schedules. Returns how many checks failed.
 int check_case(VirtualRanks& ranks, const Case& c, std::mt19937& random, bool exactly) {
   CaseOperands operands(c);
   DeviceBuffer<double> exact(exactly ? 1LL * c.m * c.n + 1 : 1);

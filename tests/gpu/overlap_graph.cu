@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kReplays = 20;
 
-// What a rank's stream is told, to be told again.
+// A rank's calls, captured into a CUDA graph.
 class Graph {
  public:
   template <class Queue>

@@ -21,8 +21,8 @@ constexpr DeviceOperator kOps[] = {DeviceOperator::matmul_reduce_scatter,
                                    DeviceOperator::matmul_all_reduce,
                                    DeviceOperator::all_gather_matmul};
 
-// The median time of what `queue` queues in the ranks' streams, from the first rank's begin to the
-// last one's end, in microseconds.
+// The median time of the work that `queue_rank` queues in the ranks' streams, from the first rank's
+// begin to the last one's end, in microseconds.
 double median_of_all(VirtualRanks& ranks, const std::function<void(int rank)>& queue_rank) {
   std::vector<double> times;
   const cudaStream_t first = ranks.stream(0);
@@ -114,7 +114,7 @@ class Measurement {
   std::vector<DeviceBuffer<char>> out_;
 };
 
-// What a rank sends to one other rank. Each pair of ranks has a link of its own.
+// Bytes that a rank sends to one other rank. Each pair of ranks has a link of its own.
 double bytes_of_link(const Case& c) {
   const double rows = static_cast<double>(c.m) / c.world;
   if (c.op == DeviceOperator::all_gather_matmul) return rows * c.k * 2;
@@ -169,8 +169,8 @@ Case case_of(DeviceOperator op, int world, int m) {
           .out = cuda::kBf16};
 }
 
-// The time for what all ranks write to and read from the CPU's memory, once each and both ways at
-// once, by the GPU's copy engines.
+// The time in which the GPU's copy engines write all ranks' data to the CPU's memory and read it
+// back, both ways at once.
 double copy_time(VirtualRanks& ranks, std::size_t bytes) {
   std::vector<DeviceBuffer<char>> device;
   std::vector<char*> host;

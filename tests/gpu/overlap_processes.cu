@@ -14,7 +14,7 @@ constexpr int kRounds = 3;
 // The processes take turns of some milliseconds on the GPU, so a wait can last for many of them.
 constexpr unsigned long long kTimeout = 30'000'000'000ULL;
 
-// The way to the other process.
+// A connection to the other process.
 class Channel {
  public:
   explicit Channel(int fd) : fd_(fd) {}
@@ -47,7 +47,7 @@ class PeerMailbox {
     const cudaIpcMemHandle_t theirs = channel.swap(mine);
     check_cuda(cudaIpcOpenMemHandle(&memory_, theirs, cudaIpcMemLazyEnablePeerAccess));
     ranks.mailbox(rank).base[1 - rank] = static_cast<char*>(memory_);
-    // Only now may the other rank write: its own memory is zeroed and mapped.
+    // The other rank may write only now that both mailboxes are zeroed and mapped.
     channel.barrier();
   }
   PeerMailbox(const PeerMailbox&) = delete;

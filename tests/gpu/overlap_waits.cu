@@ -1,5 +1,5 @@
-// Late ranks, lost ranks, and ranks that believe to be in different calls: what the others do, and
-// whether the GPU is free afterwards.
+// Late ranks, lost ranks, and ranks that are in different calls: what the others do, and whether
+// the GPU is free afterwards.
 #include <unistd.h>
 
 #include <chrono>
@@ -55,7 +55,7 @@ struct Group {
 struct Expected {
   Trouble trouble;
   int peer;     // the rank that is waited for; -1: any other
-  int waiting;  // so many ranks, from 0 on, have a record
+  int waiting;  // this many ranks, from 0 on, have a record
 };
 
 // A rank of matmul_all_reduce may have waited for another one that itself waited for the lost rank.
@@ -85,7 +85,7 @@ bool gives_up(Group& group, Clock::time_point begin, const Expected& expected) {
   return right && one_names_it;
 }
 
-// Prints the figure; how many checks failed.
+// Prints the figure. Returns how many checks failed.
 int report(const char* check, const Case& c, const char* plan, bool right) {
   Figure("waits")
       .text("check", check)

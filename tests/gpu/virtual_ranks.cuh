@@ -70,7 +70,7 @@ class VirtualRanks {
   cuda::DeviceMailbox& mailbox(int rank) { return mailboxes_[static_cast<std::size_t>(rank)]; }
   Record& record(int rank) { return *records_[static_cast<std::size_t>(rank)]; }
 
-  // Every byte of the slots becomes 0xff, so that what no rank has sent is seen in a result.
+  // Sets every byte of the slots to 0xff, so that data which no rank has sent shows up in a result.
   void poison() {
     const auto flags = static_cast<std::size_t>(cuda::mailbox_bytes({.flags = needs_.flags}));
     for (int r = 0; r < world_; ++r) {
@@ -81,7 +81,7 @@ class VirtualRanks {
     check_cuda(cudaDeviceSynchronize());
   }
 
-  // Raises all flags of this rank for any call to come, so that it waits for nothing.
+  // Raises all flags of this rank for all later calls, so that it waits for nothing.
   void raise_all(int rank) {
     const auto count = static_cast<std::size_t>(cuda::DeviceMailbox::kBegan + 2 * needs_.flags);
     const std::vector<Flag> raised(count, Flag{.word = 0x40000000ULL, .ready_at = 0});

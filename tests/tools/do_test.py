@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools/do"
 REPORT = """<testsuite>
   <testcase name="good" status="run"/>
   <testcase name="better" status="run"/>
@@ -69,10 +71,80 @@ class DoTest(unittest.TestCase):
         command = re.search(r"^build src/cli/plait: .*$", rules.read_text(), re.MULTILINE)
         self.assertIn("lib/plait/libplait_mpi_openmpi.so", command[0])
 
-    def test_gpu_does_not_claim_to_have_checked(self):
-        gpu = run(ROOT / "do", "gpu")
+    def test_gpu_takes_nothing_or_pack(self):
+        refused = run(ROOT / "do", "gpu", "fly")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("'fly'", refused.stderr)
+
+    def test_gpu_pack_leaves_folders_of_others_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            refused = run(ROOT / "do", "gpu", "pack", folder)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(f"{folder} exists", refused.stderr)
+
+
+@unittest.skipIf(list(Path("/dev").glob("nvidia[0-9]*")), "there is a GPU here")
+class WithoutGpuTest(unittest.TestCase):
+    def check(self, command):
+        gpu = run(*command)
+        self.assertEqual(gpu.stdout, "There is no GPU here: nothing was checked.\n")
         self.assertEqual(gpu.returncode, 77)
-        self.assertIn("nothing was checked", gpu.stdout)
+
+    def test_gpu_does_not_claim_to_have_checked(self):
+        self.check([ROOT / "do", "gpu"])
+
+    def test_packed_checks_do_not_claim_to_have_checked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(TOOLS / "gpu_run.sh", Path(folder) / "run.sh")
+            for script in ["step.sh", "gpu.sh"]:
+                shutil.copy(TOOLS / script, folder)
+            self.check([Path(folder) / "run.sh"])
+
+
+class GpuChecksTest(unittest.TestCase):
+    def run_script(self, folder, script):
+        sources = f"set -euo pipefail; cd {folder}; source {TOOLS}/step.sh; source {TOOLS}/gpu.sh"
+        return run("bash", "-c", f"{sources}; source {TOOLS}/cuda.sh; {script}")
+
+    def test_check_that_does_not_end_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = self.run_script(folder, "gpu_check 1 one sleep 100; gpu_check 9 two true; summary")
+        self.assertEqual(ran.returncode, 1)
+        self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 1 failed")
+
+    def test_words_choose_checks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = self.run_script(folder, "gpu_words=(late graph); gpu_check 9 'a late rank' true; "
+                                          "gpu_check 9 refusals false; summary")
+        self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_findings_are_the_last_lines_of_checks_that_passed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = self.run_script(folder, "gpu_check 9 one printf 'begin\\n7 right\\n'; "
+                                          "gpu_check 9 two false >/dev/null; show_gpu_findings")
+        self.assertEqual(ran.stdout.splitlines()[-2:], ["proved:", "  one: 7 right"])
+
+    def test_cublaslt_is_found_in_a_folder_of_the_loader(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder) / "libcublasLt.so.13"
+            library.touch()
+            ran = self.run_script(folder, f"export LD_LIBRARY_PATH={folder}; unset PLAIT_CUBLASLT; "
+                                          "find_cublaslt; echo $PLAIT_CUBLASLT")
+        self.assertEqual(ran.stdout, f"{library}\n")
+
+    def test_cublaslt_is_looked_for_in_packages_of_python(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = self.run_script(folder, f"export PYTHONPATH={folder}; cublaslt_folders")
+        for package in ["cu13", "cublas"]:
+            self.assertIn(f"{folder}/nvidia/{package}/lib", ran.stdout.splitlines())
+
+    def test_packed_libraries_are_not_those_of_every_system(self):
+        command = Path(os.environ["PLAIT_BUILD"]) / "src/cli/plait"
+        with tempfile.TemporaryDirectory() as folder:
+            ran = self.run_script(folder, f"libraries_to_pack {command}")
+        names = [Path(line).name for line in ran.stdout.splitlines()]
+        self.assertTrue([name for name in names if name.startswith("libfmt.so")], names)
+        self.assertFalse([name for name in names if name.startswith(("libc.", "libstdc++.", "libm."))])
 
 
 class SummaryTest(unittest.TestCase):

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The plugin for NVIDIA GPUs: what compiling it takes, and the checks that need a GPU.
+# The plugin for NVIDIA GPUs: what compiling it takes, and the programs that check it on a GPU.
 
 cutlass_version=4.2.0.0
 cutlass=build/cutlass-$cutlass_version
@@ -35,40 +35,56 @@ note_missing_cuda() {
   has_nvcc || skipped+=('release: no CUDA compiler is here: the plugin for GPUs was not compiled')
 }
 
-has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
-
-# No package is installed, since such a machine may reach no registry.
+# No package is installed, since a machine with a GPU may reach no registry.
 build_gpu_checks() {
   build_targets release plait_cuda src/cli/plait gpu_api_check gpu_lt_check gpu_overlap_check gpu_w8_check
 }
 
-# Runs the programs that check a GPU. Each prints what it has proved; figures are lines of JSON in its log.
-run_gpu_checks() {
-  local programs=build/release/tests/gpu run=build/release/src/cli/plait tool
-  check 'gpu operators, ranks as threads' "$programs/gpu_api_check" threads || true
-  check 'gpu operators, ranks as processes' "$run" run -n 2 -- "$programs/gpu_api_check" processes || true
-  check 'gpu refusals' "$programs/gpu_api_check" refusals || true
-  check 'gpu a lost rank' lost_rank_is_noticed || true
-  check 'gpu schedules, bit by bit' "$programs/gpu_overlap_check" correct 600 || true
-  check 'gpu late ranks' "$programs/gpu_overlap_check" waits || true
-  check 'gpu graphs' "$programs/gpu_overlap_check" graph || true
-  check 'gpu cost of the kernels' "$programs/gpu_overlap_check" cost || true
-  check 'gpu overlap over an emulated link' "$programs/gpu_overlap_check" link || true
-  check 'gpu overlap over PCIe' "$programs/gpu_overlap_check" pcie || true
-  if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck synccheck; do
-      check "gpu $tool" compute-sanitizer --error-exitcode 1 --tool "$tool" "$programs/gpu_overlap_check" correct 4 ||
-        true
-    done
+check_gpu() {
+  need_gpu
+  if ! has_nvcc; then
+    say 'There is a GPU here, but no CUDA compiler: nothing was checked. Elsewhere, ./do gpu pack makes a folder that' \
+      'needs none.'
+    exit 77
   fi
-  check 'gpu cuBLASLt' "$programs/gpu_lt_check" || true
-  check 'gpu 8-bit weights' "$programs/gpu_w8_check" check || true
+  step 'build release' build_gpu_checks
+  run_gpu_checks build/release/tests/gpu build/release/src/cli/plait
+  summary
 }
 
-# One of the two ranks kills itself, so the run as a whole fails.
-lost_rank_is_noticed() {
-  local said
-  said=$(build/release/src/cli/plait run -n 2 -- build/release/tests/gpu/gpu_api_check lost 2>&1) || true
-  printf '%s\n' "$said"
-  [[ $said == *'the GPU was free'* && $said != *FAILED* ]]
+# pack_gpu_checks FOLDER: makes a folder with all that the checks need on another machine; its run.sh runs them.
+pack_gpu_checks() {
+  local folder=$1
+  [[ ! -e $folder || -f $folder/run.sh ]] || usage_error "$folder exists, and was not made by ./do gpu pack"
+  if ! has_nvcc; then
+    say 'There is no CUDA compiler here: nothing was packed.'
+    exit 77
+  fi
+  need_packages build
+  tell_of_first_build release
+  step 'build release' build_gpu_checks
+  step 'pack' lay_out_pack build/release "$folder"
+  say "$(du -sh "$folder" | cut -f 1) in $folder: copy it to a machine with a GPU, and call its run.sh"
+}
+
+# lay_out_pack BUILD FOLDER: copies programs and libraries of the folder BUILD, without names and debug information.
+lay_out_pack() {
+  local build=$1 folder=$2 file programs
+  programs=("$build"/src/cli/plait "$build"/tests/gpu/gpu_{api,lt,overlap,w8}_check)
+  rm -rf "${folder:?}"/{bin,lib,log,run.sh,step.sh,gpu.sh} && mkdir -p "$folder"/{bin,lib/plait} || return
+  for file in "${programs[@]}"; do
+    strip -o "$folder/bin/${file##*/}" "$file" || return
+  done
+  strip --strip-unneeded -o "$folder/lib/plait/libplait_cuda.so" "$build/lib/plait/libplait_cuda.so" || return
+  while read -r file; do
+    strip --strip-unneeded -o "$folder/lib/${file##*/}" "$file" || return
+  done < <(libraries_to_pack "${programs[@]}" "$build/lib/plait/libplait_cuda.so")
+  cp tools/do/step.sh tools/do/gpu.sh "$folder/" && cp tools/do/gpu_run.sh "$folder/run.sh"
+}
+
+# libraries_to_pack FILE...: lists what the files load, except the C and C++ libraries: those of a newer system work,
+# and an older C++ library beside the system's own would break a newer program in the same process.
+libraries_to_pack() {
+  ldd "$@" | sed -nE 's/^\t.* => (\/.*) \(0x.*/\1/p' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so'
 }

@@ -4,6 +4,7 @@
 # A step is called where its status is tested, so `set -e` has no effect inside: functions used as steps join their
 # commands with &&.
 
+logs=build/log
 rows=()  # of the summary: "name|result|seconds"
 passed=0      # ctest tests and named checks together
 failed=0
@@ -17,7 +18,7 @@ usage_error() {
   exit 2
 }
 
-log_of() { printf 'build/log/%s.log' "${1// /-}"; }
+log_of() { printf '%s/%s.log' "$logs" "${1// /-}"; }
 
 # show_log LOG: prints the end of a log, and its path.
 show_log() {
@@ -34,7 +35,7 @@ show_progress() {
   local far
   while sleep 1 && kill -0 $$ 2>/dev/null; do
     far=$(tail -c 2000 "$2" | sed -nE 's#^ *\[?([0-9]+/[0-9]+)[] ].*#\1#p' | tail -n 1)
-    [[ -z $far ]] || printf '\r%-24s%s ' "$1" "$far"
+    [[ -z $far ]] || printf '\r%-23s %s ' "$1" "$far"
   done
 }
 
@@ -43,15 +44,15 @@ stop_progress() {
   kill "$progress" 2>/dev/null || true
   wait "$progress" 2>/dev/null || true
   progress=
-  printf '\r\033[K%-24s' "$1"
+  printf '\r\033[K%-23s ' "$1"
 }
 
 # run_logged NAME COMMAND...: sets `seconds`; returns the status of the command.
 run_logged() {
   local log status=0 start=$SECONDS
   log=$(log_of "$1")
-  mkdir -p build/log
-  printf '%-24s' "$1"
+  mkdir -p "$logs"
+  printf '%-23s ' "$1"
   : >"$log"
   [[ ! -t 1 ]] || { show_progress "$1" "$log" & progress=$!; }
   "${@:2}" >"$log" 2>&1 </dev/null || status=$?
@@ -86,8 +87,8 @@ check() {
 # quietly COMMAND...: prints the output only if the command fails.
 quietly() {
   local log
-  log=build/log/quiet-$$.log
-  mkdir -p build/log
+  log=$logs/quiet-$$.log
+  mkdir -p "$logs"
   if ! "$@" >"$log" 2>&1 </dev/null; then
     show_log "$log" >&2
     exit 1

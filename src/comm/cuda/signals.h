@@ -2,7 +2,7 @@
 //
 // A flag is a word in the receiver's memory, which the sender raises once its data can be seen. The
 // word holds the number of the call (its epoch) and a fingerprint of what the sender believes the
-// call to be. A flag also says from when on it counts, by which links are emulated.
+// call to be. A flag also holds the time from which it counts, which emulated links set.
 //
 // Every wait has a deadline. If it passes, the wait records which rank it waited for, and all other
 // waits of the rank give up too: the kernel ends, with undefined results, and the next call on the
@@ -20,7 +20,7 @@ struct alignas(16) Flag {
 
 enum class Trouble : unsigned int { none, timeout, mismatch, stopped };
 
-// What a wait that gave up leaves behind, in memory of the CPU.
+// What a wait leaves in the CPU's memory when it gives up.
 struct Record {
   unsigned int trouble;
   int peer;
@@ -30,10 +30,10 @@ struct Record {
   unsigned long long found;
 };
 
-// What a rank needs to wait; the same in all its kernels.
+// What all kernels of a rank need in order to wait for flags.
 struct Waits {
-  Record* record;              // of the CPU
-  unsigned int* gave_up;       // in the GPU's memory: a wait has, or the CPU has for all of them
+  Record* record;              // in the CPU's memory
+  unsigned int* gave_up;       // in the GPU's memory; if it is not 0, all waits give up
   unsigned int* epoch;         // in the GPU's memory: the number of the call under way
   unsigned long long timeout;  // in nanoseconds
 };
@@ -70,7 +70,7 @@ __device__ inline unsigned long long word_of(unsigned int fingerprint, unsigned 
   return static_cast<unsigned long long>(fingerprint) << 32 | epoch;
 }
 
-// When bytes that leave now have crossed the link to `peer`.
+// The time at which bytes that leave now arrive at `peer`.
 __device__ inline unsigned long long arrival_over(const EmulatedLink& link, int peer,
                                                   unsigned long long bytes) {
   if (link.clocks == nullptr) return 0;
@@ -128,8 +128,8 @@ __device__ inline bool is_raised(const Flag* flag, unsigned long long found,
 // of the call counts.
 __device__ inline bool wait(const Flag* flag, unsigned long long expected, const Waits& waits,
                             int peer, int place, bool compares = true) {
-  // Looking takes memory's time and power from warps that multiply: the longer a wait takes, the
-  // more seldom it looks.
+  // Polling takes memory bandwidth and power from warps that multiply. Therefore it backs off: the
+  // longer a wait lasts, the more seldom it polls.
   constexpr unsigned int kLongest = 1000;  // nanoseconds
   unsigned int sleep = 16;
   unsigned long long began = 0;

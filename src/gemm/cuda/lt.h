@@ -2,7 +2,7 @@
 //
 //   if (const auto refusal = LtProduct::refusal(problem)) return *refusal;
 //   LtProduct product({.m = 4096, .n = 8192, .k = 1024});
-//   if (product.candidates(1) == 0) return "cuBLASLt knows no way";
+//   if (product.candidates(1) == 0) return "cuBLASLt has no candidate";
 //   product.run({.x = x, .w = w, .out = out}, /*candidate=*/0, stream);
 //
 // Matrices are row-major: x is [m, k], out is [m, n], w is [n, k] or [k, n] as the layout says.
@@ -48,7 +48,7 @@ struct LtOperands {
   void* out;
 };
 
-// What cuBLASLt reveals of one of its algorithms. The numbers are its own, except for the number of
+// What cuBLASLt tells of one of its algorithms. The numbers are its own, except for the number of
 // parts of k.
 struct LtChoice {
   int algorithm = 0;

@@ -1,4 +1,4 @@
-// The quickest of the ways that cuBLASLt knows to compute a product, by measuring them.
+// Measures the candidates of cuBLASLt for a product, and finds the quickest.
 //
 //   LtProduct product(problem);
 //   const LtBest best = best_time(product, operand_sets, {}, stream);

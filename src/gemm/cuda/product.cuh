@@ -2,10 +2,10 @@
 //
 // Each block has three warpgroups. One thread of the first loads tiles of X and W into shared
 // memory (TMA), the other two multiply them (wgmma) and finish the tiles. A second warp of the
-// first warpgroup publishes finished tiles, so that those who multiply need not wait until their
-// stores can be seen; the last two are free for the hooks' other work.
+// first warpgroup publishes finished tiles, so that warps that multiply need not wait until their
+// stores can be seen. The last two are free for the hooks' other work.
 //
-// What is multiplied in which order, what is waited for and what becomes of a tile is up to hooks:
+// Hooks decide the order of the tiles, what is waited for, and what becomes of a finished tile:
 //
 //   struct Hooks {
 //     struct Args;                               // passed to the kernel by value
@@ -54,7 +54,7 @@ template <class Element_, class Layout_>
 struct ProductShape {
   using Element = Element_;
   using Layout = Layout_;
-  // The dtype of the same size in which the rest of CUDA knows these elements.
+  // CUDA's own type for these elements, which are CUTLASS's.
   using Narrow =
       std::conditional_t<std::is_same_v<Element, cutlass::half_t>, __half, __nv_bfloat16>;
   static constexpr int kRows = 128;

@@ -14,7 +14,7 @@ struct TileShape {
   int per_processor;
 };
 
-// The order of w8_tiles.cuh.
+// In the order of w8_tiles.cuh.
 constexpr TileShape kShapes[] = {
     {"64x8", 64, 8, 2},       {"64x16", 64, 16, 2},   {"64x32", 64, 32, 2},
     {"64x64", 64, 64, 2},     {"64x128", 64, 128, 1}, {"128x128", 128, 128, 1},

@@ -26,7 +26,7 @@ struct W8Weight {
   void* memory = nullptr;
 };
 
-// What it is packed from, all on the device.
+// The parts that a weight is packed from, all on the device.
 struct W8Parts {
   const std::int8_t* values;             // [n, k], rows without gaps
   const float* scales;                   // [1, n], or [ceil(k / group), n]

@@ -1,4 +1,4 @@
-// Four 8-bit weights of a word to two pairs of 16-bit floats, exactly.
+// Converts the four 8-bit weights of a word to two pairs of 16-bit floats, exactly.
 //
 // Bytes 0 and 2 become the first pair, bytes 1 and 3 the second.
 #pragma once
@@ -71,7 +71,7 @@ __device__ inline Pairs whole_numbers(std::uint32_t word) {
   return {even_bytes<In>(word), even_bytes<In>(word >> 8)};
 }
 
-// With an offset added: at most 256 in magnitude, so bf16 and f16 have it exactly.
+// Adds an offset. The result is at most 256 in magnitude, which bf16 and f16 represent exactly.
 template <class In>
 __device__ inline Pairs whole_numbers(std::uint32_t word, Pairs offset) {
   const Pairs values = whole_numbers<In>(word);

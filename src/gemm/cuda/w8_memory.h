@@ -1,4 +1,4 @@
-// Where the parts of a packed weight lie in its memory.
+// The places of a packed weight's parts in its memory.
 #pragma once
 
 #include <cstddef>

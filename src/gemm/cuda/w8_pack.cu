@@ -31,7 +31,8 @@ __device__ std::int8_t offset(const Packing& p, std::int64_t group, std::int64_t
   return has ? p.parts.offsets[group * p.n + feature] : std::int8_t{0};
 }
 
-// Scales and offsets of a block in a group, a pair for each pair of rows; the first 64 threads.
+// Packs scales and offsets of a block in a group, a pair for each pair of rows, by the first 64
+// threads.
 __device__ void pack_group(const Packing& p, std::int64_t block, std::int64_t group, float* scales,
                            std::int8_t* offsets) {
   const int i = static_cast<int>(threadIdx.x);
@@ -42,8 +43,8 @@ __device__ void pack_group(const Packing& p, std::int64_t block, std::int64_t gr
   offsets[i] = offset(p, group, feature);
 }
 
-// A thread's 16 bytes: for each of two operands of 16 k, words of k and k + 8; bytes of a word are
-// rows g and g + 8 at k, then at k + 1.
+// Packs a thread's 16 bytes: for each of two operands of 16 k, words of k and k + 8. The bytes of a
+// word are rows g and g + 8 at k, then at k + 1.
 __device__ void pack_half(const Packing& p, std::int64_t block, std::int64_t first_k,
                           unsigned char* half) {
   const int thread = static_cast<int>(threadIdx.x);

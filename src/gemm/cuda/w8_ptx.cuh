@@ -1,4 +1,4 @@
-// The instructions of a Hopper GPU that C++ has no words for: barriers in shared memory, copies
+// Instructions of a Hopper GPU that C++ does not have: barriers in shared memory, copies
 // that report to them, and products of a warpgroup whose left operand is in registers.
 #pragma once
 
@@ -16,7 +16,7 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Which bytes the second-level cache keeps longer than others.
+// How long the L2 cache keeps bytes, in comparison with others.
 enum class Keep : std::uint64_t {
   normal = 0x1000000000000000,
   briefly = 0x12F0000000000000,
@@ -123,7 +123,7 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// What wgmma needs to know of a matrix in shared memory: rows of 128 bytes, swizzled by TMA's
+// A matrix in shared memory, as wgmma is told of it: rows of 128 bytes, swizzled by TMA's
 // 128-byte pattern, whose period is 8 rows. The address of the first row is a multiple of 1024.
 // Bits 0..13 are the address, 16..29 the (unused) leading stride, 32..45 the bytes from 8 rows to
 // the next 8, all in units of 16; bits 62..63 name the swizzle.

@@ -1,4 +1,4 @@
-// Stores finished sums as rows of an ordinary matrix, with a bias. The plain end of a product.
+// Stores finished sums as rows of an ordinary matrix, after adding a bias.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,8 +43,8 @@ struct Four {
   std::uint32_t pairs[2];
 };
 
-// v: features f, f + 2 of tokens t, t + 1 in the order v[f][t], of all lanes. Returns what lane l
-// has of token l / 4: features 4 (l % 4) and the next three.
+// v: features f, f + 2 of tokens t, t + 1 in the order v[f][t], of all lanes. Returns to lane l the
+// features 4 (l % 4) to 4 (l % 4) + 3 of token l / 4.
 template <class Out>
 __device__ inline Four<Out> four_features(const float (&v)[4]) {
   return {{transposed(packed(v[0], v[1], Out{})), transposed(packed(v[2], v[3], Out{}))}};

@@ -1,4 +1,4 @@
-// The tiles that products by 8-bit weights are cut into, and what a kernel needs to start.
+// The tiles that products by 8-bit weights are cut into, and the arguments of a launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 namespace plait::gemm::cuda::w8 {
 
 // Tiles in bands of a few tiles of tokens: blocks that run at the same time share rows of X and
-// columns of W in the second-level cache.
+// columns of W in the L2 cache.
 struct BandOrder {
   int feature_tiles, token_tiles;
 
@@ -27,7 +27,7 @@ struct BandOrder {
   __device__ void before_load(W8Tile) const {}
 };
 
-// Shapes of tiles: number in the table of w8.cu, then Config's sizes.
+// Shapes of tiles: the number in the table of w8.cu, then Config's sizes.
 template <class In, int group, int tile>
 struct TileConfig;
 
@@ -54,7 +54,8 @@ struct Launch {
   int processors;
 };
 
-// Every tile with every group size, for one type of rows: in a file of its own, to compile beside.
+// Every tile with every group size, for one type of rows. Each type has a file of its own, so that
+// they compile at the same time.
 template <class In>
 cudaError_t launch_tile(int tile, int group, const Launch& launch, cudaStream_t stream);
 

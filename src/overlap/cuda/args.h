@@ -1,4 +1,4 @@
-// What the operators' kernels are told, as plain values that CPU code fills in.
+// Arguments of the operators' kernels: plain values, which CPU code fills in.
 #pragma once
 
 #include "comm/cuda/signals.h"
@@ -9,15 +9,16 @@ namespace plait::overlap::cuda {
 // Ranks of one communicator on GPUs: a kernel keeps an address of each.
 inline constexpr int kMostRanks = 8;
 
+// NOLINTNEXTLINE(readability-identifier-naming): they are constants of the namespace, kept in ints
 enum Kind { kF32 = 0, kBf16 = 1, kF16 = 2 };
 
-// Added to every row; no values: none.
+// A row that is added to every row of the result. Without values there is none.
 struct Bias {
   const void* values = nullptr;
   int kind = kF32;
 };
 
-// Where rows are written. All of them begin at multiples of 16 bytes where `aligned`.
+// A matrix in a GPU's memory. If `aligned`, all its rows begin at multiples of 16 bytes.
 struct Rows {
   char* data;
   long long stride;  // bytes from row to row
@@ -26,7 +27,7 @@ struct Rows {
 };
 
 // Slots and flags of one kind, at every rank. A source's part has one slot for each tile that holds
-// rows of the owner. Both exist twice, for calls of even and odd numbers.
+// rows of the owner. Both exist twice, for calls with even and with odd numbers.
 struct Slots {
   char* data[kMostRanks];
   comm::cuda::Flag* flags[kMostRanks];  // [parity][source][tile]; null: nothing is raised
@@ -36,7 +37,7 @@ struct Slots {
   int source_flags;
 };
 
-// What every kernel of a call knows.
+// Arguments that all kernels of a call have.
 struct CallArgs {
   Shards shards;
   int rank;
@@ -50,7 +51,7 @@ struct CallArgs {
   Bias bias;
 };
 
-// matmul_reduce_scatter and matmul_all_reduce.
+// Arguments for matmul_reduce_scatter and matmul_all_reduce.
 struct ComputeFirstArgs {
   CallArgs call;
   int tile_columns;  // tiles side by side in the whole matrix
@@ -65,18 +66,18 @@ struct ComputeFirstArgs {
   long long results_stride;
 };
 
-// all_gather_matmul, and a product alone.
+// Arguments for all_gather_matmul, and for a product alone.
 struct CommFirstArgs {
   CallArgs call;
-  // This rank's rows, and where all rows come together, without gaps.
+  // This rank's rows.
   const char* x;
   long long x_stride;   // bytes
   int row_bytes;        // a multiple of 16
-  bool pushes;          // this kernel sends the rows; else they have been sent
+  bool pushes;          // this kernel sends the rows; otherwise an earlier one has
   bool pushes_to_self;  // tiles with rows of several ranks are read from the gathered rows
   bool reads_own;       // tiles of own rows alone are read where the caller has them
   int piece_rows;       // rows under one flag
-  Slots gathered;
+  Slots gathered;       // the rows of all ranks, without gaps
 };
 
 }  // namespace plait::overlap::cuda

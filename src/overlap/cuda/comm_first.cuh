@@ -1,8 +1,8 @@
 // all_gather_matmul in one kernel: the free warps of all blocks write this rank's rows into all
-// ranks' memory, in pieces with a flag each, and tiles are loaded once the pieces of their rows are
-// there.
+// ranks' memory, in pieces with a flag each. A tile is loaded once the pieces of its rows have
+// arrived.
 //
-// Writing never waits, so no wait for rows is for ever: see docs/concepts/fused-on-gpu.md.
+// Writing never waits, so waits for rows cannot deadlock: see docs/concepts/fused-on-gpu.md.
 #pragma once
 
 #include "comm/cuda/signals.h"
@@ -28,7 +28,8 @@ class CommFirst {
   __device__ int tiles() const { return args_.call.order.count(); }
   __device__ TileAt at(int place) const { return args_.call.order.at(place); }
 
-  // 0 and 1: the gathered rows of calls of even and odd numbers. 2: the rank's own rows.
+  // The matrix that holds the tile's rows: 0 and 1 are the gathered rows of calls with even and
+  // with odd numbers, 2 is the rank's own x.
   __device__ int matrix(int row) const {
     return args_.reads_own && is_own(row) ? 2 : static_cast<int>(epoch_ & 1U);
   }
@@ -110,7 +111,7 @@ class CommFirst {
     return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + piece;
   }
 
-  // Several loads are under way at once, as each takes about a microsecond.
+  // Several loads are under way at once, because each takes about a microsecond.
   __device__ void copy_rows(int first, int count, int begin, int lane) const {
     constexpr int kAtOnce = 8;
     const int per_row = args_.row_bytes / 16;
@@ -152,7 +153,7 @@ class CommFirst {
   const Args& args_;
   unsigned int epoch_;
   unsigned long long word_;
-  unsigned long long seen_ = 0;  // tiles of rows that are there
+  unsigned long long seen_ = 0;  // bit t: all pieces of row tile t have arrived
 };
 
 }  // namespace plait::overlap::cuda

@@ -4,16 +4,18 @@
 // The warps that multiply write each tile's partial sums to the slots of all ranks that own rows of
 // it, this one included, and never wait. Beside them, and after them, warps take one slice of an
 // own tile after the other: they wait until every rank's partial sums are there, add them up as a
-// tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why no wait is for ever.
+// tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why this cannot deadlock.
 #pragma once
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/args.h"
+#include "overlap/cuda/copy.cuh"
 #include "overlap/cuda/fragments.cuh"
 
 namespace plait::overlap::cuda {
 
-// What all kernels of an operator know about a call.
+// A call as all kernels of the operator see it: the hooks of the product's kernel, and the steps of
+// the other schedules.
 template <class Shape>
 class ComputeFirst {
  public:
@@ -22,7 +24,7 @@ class ComputeFirst {
   using Narrow = typename Shape::Narrow;
   using Tile = gemm::cuda::FinishedTile<Shape>;
   static constexpr bool kPublishes = true;
-  static constexpr int kSlices = Shape::kTileThreads / 32;  // of a tile: what one warp has of it
+  static constexpr int kSlices = Shape::kTileThreads / 32;  // of a tile, one for each warp
 
   __device__ explicit ComputeFirst(const Args& args)
       : args_(args),
@@ -59,12 +61,12 @@ class ComputeFirst {
     raise_flag(args_.sums, owner, place_of(row, column, owner), bytes);
   }
 
-  // Adds up own rows and fetches other ranks' finished ones, as long as there is work.
+  // Adds up own rows and fetches other ranks' finished rows, as long as there is work.
   __device__ void help(int /*warp*/, int lane) const {
     if (args_.finishes) work(lane, 0, 0);
   }
 
-  // A warp's part of the work: what it claims, or every `step`-th piece from the `first` on.
+  // Does a warp's part of the work: the pieces that it claims, or every `step`-th from `first` on.
   __device__ void work(int lane, int first, int step) const {
     for (int number = next(lane, first, 0);; number = next(lane, number, step)) {
       const Work work = work_at(number);
@@ -77,7 +79,7 @@ class ComputeFirst {
     }
   }
 
-  // Tiles that were multiplied into the own memory go to their owners' slots.
+  // Copies tiles that were multiplied into this rank's own memory to their owners' slots.
   __device__ void exchange(const char* staged) const {
     if (args_.wire == kF32) {
       exchange_of<float>(staged);
@@ -87,7 +89,7 @@ class ComputeFirst {
   }
 
  private:
-  // Tiles with rows of the rank: the first, and how many there are, one below the other.
+  // The tiles, one below the other, that hold rows of a rank: the first, and their number.
   struct TileRange {
     int first;
     int count;
@@ -99,7 +101,7 @@ class ComputeFirst {
     return {first, begin < end ? (end - 1) / Shape::kRows - first + 1 : 0};
   }
 
-  // A slice of a tile of `rank`, which has its rows.
+  // A piece of work: a slice of a tile with rows that `rank` owns.
   struct Work {
     enum Kind { nothing, sum, fetch } kind;
     int rank;
@@ -115,8 +117,9 @@ class ComputeFirst {
     return __shfl_sync(0xffffffff, claimed, 0);
   }
 
-  // Sums of a group of columns, then rows that others finished in the group before, and so on: what
-  // is fetched does not wait for sums of this rank that no warp has begun.
+  // The order of pieces: the sums of a group of columns, then the rows of the group before that
+  // other ranks have finished, and so on. A warp that waits for another rank's sums of a group thus
+  // leaves none of this rank's sums of that group, or of the next, to be claimed.
   __device__ Work work_at(int number) const {
     const TileOrder& order = args_.call.order;
     const int group = order.column_group;
@@ -198,7 +201,7 @@ class ComputeFirst {
     }
   }
 
-  // One slice of an own tile.
+  // Adds up one slice of a tile, once the partial sums of all ranks have arrived.
   __device__ void add_up(const Work& work, int lane) const {
     const int row = work.row_tile * Shape::kRows;
     const int place = place_of(row, work.column_tile * Shape::kColumns, args_.call.rank);
@@ -206,9 +209,9 @@ class ComputeFirst {
     if (lane < args_.call.shards.world)
       there = comm::cuda::wait(flag_of(args_.sums, args_.call.rank, lane, place), word_,
                                args_.call.waits, lane, place);
-    // What has not come is not passed on to other ranks either.
+    // After a wait that gave up, nothing is passed on to other ranks either.
     if (!__all_sync(0xffffffff, there)) return;
-    __syncwarp();  // which orders memory, as a vote does not
+    __syncwarp();  // orders memory, which the vote does not
     if (args_.wire == kF32) {
       add_up_of<float>(work, place, lane);
     } else {
@@ -269,7 +272,7 @@ class ComputeFirst {
     }
   }
 
-  // Two elements of each of four column blocks, added up over ranks as a tree: neighbours in pairs,
+  // Adds up two elements of each of four column blocks over ranks, as a tree: neighbours in pairs,
   // level by level. All loads are under way before the first addition.
   template <class Wire>
   __device__ void sum_of_ranks(float (&sums)[8], int place, int block, int u, int thread,
@@ -293,7 +296,7 @@ class ComputeFirst {
     }
   }
 
-  // The sum over `kCount` ranks from `first` on, of those that exist.
+  // Adds up the `kCount` ranks from `first` on, as far as they exist.
   template <class V, int kCount>
   __device__ void tree_of(const uint4 (&vectors)[kMostRanks], int first,
                           float (&total)[V::kElements]) const {
@@ -311,7 +314,7 @@ class ComputeFirst {
     }
   }
 
-  // A place for each row of the whole matrix.
+  // Where a rank receives finished rows: a place for each row of the whole matrix.
   __device__ Rows results_at(int rank) const {
     return {.data = args_.results.data[rank] + parity() * args_.results.parity_bytes,
             .stride = args_.results_stride,
@@ -327,7 +330,7 @@ class ComputeFirst {
     const bool there = comm::cuda::wait(flag_of(args_.results, args_.call.rank, work.rank, place),
                                         word_, args_.call.waits, work.rank, place);
     if (!__all_sync(0xffffffff, there)) return;
-    __syncwarp();  // which orders memory, as a vote does not
+    __syncwarp();  // orders memory, which the vote does not
     const int begin = args_.call.shards.begin(work.rank);
     const int end = args_.call.shards.end(work.rank);
     const int columns = min(Shape::kColumns, args_.call.n - first_column);
@@ -337,33 +340,9 @@ class ComputeFirst {
       const int top = first_row + Tile::row_in_tile(work.slice * 32, block, 0);
       const int from = max(top, begin);
       const int to = min(top + 16, end);
-      if (from < to) copy_rows(from, to, first_column, columns, lane);
-    }
-  }
-
-  __device__ void copy_rows(int from, int to, int column, int columns, int lane) const {
-    const Rows source = results_at(args_.call.rank);
-    const int element = args_.call.out_kind == kF32 ? 4 : 2;
-    const int per_vector = 16 / element;
-    const int vectors = args_.call.out.aligned ? columns / per_vector : 0;
-    const long long first_byte = static_cast<long long>(column) * element;
-#pragma unroll 4
-    for (int v = lane; v < (to - from) * vectors; v += 32) {
-      const int row = from + v / vectors;
-      const long long at = first_byte + v % vectors * 16LL;
-      *reinterpret_cast<uint4*>(args_.call.out.data + row * args_.call.out.stride + at) =
-          load_vector(reinterpret_cast<const uint4*>(source.data + row * source.stride + at));
-    }
-    const int rest = columns - vectors * per_vector;
-    for (int v = lane; v < (to - from) * rest; v += 32) {
-      const int row = from + v / rest;
-      const int at = column + vectors * per_vector + v % rest;
-      const char* s = source.data + row * source.stride;
-      char* d = args_.call.out.data + row * args_.call.out.stride;
-      if (element == 4) {
-        reinterpret_cast<float*>(d)[at] = reinterpret_cast<const volatile float*>(s)[at];
-      } else {
-        reinterpret_cast<short*>(d)[at] = reinterpret_cast<const volatile short*>(s)[at];
+      if (from < to) {
+        copy_rows(results_at(args_.call.rank), args_.call.out, {from, to, first_column, columns},
+                  args_.call.out_kind == kF32 ? 4 : 2, lane);
       }
     }
   }
@@ -389,22 +368,6 @@ class ComputeFirst {
         __syncthreads();
         if (threadIdx.x == 0)
           raise_flag(args_.sums, owner, place, static_cast<unsigned long long>(V::kPerTile) * 16);
-      }
-    }
-  }
-
-  static __device__ void copy_vectors(const uint4* from, uint4* to, int count) {
-    constexpr int kAtOnce = 8;
-    const int threads = static_cast<int>(blockDim.x);
-    for (int v = static_cast<int>(threadIdx.x); v < count; v += kAtOnce * threads) {
-      uint4 vectors[kAtOnce];
-#pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        if (v + a * threads < count) vectors[a] = from[v + a * threads];
-      }
-#pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        if (v + a * threads < count) to[v + a * threads] = vectors[a];
       }
     }
   }

@@ -9,8 +9,8 @@
 namespace plait::overlap {
 namespace {
 
-// A failed call also leaves its error for the next one to find.
-std::string words_of(cudaError_t error) {
+// CUDA keeps the error of a failed call, and a later check would find it: it is cleared here.
+std::string text_of(cudaError_t error) {
   cudaGetLastError();
   return cudaGetErrorString(error);
 }
@@ -20,7 +20,7 @@ DeviceInfo describe(int index) {
       .index = index, .name = {}, .bytes = 0, .multiprocessors = 0, .major = 0, .minor = 0};
   cudaDeviceProp properties = {};
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
-    info.refusal = words_of(error);
+    info.refusal = text_of(error);
     return info;
   }
   info.name = properties.name;
@@ -38,20 +38,21 @@ DeviceInfo describe(int index) {
 std::string CudaDevices::refusal() const {
   int driver = 0;
   if (const cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess)
-    return words_of(error);
+    return text_of(error);
   if (std::string refusal = refusal_of_driver(driver, CUDART_VERSION); !refusal.empty())
     return refusal;
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
     return "the driver finds no GPU here";
-  return error == cudaSuccess ? std::string() : words_of(error);
+  return error == cudaSuccess ? std::string() : text_of(error);
 }
 
 std::vector<DeviceInfo> CudaDevices::list() const {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
   std::vector<DeviceInfo> all;
+  all.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) all.push_back(describe(index));
   return all;
 }
@@ -59,9 +60,9 @@ std::vector<DeviceInfo> CudaDevices::list() const {
 std::string CudaDevices::refusal_of(const void* data, Device device) const {
   cudaPointerAttributes found = {};
   if (const cudaError_t error = cudaPointerGetAttributes(&found, data); error != cudaSuccess)
-    return base::sentence("is memory that CUDA does not know: ", words_of(error));
+    return base::sentence("is memory that CUDA does not know: ", text_of(error));
   const bool is_on_gpu = found.type == cudaMemoryTypeDevice;
-  if (found.type == cudaMemoryTypeManaged) return {};  // which moves to where it is used
+  if (found.type == cudaMemoryTypeManaged) return {};  // it moves to where it is used
   if (device == kCpu)
     return is_on_gpu ? base::sentence("is memory of ", name(Device::cuda(found.device))) : "";
   if (!is_on_gpu) return "is memory of the CPU";
@@ -75,7 +76,7 @@ std::string CudaDevices::refusal_of(Stream stream, Device device) const {
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) return {};
   int index = 0;
   if (const cudaError_t error = cudaStreamGetDevice(handle, &index); error != cudaSuccess)
-    return base::sentence("is none of CUDA's: ", words_of(error));
+    return base::sentence("is none of CUDA's: ", text_of(error));
   if (index == device.index) return {};
   return base::sentence("belongs to ", name(Device::cuda(index)));
 }

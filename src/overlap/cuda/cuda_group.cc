@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -15,19 +14,6 @@
 #include "comm/state.h"
 
 namespace plait::overlap::cuda {
-
-void check_cuda(cudaError_t status, std::string_view caller) {
-  if (status == cudaSuccess) return;
-  cudaGetLastError();  // the next call is not to find it
-  base::fail(Code::system, base::sentence(caller, ": CUDA: ", cudaGetErrorString(status)));
-}
-
-OnGpu::OnGpu(int index) {
-  cudaGetDevice(&before_);
-  if (before_ != index) check_cuda(cudaSetDevice(index), "a call on a GPU");
-}
-
-OnGpu::~OnGpu() { cudaSetDevice(before_); }
 
 // Memory of a GPU. Ranks that are threads of one process hold one another's, so that none is freed
 // while another can still write there.
@@ -54,13 +40,13 @@ class CudaGroup::Memory {
   cudaError_t status_;
 };
 
-// What a rank tells the others of its part of the mailbox.
+// What a rank tells the others about its part of the mailbox.
 struct CudaGroup::Offer {
   std::int64_t process;
   const void* address;
   cudaIpcMemHandle_t handle;
   int device;
-  int status;  // a cudaError_t: it could not be made
+  int status;  // a cudaError_t: whether its memory could be made
 };
 
 namespace {
@@ -105,21 +91,20 @@ CudaGroup::CudaGroup(Communicator& comm, Device device, bool alone)
   find_peers(comm);
   words_ = std::make_shared<Memory>(4096);
   check_cuda(words_->status(), kWhere);
-  void* record = nullptr;
-  check_cuda(cudaHostAlloc(&record, sizeof(comm::cuda::Record), cudaHostAllocPortable), kWhere);
-  record_ = static_cast<comm::cuda::Record*>(record);
-  std::memset(record_, 0, sizeof(*record_));
+  record_ = make_record(kWhere);
   auto* words = reinterpret_cast<unsigned int*>(words_->data());
   mailbox_.waits = {
-      .record = record_,
+      .record = record_.get(),
       .gave_up = words,
       .epoch = words + 1,
       .timeout = static_cast<unsigned long long>(comm.state().group().policy().timeout)};
   mailbox_.claims = words + 2;
   mailbox_.zeros = words_->data() + 1024;
-  check_cuda(cudaStreamCreateWithFlags(&mailbox_.side, cudaStreamNonBlocking), kWhere);
-  for (cudaEvent_t* event : {&mailbox_.fork, &mailbox_.join, &queued_})
-    check_cuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), kWhere);
+  side_ = make_stream(kWhere);
+  for (OwnedEvent* event : {&fork_, &join_, &queued_}) *event = make_event(kWhere);
+  mailbox_.side = side_.get();
+  mailbox_.fork = fork_.get();
+  mailbox_.join = join_.get();
   group_ = &comm.state().group();
   if (world_ > 1)
     watcher_ = std::make_unique<Watcher>(comm.state().group(), processes_, mailbox_.waits);
@@ -129,14 +114,13 @@ CudaGroup::~CudaGroup() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(device_);
-  cudaDeviceSynchronize();  // the watcher ends waits that are in vain
+  cudaDeviceSynchronize();  // the watcher ends waits for lost ranks
   watcher_.reset();
   for (void* memory : imported_)
     if (memory != nullptr) cudaIpcCloseMemHandle(memory);
-  for (cudaEvent_t event : {mailbox_.fork, mailbox_.join, queued_})
-    if (event != nullptr) cudaEventDestroy(event);
-  if (mailbox_.side != nullptr) cudaStreamDestroy(mailbox_.side);
-  cudaFreeHost(record_);
+  for (OwnedEvent* event : {&fork_, &join_, &queued_}) event->reset();
+  side_.reset();
+  record_.reset();
   cudaSetDevice(before);
 }
 
@@ -227,7 +211,7 @@ void CudaGroup::open(const Offer& offer, int rank, std::string_view caller) {
   if (offer.device != device_) {
     int can = 0;
     check_cuda(cudaDeviceCanAccessPeer(&can, device_, offer.device), caller);
-    // An error of the system, so that the ranks that wait for this one hear of it.
+    // An error of the system, so that it also fails the ranks that wait for this one.
     if (can == 0) {
       base::fail(Code::system, base::sentence("cuda:", device_, " can't reach the memory of cuda:",
                                               offer.device, ", where rank ", rank, " is"));
@@ -246,7 +230,7 @@ void CudaGroup::open(const Offer& offer, int rank, std::string_view caller) {
     const std::lock_guard lock(shared.mutex);
     of_peers_.push_back(shared.all[offer.address].lock());
     if (of_peers_.back() == nullptr)
-      base::fail(Code::system, base::sentence("rank ", rank, " has left"));
+      base::fail(Code::system, base::sentence("rank ", rank, " has left the group"));
     base = of_peers_.back()->data();
   } else {
     void* memory = nullptr;
@@ -291,8 +275,8 @@ void CudaGroup::order(cudaStream_t stream) {
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess ||
       capturing != cudaStreamCaptureStatusNone)
-    return;  // a graph is the caller's to order
-  check_cuda(cudaStreamWaitEvent(stream, queued_, 0), "an operator on a GPU");
+    return;  // the caller orders its graphs
+  check_cuda(cudaStreamWaitEvent(stream, queued_.get(), 0), "an operator on a GPU");
 }
 
 void CudaGroup::note_queued(cudaStream_t stream) {
@@ -300,7 +284,7 @@ void CudaGroup::note_queued(cudaStream_t stream) {
   if (cudaStreamIsCapturing(stream, &capturing) != cudaSuccess ||
       capturing != cudaStreamCaptureStatusNone)
     return;
-  check_cuda(cudaEventRecord(queued_, stream), "an operator on a GPU");
+  check_cuda(cudaEventRecord(queued_.get(), stream), "an operator on a GPU");
   has_queued_ = true;
   last_ = stream;
 }

@@ -1,5 +1,5 @@
-// The ranks of a communicator on GPUs of one host: the memory that they share, and what ends their
-// waits.
+// The ranks of a communicator on GPUs of one host: the memory that they share, and the watcher that
+// ends their waits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,31 +10,17 @@
 #include <vector>
 
 #include "overlap/cuda/runner.h"
+#include "overlap/cuda/runtime.h"
 #include "overlap/cuda/watcher.h"
 #include "plait/communicator.h"
 #include "plait/tensor_view.h"
 
 namespace plait::overlap::cuda {
 
-// Throws Error{system} in the words of `caller` if CUDA has failed.
-void check_cuda(cudaError_t status, std::string_view caller);
-
-// Makes the device the thread's own for a while.
-class OnGpu {
- public:
-  explicit OnGpu(int index);
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-  ~OnGpu();
-
- private:
-  int before_ = 0;
-};
-
 class CudaGroup {
  public:
-  // What the communicator keeps for this device. Collective at the first call, but for what is
-  // `alone`: operators that don't communicate.
+  // The group that the communicator keeps for this device. The first call is collective, except for
+  // an `alone` group, which serves operators that don't communicate.
   static std::shared_ptr<CudaGroup> of(Communicator& comm, Device device, bool alone);
 
   CudaGroup(Communicator& comm, Device device, bool alone);
@@ -49,13 +35,14 @@ class CudaGroup {
   const DeviceMailbox& mailbox() const { return mailbox_; }
   std::size_t held_bytes() const;
 
-  // Collective where there is less than is needed.
+  // Makes a larger mailbox if this one is too small, which is collective.
   void make_room(const MailboxNeeds& needs, Communicator& comm, std::string_view caller);
 
   // Throws the error of a wait that has given up.
   void raise_if_failed(std::string_view caller) const;
 
-  // Calls in several streams follow one another all the same.
+  // Make calls in several streams run one after another: order() comes before a call's work is
+  // queued, note_queued() after it.
   void order(cudaStream_t stream);
   void note_queued(cudaStream_t stream);
 
@@ -79,9 +66,12 @@ class CudaGroup {
   std::vector<void*> imported_;
   std::shared_ptr<Memory> staged_;
   std::shared_ptr<Memory> words_;
-  comm::cuda::Record* record_ = nullptr;
+  OwnedRecord record_;
+  OwnedStream side_;
+  OwnedEvent fork_;
+  OwnedEvent join_;
+  OwnedEvent queued_;  // after the last call
   DeviceMailbox mailbox_ = {};
-  cudaEvent_t queued_ = nullptr;
   cudaStream_t last_ = nullptr;
   bool has_queued_ = false;
   std::unique_ptr<Watcher> watcher_;

@@ -9,6 +9,7 @@
 #include "base/fingerprint.h"
 #include "base/round_up.h"
 #include "overlap/cuda/cuda_group.h"
+#include "overlap/cuda/runtime.h"
 
 namespace plait::overlap::cuda {
 namespace {
@@ -33,7 +34,7 @@ Kind kind_of(Dtype dtype) {
   return dtype == Dtype::f16 ? kF16 : kF32;
 }
 
-// Tiles and bytes are counted in 32 bits here and there.
+// The kernels count some tiles and bytes in 32 bits.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 22;
 
 DevicePlan plan_of(const Plan& plan, int blocks) {
@@ -48,7 +49,7 @@ long long stride_of(const ConstTensorView& view) {
   return view.rows > 1 ? view.row_stride : base::round_up(view.cols, std::int64_t{8});
 }
 
-// All that ranks of a call must have in common.
+// All values that ranks of a call must have in common.
 unsigned int fingerprint_of(const Tag& tag) {
   const std::uint64_t values[] = {static_cast<std::uint64_t>(tag.operation),
                                   static_cast<std::uint64_t>(tag.dtype),
@@ -114,6 +115,7 @@ class CudaOp final : public OpImpl {
   }
 
   static DeviceProblem on_device(const Problem& problem, WeightLayout layout) {
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): refusal_of() has let the operator pass
     return {.op = *operator_of(problem.op),
             .m = static_cast<int>(problem.m),
             .n = static_cast<int>(problem.n),
@@ -154,7 +156,8 @@ std::string refusal_of(const DeviceOpSpec& spec) {
     return base::sentence("k=", problem.k, " is no multiple of 8, as a GPU needs it");
   constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 4;
   if (problem.n > kMost || problem.k > kMost)
-    return base::sentence("n=", problem.n, " k=", problem.k, " is more than ", kMost);
+    return base::sentence("n=", problem.n, " and k=", problem.k, "; on a GPU each is at most ",
+                          kMost);
   return {};
 }
 

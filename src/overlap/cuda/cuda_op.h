@@ -8,7 +8,7 @@
 
 namespace plait::overlap::cuda {
 
-// Why there is no such operator; empty: there is.
+// Why there is no such operator. Empty: there is one.
 std::string refusal_of(const DeviceOpSpec& spec);
 
 std::unique_ptr<OpImpl> make_op(const DeviceOpSpec& spec, Communicator& comm);

@@ -1,4 +1,4 @@
-// What is said of a driver that can't be used.
+// Why the driver can't be used.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What becomes of a finished tile's values: partial sums in slots, and rows of a matrix.
+// Stores a finished tile's values: as partial sums in slots, or as rows of a matrix.
 //
 // A slot keeps a tile in the order in which the threads of a tile have its values in registers:
 // vectors of 16 bytes, thread after thread. Every store and load of a warp is then 512 bytes
@@ -83,7 +83,7 @@ struct Vectors {
     }
   }
 
-  // Element e of vector u is this one of the row's.
+  // The element of the tile's row that is element e of vector u.
   static __device__ float& value(Tile& tile, int i, int r, int u, int e) {
     return tile.value(i, r, kBlocks * u + e / 2, e % 2);
   }
@@ -98,15 +98,15 @@ __device__ inline uint4 load_vector(const uint4* at) {
   return v;
 }
 
-// A bias of any dtype, in f32.
+// An element of a bias of any dtype, in f32.
 __device__ inline float bias_at(const Bias& bias, int column) {
   if (bias.kind == kBf16) return __bfloat162float(static_cast<const Bfloat*>(bias.values)[column]);
   if (bias.kind == kF16) return __half2float(static_cast<const Half*>(bias.values)[column]);
   return static_cast<const float*>(bias.values)[column];
 }
 
-// Four lanes that follow one another have four values each: afterwards lane q has the q-th value of
-// all four.
+// Exchanges values among four neighbouring lanes with four values each: afterwards lane q has the
+// q-th value of all four.
 template <class T>
 __device__ void exchange_among_four(T (&v)[4]) {
   const bool odd = threadIdx.x & 1;
@@ -205,7 +205,7 @@ __device__ void for_each_eight(Tile& tile, const Bias& bias, int n, Store&& stor
               first_column + 8 * quarter);
       }
     }
-    asm volatile("" ::: "memory");  // the next columns' bias is not loaded before
+    asm volatile("" ::: "memory");  // keeps loads of the next columns' bias below
   }
 }
 

@@ -1,4 +1,5 @@
-// The kernels of one kind of matrices, compiled by themselves, because each kind takes a minute.
+// The kernels of one kind of matrices. Each kind has a file of its own, because compiling it takes
+// a minute.
 #pragma once
 
 #include <cuda_runtime_api.h>

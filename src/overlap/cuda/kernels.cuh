@@ -13,7 +13,7 @@ namespace gemm = plait::gemm::cuda;
 
 inline constexpr int kStepThreads = 256;
 
-// Tiles that were multiplied into the own memory go to the slots of their owners.
+// Copies tiles that were multiplied into this rank's own memory to the slots of their owners.
 template <class Shape>
 __global__ void __launch_bounds__(kStepThreads)
     exchange_kernel(const __grid_constant__ ComputeFirstArgs args, const char* staged) {
@@ -25,7 +25,7 @@ __device__ inline int warp_of_grid() {
 }
 __device__ inline int warps_of_grid() { return static_cast<int>(gridDim.x) * kStepThreads / 32; }
 
-// Adds up own rows, and fetches others.
+// Adds up own rows, and fetches other ranks' finished rows.
 template <class Shape>
 __global__ void __launch_bounds__(kStepThreads)
     work_kernel(const __grid_constant__ ComputeFirstArgs args) {
@@ -137,8 +137,8 @@ struct Kernels {
     return cudaGetLastError();
   }
 
-  // Loads the kernels now. Else each is loaded by its first launch, which can wait until the GPU
-  // has nothing to do; and that it may have only once the launch has been made.
+  // Loads the kernels now. Otherwise a kernel's first launch loads it, which can wait until the GPU
+  // is idle. That would be a deadlock if another rank's kernel waits there for this launch.
   static cudaError_t load() {
     const void* kernels[] = {
         reinterpret_cast<const void*>(&gemm::product_kernel<Shape, ComputeFirst<Shape>>),

@@ -9,8 +9,8 @@ namespace plait::overlap::cuda {
 
 enum class Layout { out_in, in_out };
 
-// The matrices of a product, in elements of 16 bits. x[i] is where row 0 would be. What is read
-// beyond the rows and columns in memory is 0; k is not 0.
+// The matrices of a product. Elements have 16 bits, and k is not 0. x[i] is the address at which
+// row 0 of the whole matrix would be. Reads beyond the rows and columns in memory give 0.
 struct Matrices {
   int element;  // kBf16 or kF16
   Layout layout;
@@ -25,7 +25,7 @@ struct Matrices {
   long long weight_stride;
 };
 
-// How much of the GPU a kernel takes: at most so many blocks, and no more than fit at once.
+// The part of the GPU that a kernel takes: at most this many blocks, and no more than fit at once.
 struct Share {
   int blocks;
 };
@@ -40,23 +40,25 @@ cudaError_t launch_compute_first(const Matrices& matrices, const Share& share,
 cudaError_t launch_comm_first(const Matrices& matrices, const Share& share,
                               const CommFirstArgs& args, cudaStream_t stream);
 
-// The steps of the other schedules: tiles from the own slots `staged` to their owners' ...
+// The steps of the other schedules. Copies tiles from this rank's own slots, `staged`, to those of
+// their owners.
 cudaError_t launch_exchange(const Matrices& matrices, const Share& share,
                             const ComputeFirstArgs& args, const char* staged, cudaStream_t stream);
-// ... adding up what has come, and fetching what other ranks have added up.
+// Adds up the partial sums that have arrived, and fetches rows that other ranks have finished.
 cudaError_t launch_work(const Matrices& matrices, const Share& share, const ComputeFirstArgs& args,
                         cudaStream_t stream);
-// This rank's rows to all ranks, and a wait for all of theirs.
+// Sends this rank's rows to all ranks.
 cudaError_t launch_push(const Matrices& matrices, const Share& share, const CommFirstArgs& args,
                         cudaStream_t stream);
+// Waits for the rows of the tiles in `args`.
 cudaError_t launch_wait_for_rows(const Matrices& matrices, const CommFirstArgs& args,
                                  cudaStream_t stream);
 
-// All rows, once they are there, to a matrix of the caller's.
+// Copies all rows, once they have arrived, to a matrix of the caller's.
 cudaError_t launch_copy_gathered(const Matrices& matrices, const CommFirstArgs& args, char* to,
                                  long long stride_bytes, cudaStream_t stream);
 
-// Loads all kernels, which no launch may have to do while a rank waits for another.
+// Loads all kernels, so that no launch does it while another rank's kernel waits for this rank.
 cudaError_t load_kernels();
 
 // Begins a call: counts it, tells the peers, and waits until all have finished the call before the

@@ -4,50 +4,10 @@
 
 #include <algorithm>
 
+#include "overlap/cuda/call_sizes.h"
+
 namespace plait::overlap::cuda {
 namespace {
-
-constexpr long long kAlignment = 1024;
-constexpr int kMostSlices = 8;  // of a tile, one for each warp that multiplies it
-
-long long rounded_up(long long value, long long to) { return (value + to - 1) / to * to; }
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-int size_of_kind(int kind) { return kind == kF32 ? 4 : 2; }
-
-// The sizes of one call's slots, the same on every rank.
-struct CallSizes {
-  int tile_columns;
-  int tiles_per_source;  // of the rank with the most
-  long long tile_bytes;
-  int pieces;  // of the rank with the most
-  int piece_rows;
-  long long results_stride;  // bytes
-};
-
-// Few rows are under one flag, so that all free warps send the first rows before the last.
-int piece_rows_of(int rows) { return std::clamp(rows / 2048, 1, 16); }
-
-CallSizes sizes_of(const DeviceProblem& problem, int world) {
-  const int most_rows = ceil_div(problem.m, world);
-  CallSizes sizes = {
-      .tile_columns = ceil_div(problem.n, kTileColumns),
-      .tiles_per_source = 0,
-      .tile_bytes = static_cast<long long>(kTileRows) * kTileColumns * size_of_kind(problem.wire),
-      .pieces = 0,
-      .piece_rows = piece_rows_of(most_rows),
-      .results_stride =
-          rounded_up(static_cast<long long>(problem.n) * size_of_kind(problem.out), 16)};
-  // A shard that begins within a tile can have rows in one more.
-  sizes.tiles_per_source = (ceil_div(most_rows, kTileRows) + 1) * sizes.tile_columns;
-  sizes.pieces = ceil_div(most_rows, sizes.piece_rows);
-  return sizes;
-}
-
-long long bytes_of_flags(long long flags) {
-  return rounded_up(
-      (DeviceMailbox::kBegan + 2 * flags) * static_cast<long long>(sizeof(comm::cuda::Flag)),
-      kAlignment);
-}
 
 bool is_on_gpu(const void* address) {
   cudaPointerAttributes found = {};
@@ -131,7 +91,7 @@ class Call {
             .weight_stride = operands_.weight_stride};
   }
 
-  // A product over no k: a few zeros are read in place of it.
+  // If k is 0, a few zeros are multiplied.
   Matrices empty_matrices() const {
     constexpr int kFew = 8;
     return {.element = problem_.element,
@@ -191,7 +151,7 @@ class Call {
     note(launch_comm_first(all, share, args, stream_));
   }
 
-  // Slots of partial sums, and behind them the places of finished rows.
+  // Slots begin with the partial sums; finished rows follow.
   ComputeFirstArgs compute_first_args() const {
     ComputeFirstArgs args = {};
     args.call = call_args();
@@ -219,7 +179,7 @@ class Call {
     return args;
   }
 
-  // All tiles go to this rank's own memory instead, where each has a place of its own.
+  // All tiles go to this rank's own memory instead, each to a place of its own.
   ComputeFirstArgs staging_args(const ComputeFirstArgs& whole) const {
     ComputeFirstArgs args = whole;
     args.finishes = false;
@@ -260,7 +220,7 @@ class Call {
     follow(side, stream_, mailbox_.join);
   }
 
-  // Where a product is cut in parts, what goes on beside it takes a quarter of the blocks.
+  // If a product is cut in parts, the work beside it gets a quarter of the blocks.
   struct Shares {
     Share product;
     Share beside;
@@ -271,7 +231,7 @@ class Call {
     return {{.blocks = plan_.share.blocks - beside}, {.blocks = beside}};
   }
 
-  // What is queued in `after` from now on comes after what is queued in `before` now.
+  // Makes later work in `after` wait for all work that is queued in `before`.
   void follow(cudaStream_t before, cudaStream_t after, cudaEvent_t event) {
     if (before == after) return;
     note(cudaEventRecord(event, before));
@@ -294,7 +254,7 @@ class Call {
                           .piece_rows = sizes_.piece_rows,
                           .gathered = {}};
     args.call.order = comm_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
-    // Over a slow link rows are multiplied as they come, though the weight is read more often.
+    // Over a slow link rows are multiplied as they arrive, though the weight is read more often.
     if (mailbox_.link.clocks != nullptr) args.call.order.group = 1;
     if (plan_.group > 0) args.call.order.group = plan_.group;
     args.gathered.source_flags = sizes_.pieces;
@@ -313,7 +273,7 @@ class Call {
     const char* own = args.reads_own ? begin : even;
     const Matrices all =
         matrices(even, odd, own, args.reads_own ? operands_.x_stride : problem_.k, problem_.k);
-    // A rank that has nothing to multiply has rows to send all the same.
+    // Even a rank that has nothing to multiply has rows to send.
     if (plan_.schedule == DeviceSchedule::fused && args.call.order.count() > 0) {
       note(launch_comm_first(all, plan_.share, args, stream_));
     } else {
@@ -367,34 +327,6 @@ class Call {
 };
 
 }  // namespace
-
-MailboxNeeds needs_of(const DeviceProblem& problem, int world) {
-  const CallSizes sizes = sizes_of(problem, world);
-  const bool spreads = problem.op == DeviceOperator::matmul_all_reduce;
-  MailboxNeeds needs;
-  switch (problem.op) {
-    case DeviceOperator::matmul:
-      break;
-    case DeviceOperator::matmul_all_reduce:
-    case DeviceOperator::matmul_reduce_scatter:
-      needs.flags = 1LL * world * sizes.tiles_per_source * (spreads ? 1 + kMostSlices : 1);
-      needs.bytes = 1LL * world * sizes.tiles_per_source * sizes.tile_bytes;
-      if (spreads) needs.bytes += problem.m * sizes.results_stride;
-      needs.staged = static_cast<long long>(ceil_div(problem.m, kUnitRows)) *
-                     (kUnitRows / kTileRows) * sizes.tile_columns * sizes.tile_bytes;
-      break;
-    case DeviceOperator::all_gather_matmul:
-      needs.flags = 1LL * world * sizes.pieces;
-      needs.bytes = 2LL * problem.m * problem.k;
-      break;
-  }
-  needs.bytes = rounded_up(needs.bytes, kAlignment);
-  return needs;
-}
-
-long long mailbox_bytes(const MailboxNeeds& needs) {
-  return bytes_of_flags(needs.flags) + 2 * needs.bytes;
-}
 
 cudaError_t run(const DeviceProblem& problem, const DeviceOperands& operands,
                 const DevicePlan& plan, DeviceRank rank, const DeviceMailbox& mailbox,

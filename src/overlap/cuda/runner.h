@@ -42,8 +42,8 @@ struct DevicePlan {
   Share share = {.blocks = 1 << 16};
 };
 
-// What calls of this size, and smaller ones, need in every rank's memory. Flags and slots are there
-// twice, for calls of even and odd numbers.
+// The memory that calls of this size, and smaller ones, need at every rank. Flags and slots exist
+// twice, for calls with even and with odd numbers.
 struct MailboxNeeds {
   long long flags = 0;
   long long bytes = 0;   // of slots
@@ -54,20 +54,21 @@ MailboxNeeds needs_of(const DeviceProblem& problem, int world);
 // A rank's view of the mailbox, which has the same sizes at every rank.
 struct DeviceMailbox {
   char* base[kMostRanks];  // by rank: flags, then slots
-  // For calls of one parity. Where the other half begins must not depend on a call's sizes: a rank
-  // may write into it while another still reads what an earlier, smaller call has left.
+  // Flags and bytes of slots for calls of one parity. Where the other half begins must not depend
+  // on a call's sizes: a rank may write into it while another still reads what an earlier, smaller
+  // call has left.
   long long flags;
   long long bytes;
   char* staged;
   comm::cuda::Waits waits;
   unsigned int* claims;  // in the GPU's memory
-  const void* zeros;     // 16 bytes, which stand for matrices without elements
+  const void* zeros;     // 16 bytes, read in place of matrices without elements
   comm::cuda::EmulatedLink link = {};
-  cudaStream_t side;  // for what goes on beside the product
+  cudaStream_t side;  // for work beside the product
   cudaEvent_t fork;
   cudaEvent_t join;
 
-  static constexpr long long kBegan = 64;  // flags that tell when calls began
+  static constexpr long long kBegan = 64;  // flags by which ranks tell that a call has begun
 };
 
 // Bytes of each rank's memory.

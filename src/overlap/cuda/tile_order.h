@@ -1,10 +1,10 @@
-// The order in which a GPU multiplies its tiles, and who owns their rows.
+// The order in which a GPU multiplies its tiles, and the ranks that own their rows.
 //
 // Rows are cut into units: as many rows as a cluster of blocks multiplies at once. For each group
 // of columns the order walks through the units in a circle from `first` on. The `lead` units that
 // come first are all finished before the others begin. Within both parts the units are taken in
-// runs of at most `group`, and a run's tiles go column by column, so that what is read stays in the
-// second cache.
+// runs of at most `group`, and a run's tiles go column by column, so that their operands stay in
+// the L2 cache.
 //
 // The functions are compiled for the CPU as well, where the tests check them.
 #pragma once
@@ -96,7 +96,7 @@ inline TileOrder compute_first_order(const Shards& shards, int rank, int unit_ro
                      .columns = columns,
                      .first = units > 0 ? own_end % units : 0,
                      .lead = units - own};
-  // Sums are finished all the time, not only when the last tiles are.
+  // With several groups, sums are finished throughout the call, not only at its end.
   constexpr int kGroup = 8;
   if (shards.world > 1 && columns > kGroup) order.column_group = kGroup;
   return order;

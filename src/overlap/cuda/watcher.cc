@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kInterval = 20;  // milliseconds
 
-// -1 where the process can't be seen from here, or has ended already: then the group hears of it.
+// -1 if the process can't be seen from here, or has ended already. The group detects such losses by
+// other means.
 int open_process(std::int64_t process) {
   return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0));
 }
@@ -27,7 +28,7 @@ Watcher::Watcher(const comm::Group& group, const std::vector<std::int64_t>& proc
     peers_.push_back(static_cast<int>(r));
     descriptors_.push_back(open_process(processes[r]));
   }
-  // The program's signals are for its own threads.
+  // The program's own threads handle its signals.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -50,13 +51,14 @@ Watcher::~Watcher() {
 
 void Watcher::watch() {
   std::vector<pollfd> polled;
+  polled.reserve(descriptors_.size());
   for (const int descriptor : descriptors_)
     polled.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
   while (!ends_.load(std::memory_order_relaxed)) {
     ::poll(polled.data(), polled.size(), kInterval);
     for (std::size_t i = 0; i < polled.size(); ++i) {
       if (polled[i].revents == 0) continue;
-      polled[i].fd = -1;  // it has been heard
+      polled[i].fd = -1;  // its end has been noted
       polled[i].revents = 0;
       end_waits(peers_[i]);
     }
@@ -64,7 +66,7 @@ void Watcher::watch() {
   }
 }
 
-// The first record stands: it may be a wait's own. A copy runs beside kernels that wait.
+// A record that a wait has left stays. The copy runs beside kernels that wait.
 void Watcher::end_waits(int lost) {
   if (has_ended_waits_) return;
   has_ended_waits_ = true;
@@ -74,14 +76,14 @@ void Watcher::end_waits(int lost) {
     record.place = -1;
     record.trouble = static_cast<unsigned int>(comm::cuda::Trouble::stopped);
   }
-  // A stream of its own, made only now: a GPU runs few of a process's streams independently.
+  // The stream is made only now, because a GPU runs few of a process's streams independently.
   static const unsigned int one = 1;
   cudaStream_t stream = nullptr;
   cudaSetDevice(device_);
   if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess ||
       cudaMemcpyAsync(waits_.gave_up, &one, sizeof(one), cudaMemcpyHostToDevice, stream) !=
           cudaSuccess)
-    cudaGetLastError();                              // the waits' own deadline is left
+    cudaGetLastError();                              // waits still end at their deadline
   if (stream != nullptr) cudaStreamDestroy(stream);  // once it has copied
 }
 

@@ -1,6 +1,6 @@
 // Ends the waits of a rank's kernels when a peer's process has ended, or its group has failed. A
-// kernel can't see either, and no thread of the rank need be in a call meanwhile. What the kernels
-// look at is in the GPU's own memory: looking over the bus would hold up the flags that they raise.
+// kernel can't see either, and no thread of the rank need be in a call meanwhile. The kernels poll
+// a word in the GPU's own memory: polling over the bus would hold up the flags that they raise.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,8 +33,8 @@ class Watcher {
   int device_ = 0;
   std::vector<int> peers_;        // ranks of other processes ...
   std::vector<int> descriptors_;  // ... and a descriptor for each, readable when it has ended
-  bool has_ended_waits_ = false;  // the thread's own
-  // Memory ordering: relaxed, as nothing else is read by way of it.
+  bool has_ended_waits_ = false;  // used by the thread alone
+  // Memory ordering: relaxed, because it publishes no other data.
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
