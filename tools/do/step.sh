@@ -109,7 +109,7 @@ summary() {
   say
   for row in "${rows[@]}"; do
     IFS='|' read -r name result seconds <<<"$row"
-    printf '%s  %-24s %6d s\n' "$result" "$name" "$seconds"
+    printf '%s  %-36s %6d s\n' "$result" "$name" "$seconds"
   done
   if ((${#skipped[@]} > 0)); then
     show_skipped 'not run on this processor:' 'this processor|PLAIT_ISA' -E
