@@ -188,10 +188,12 @@ void bind_torch(nb::module_& m) {
                   "plans: PlanSource, samples: object, *, wire: Dtype, threads: int, "
                   "backend: str) -> None"),
           "`samples` has trace(comm, plans, call), which makes a call and keeps its trace.")
-      .def("run", &TorchOperator::run, nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(),
-           nb::arg("turned"), nb::arg("rows"), nb::sig(call_signature("run").c_str()), kCallDoc)
-      .def("call", &TorchOperator::call, nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(),
-           nb::arg("turned"), nb::arg("rows"), nb::sig(call_signature("call").c_str()),
+      .def("run", &TorchOperator::run, nb::arg("x").none(), nb::arg("weight").none(),
+           nb::arg("bias").none(), nb::arg("turned"), nb::arg("rows"),
+           nb::sig(call_signature("run").c_str()), kCallDoc)
+      .def("call", &TorchOperator::call, nb::arg("x").none(), nb::arg("weight").none(),
+           nb::arg("bias").none(), nb::arg("turned"), nb::arg("rows"),
+           nb::sig(call_signature("call").c_str()),
            "Do the same, or return NotImplemented where autograd has to see the result.")
       .def("forget_calls", &TorchOperator::forget_calls, "Start counting anew which to trace.");
 }
