@@ -54,6 +54,7 @@ def _private_names() -> tuple[Any, Any, int] | None:
 
 
 _PRIVATE = _private_names()
+_USUAL = False, -1  # turned_and_rows() of most calls
 
 
 def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
@@ -108,13 +109,17 @@ def _register(
     torch.library.register_autograd(
         f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
-    kernel = KERNELS[name]
+    kernel, has_operator = KERNELS[name], name != GATHERED
 
     # Without setup_context(), for which torch would inspect a signature in each call.
     def forward(
         ctx: Any, x: Any, weight: Any, bias: Any, context: Context, turned: bool, rows: int
     ) -> Any:
-        out = kernel(x, weight, bias, context, turned, rows)
+        out = None
+        if has_operator:  # the kernel would do the same, in two more functions of Python
+            out = context.operators[name].run(x, weight, bias, turned, rows)
+        if out is None:
+            out = kernel(x, weight, bias, context, turned, rows)
         ctx.save_for_backward(x if saved is None else saved(ctx, out), weight)
         ctx.how, ctx.turned, ctx.context = context.how, turned, context.itself
         return out
@@ -160,10 +165,10 @@ def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> 
     has_operator = name != GATHERED
 
     def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
-        if has_operator and keys.raw_repr() == plain_keys:
+        if has_operator and keys.raw_repr() == plain_keys and forward_ad._current_level < 0:
             known = known_context_for(how)
-            if known is not None and forward_ad._current_level < 0:
-                turned, rows = turned_and_rows(how)
+            if known is not None:
+                turned, rows = _USUAL if len(how) < 5 else turned_and_rows(how)
                 out = known.operators[name].call(x, weight, bias, turned, rows)
                 if out is NotImplemented:
                     return differentiated(x, weight, bias, known, turned, rows)
