@@ -29,4 +29,5 @@ NB_MODULE(_native, m) {
   bind_plans(m);
   bind_ops(m);
   bind_linear(m);
+  bind_torch(m);
 }

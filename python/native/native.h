@@ -28,6 +28,7 @@ void bind_views(nb::module_& m);
 void bind_plans(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_torch(nb::module_& m);
 
 // Runs what computes or waits without the GIL.
 //

@@ -103,42 +103,6 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       nb::sig(signature.c_str()), doc);
 }
 
-using Address = std::uintptr_t;
-
-// One blocking call of operands of one dtype, given by their addresses and sizes: a framework has
-// these at hand, and a view for each operand would take longer than the rest of a small call. The
-// address 0 stands for no bias.
-void bind_by_address(nb::module_& m, const char* name, Blocking* call) {
-  m.def(
-      name,
-      [call](Address x, std::int64_t rows, std::int64_t k, std::int64_t x_stride, Address weight,
-             std::int64_t n, std::int64_t weight_stride, bool turned, Address bias, Address out,
-             std::int64_t out_rows, Dtype dtype, PyCommunicator& comm, Dtype wire,
-             const PlanSource* plans, int threads, const std::string& backend) {
-        const auto view = [&](Address address, std::int64_t count, std::int64_t columns,
-                              std::int64_t stride) {
-          return TensorView{
-              .data = reinterpret_cast<void*>(address),  // NOLINT(performance-no-int-to-ptr)
-              .dtype = dtype,
-              .rows = count,
-              .cols = columns,
-              .row_stride = stride};
-        };
-        const WeightView by =
-            turned ? WeightView{view(weight, k, n, weight_stride), WeightLayout::in_out}
-                   : WeightView{view(weight, n, k, weight_stride), WeightLayout::out_in};
-        OpOptions options = options_of({wire, std::nullopt, plans, threads, backend});
-        if (bias != 0) options.bias = view(bias, 1, n, n);
-        comm.use([&](Communicator& c) {
-          call(view(x, rows, k, x_stride), by, view(out, out_rows, n, n), c, options);
-        });
-      },
-      nb::arg("x"), nb::arg("rows"), nb::arg("k"), nb::arg("x_stride"), nb::arg("weight"),
-      nb::arg("n"), nb::arg("weight_stride"), nb::arg("turned"), nb::arg("bias"), nb::arg("out"),
-      nb::arg("out_rows"), nb::arg("dtype"), nb::arg("comm"), nb::arg("wire"), nb::arg("plans"),
-      nb::arg("threads"), nb::arg("backend"));
-}
-
 // An operator takes turns with the other calls of its communicator.
 class PyOp {
  public:
@@ -330,13 +294,6 @@ void bind_ops(nb::module_& m) {
   bind_blocking(m, "all_reduce_matmul", &all_reduce_matmul,
                 "out = (the sum over ranks of x)·weight, on every rank.\n\n"
                 "x is [m, k], weight [k, n], out [m, n].");
-  bind_by_address(m, "_matmul_at", &matmul);
-  bind_by_address(m, "_matmul_all_reduce_at", &matmul_all_reduce);
-  bind_by_address(m, "_matmul_reduce_scatter_at", &matmul_reduce_scatter);
-  bind_by_address(m, "_matmul_all_gather_at", &matmul_all_gather);
-  bind_by_address(m, "_all_gather_matmul_at", &all_gather_matmul);
-  bind_by_address(m, "_reduce_scatter_matmul_at", &reduce_scatter_matmul);
-  bind_by_address(m, "_all_reduce_matmul_at", &all_reduce_matmul);
   bind_prepared(m);
   bind_gemm(m);
 }

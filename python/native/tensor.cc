@@ -1,6 +1,5 @@
 #include "tensor.h"
 
-#include <optional>
 #include <sstream>
 #include <string>
 
@@ -34,16 +33,6 @@ std::string name(nb::dlpack::dtype type) {
     default:
       return "of a type of " + bits + " bits";
   }
-}
-
-std::optional<Dtype> known(nb::dlpack::dtype type) {
-  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
-  if (type.lanes != 1) return std::nullopt;
-  if (code == nb::dlpack::dtype_code::Float && type.bits == 32) return Dtype::f32;
-  if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Dtype::f16;
-  if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Dtype::bf16;
-  if (code == nb::dlpack::dtype_code::Int && type.bits == 8) return Dtype::s8;
-  return std::nullopt;
 }
 
 template <class AnyArray>
@@ -118,6 +107,16 @@ nb::dlpack::dtype dlpack_of(Dtype dtype) {
 }
 
 }  // namespace
+
+std::optional<Dtype> known(nb::dlpack::dtype type) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
+  if (type.lanes != 1) return std::nullopt;
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 32) return Dtype::f32;
+  if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Dtype::f16;
+  if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Dtype::bf16;
+  if (code == nb::dlpack::dtype_code::Int && type.bits == 8) return Dtype::s8;
+  return std::nullopt;
+}
 
 Elements elements(const Array& array, Argument argument) {
   return all_of<Elements>(array, argument);

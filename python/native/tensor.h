@@ -6,6 +6,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <optional>
 #include <string_view>
 
 #include "native.h"
@@ -21,6 +22,9 @@ struct Argument {
   std::string_view function;
   std::string_view name;
 };
+
+// plait's name of an element type; nullopt for types that it does not compute with.
+std::optional<Dtype> known(nb::dlpack::dtype type);
 
 // All elements of a contiguous array, whatever its shape.
 Elements elements(const Array& array, Argument argument);

@@ -885,20 +885,6 @@ def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, 
     x is [m, k], weight [k, n], out [m, n].
     """
 
-def _matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _matmul_all_reduce_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _matmul_reduce_scatter_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _matmul_all_gather_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _all_gather_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _reduce_scatter_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
-def _all_reduce_matmul_at(x: int, rows: int, k: int, x_stride: int, weight: int, n: int, weight_stride: int, turned: bool, bias: int, out: int, out_rows: int, dtype: Dtype, comm: Communicator, wire: Dtype, plans: PlanSource, threads: int, backend: str) -> None: ...
-
 class OpDesc:
     """
     What is known of an operator before its operands are: m rows of all ranks
@@ -1099,3 +1085,34 @@ class RowParallelLinear:
         Collective. A gradient that is left out is not asked for. `x` is needed for
         grad_weight, `weight` or `turned` for grad_x.
         """
+
+class _TorchTensors:
+    """Reads tensors of torch by the functions of their type."""
+
+    def __init__(self, tensor: object, parameter: object, is_grad_enabled: object) -> None: ...
+
+    @property
+    def has_table(self) -> bool:
+        """Whether torch's type has the functions; otherwise nothing is read."""
+
+class _TorchOperator:
+    """One operator's calls of tensors of torch."""
+
+    def __init__(self, tensors: _TorchTensors, op: Operator, comm: Communicator, plans: PlanSource, samples: object, *, wire: Dtype, threads: int, backend: str) -> None:
+        """
+        `samples` has trace(comm, plans, call), which makes a call and keeps its trace.
+        """
+
+    def run(self, x: object, weight: object, bias: object | None, turned: bool, rows: int) -> Any:
+        """
+        Multiply, and return a new tensor; None where the operands are not what it takes: plain
+        matrices of one dtype on the CPU, with rows whose elements lie side by side.
+        """
+
+    def call(self, x: object, weight: object, bias: object | None, turned: bool, rows: int) -> Any:
+        """
+        Do the same, or return NotImplemented where autograd has to see the result.
+        """
+
+    def forget_calls(self) -> None:
+        """Start counting anew which to trace."""

@@ -1,22 +1,19 @@
 """What plait keeps for a process group: plans, layers that were made, and a record of calls."""
 
 import atexit
-import functools
 import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 import torch.distributed as dist
 
 from plait import _native
 from plait.errors import refuse
-from plait.torch import groups
+from plait.torch import groups, tensors
 from plait.torch.counts import Counts
-from plait.torch.groups import is_alive
 from plait.torch.options import Options
 from plait.torch.recording import recorded
 from plait.torch.sampling import Samples
@@ -44,25 +41,37 @@ class Context:
 
     def __post_init__(self) -> None:
         self.world = self.comm.world
-        options, settings = self.options, self.settings
+        options = self.options
         # What torch's operators take for the same: group, schedule, parts and wire.
         self.how = self.group_name, options.schedule or "", options.parts or 0, options.wire or ""
-        # The last operands of each native call; reading them one by one takes as long as checking
-        # a tensor.
-        self.operands: tuple[Any, ...] = (
-            self.comm,
-            settings.wire,
-            self.plans,
-            settings.threads,
-            settings.backend,
-        )
+        self.operators = self._operators()
+        self.itself = ref(self)  # for graphs, which may outlive the context
 
-    def run(self, shape: Hashable, call: Callable[..., None], *operands: Any) -> None:
+    def _operators(self) -> dict[str, _native._TorchOperator]:
+        """Make what calls each operator by itself, which no options for layers can have."""
+        options, settings = self.options, self.settings
+        if options.engine != "native" or options.product != "plait" or options.settings is not None:
+            return {}
+        return {
+            op.name: _native._TorchOperator(
+                tensors.TORCH,
+                op,
+                self.comm,
+                self.plans,
+                self.samples,
+                wire=settings.wire,
+                threads=settings.threads,
+                backend=settings.backend,
+            )
+            for op in _native.Operator
+        }
+
+    def run(self, shape: Hashable, call: Callable[[], None]) -> None:
         """Make a native call, and record now and then where its time goes."""
         if self.samples.is_due(shape):
-            self.samples.trace(self.comm, self.plans, functools.partial(call, *operands))
+            self.samples.trace(self.comm, self.plans, call)
         else:
-            call(*operands)
+            call()
 
     def place(self) -> tuple[int, int]:
         """Return this rank and the number of ranks."""
@@ -79,7 +88,7 @@ class Context:
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
         self.layers.clear()
-        vars(self).update(comm=None, settings=None, plans=None, operands=())
+        vars(self).update(comm=None, settings=None, plans=None, operators={})
 
     def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:
         """Return the options of a layer."""
@@ -184,15 +193,25 @@ _found: dict[tuple[int, int], _Found] = {}
 _MOST_FOUND = 256  # a program may make its options anew for each call
 
 
-def context_of(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
-    """Return what is kept for a group, and make it where this is its first call: collectively."""
+def known_context(group: object, options: Options) -> Context | None:
+    """Return what context_of() has found before."""
     if group is None:
         group = dist.GroupMember.WORLD
     found = _found.get((id(group), id(options)))
     # An identity may be that of another group, which was made after the first one had gone.
     if found is not None and group is not None and found[0]() is group and found[1] is options:
-        if is_alive(group):
+        if groups.is_alive(group):
             return found[2]
+    return None
+
+
+def context_of(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
+    """Return what is kept for a group, and make it where this is its first call: collectively."""
+    if group is None:
+        group = dist.GroupMember.WORLD
+    known = known_context(group, options)
+    if known is not None:
+        return known
     context = _look_for(group, options, operator)
     if group is not None:
         key = (id(group), id(options))
@@ -247,6 +266,8 @@ def forget_counts() -> None:
         for context in _listed():
             context.plans.forget()
             context.samples.forget()
+            for operator in context.operators.values():
+                operator.forget_calls()
 
 
 def _listed() -> list[Context]:

@@ -11,9 +11,9 @@ import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import ref
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from plait._native import Code
@@ -28,8 +28,10 @@ from plait.torch.library import (
     How,
     Pair,
     context_for,
+    known_context_for,
     own_rows,
     size_of_group,
+    turned_and_rows,
 )
 
 _ops = torch.ops.plait
@@ -37,16 +39,22 @@ _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
 _Gradients = tuple[torch.Tensor | None, ...]
 
 
-def _private_names() -> tuple[Any, Any] | None:
-    """Return by which names torch makes its own kernel of a rule; None: it has others by now."""
+def _private_names() -> tuple[Any, Any, int] | None:
+    """Return what makes torch's own kernel of a rule, and the keys of calls that need no other.
+
+    None: torch has other names for them by now.
+    """
     try:
         names = vars(importlib.import_module("torch._library.autograd"))
-        return names["make_autograd_impl"], names["Info"]
-    except (ImportError, KeyError):
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        plain = keys.add(torch._C.DispatchKey.AutogradCPU).raw_repr()
+        return names["make_autograd_impl"], names["Info"], plain
+    except (ImportError, KeyError, AttributeError):
         return None
 
 
 _PRIVATE = _private_names()
+_USUAL = False, -1  # turned_and_rows() of most calls
 
 
 def _save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
@@ -101,15 +109,19 @@ def _register(
     torch.library.register_autograd(
         f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
-    kernel = KERNELS[name]
+    kernel, has_operator = KERNELS[name], name != GATHERED
 
     # Without setup_context(), for which torch would inspect a signature in each call.
     def forward(
         ctx: Any, x: Any, weight: Any, bias: Any, context: Context, turned: bool, rows: int
     ) -> Any:
-        out = kernel(x, weight, bias, context, turned, rows)
+        out = None
+        if has_operator:  # the kernel would do the same, in two more functions of Python
+            out = context.operators[name].run(x, weight, bias, turned, rows)
+        if out is None:
+            out = kernel(x, weight, bias, context, turned, rows)
         ctx.save_for_backward(x if saved is None else saved(ctx, out), weight)
-        ctx.how, ctx.turned, ctx.context = context.how, turned, ref(context)
+        ctx.how, ctx.turned, ctx.context = context.how, turned, context.itself
         return out
 
     def by_kernel(ctx: Any, *grads: Any) -> _Gradients:
@@ -127,9 +139,9 @@ def _register(
     # torch.autograd.Function's own apply() looks for transforms of functions before it calls this.
     DIFFERENTIATED[name] = super(torch.autograd.Function, function).apply
     if _PRIVATE is not None:
-        make_kernel, info = _PRIVATE
+        make_kernel, info, plain_keys = _PRIVATE
         rule = info(_backward_fn=by_dispatcher, _setup_context_fn=save)
-        _go_round(name, make_kernel(getattr(_ops, name).default, rule))
+        _go_round(name, make_kernel(getattr(_ops, name).default, rule), plain_keys)
 
 
 def _check_group(ctx: Any, name: str) -> None:
@@ -144,16 +156,29 @@ def _check_group(ctx: Any, name: str) -> None:
         )
 
 
-def _go_round(name: str, made_by_torch: Callable[..., Any]) -> None:
-    """Let calls by torch.ops go round torch's own kernel of a gradient where they can."""
+def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> None:
+    """Let calls by torch.ops go round torch's own kernel of a gradient where they can.
+
+    Other keys than the plain ones tell of modes, transforms, and views that negate.
+    """
     kernel, differentiated = KERNELS[name], DIFFERENTIATED[name]
+    has_operator = name != GATHERED
 
     def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
+        if has_operator and keys.raw_repr() == plain_keys and forward_ad._current_level < 0:
+            known = known_context_for(how)
+            if known is not None:
+                turned, rows = _USUAL if len(how) < 5 else turned_and_rows(how)
+                out = known.operators[name].call(x, weight, bias, turned, rows)
+                if out is NotImplemented:
+                    return differentiated(x, weight, bias, known, turned, rows)
+                if out is not None:
+                    return out
         if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
             tensors.refuse_tangents(name, {"x": x, "weight": weight, "bias": bias})
             return made_by_torch(keys, x, weight, bias, *how)
         given = How(*how)
-        context = context_for(given, name)
+        context = context_for(given, name, how)
         if tensors.require_gradients(x, weight, bias):
             return differentiated(x, weight, bias, context, given.turned, given.rows)
         return kernel(x, weight, bias, context, given.turned, given.rows)

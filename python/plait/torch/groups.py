@@ -26,6 +26,7 @@ _communicators: WeakKeyDictionary[dist.ProcessGroup, Communicator] = WeakKeyDict
 _locks: WeakKeyDictionary[dist.ProcessGroup, threading.Lock] = WeakKeyDictionary()
 _lock = threading.Lock()  # of the two above; never held while a rank waits for others
 _were_used = False
+_c10d = dist.distributed_c10d
 
 _PATIENCE = timedelta(minutes=5)  # of a group that names none, as torch's stores have it
 _SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two polls of a store
@@ -108,9 +109,9 @@ def member(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup:
     return group
 
 
-def is_alive(group: dist.ProcessGroup) -> bool:
+def is_alive(group: object) -> bool:
     """Say whether the group is not destroyed."""
-    return group in dist.distributed_c10d._world.pg_map
+    return group in _c10d._world.pg_map
 
 
 def _connection(store: Any) -> Any:

@@ -27,7 +27,6 @@ from plait.torch.rows import (
     bias_row,
     check_floats,
     check_matrix,
-    rows_of,
     view,
 )
 
@@ -47,6 +46,11 @@ class How(NamedTuple):
     wire: str = ""
     turned: bool = False
     rows: int = -1  # of all ranks together, of operators that gather rows
+
+
+def turned_and_rows(how: tuple[Any, ...]) -> tuple[bool, int]:
+    """Return these two of what an operator takes."""
+    return len(how) > 4 and how[4], how[5] if len(how) > 5 else -1
 
 
 def _never_turned(
@@ -91,18 +95,26 @@ _found: dict[Hashable, _Found] = {}
 _MOST_FOUND = 256
 
 
-def context_for(how: How, operator: str) -> Context:
-    """Return what is kept for a call."""
-    key = how[:4]
-    known = _found.get(key)
+def known_context_for(how: tuple[Any, ...]) -> Context | None:
+    """Return what context_for() has found before. `how` has what an operator takes of How."""
+    known = _found.get(how[:4])
     if known is not None:
         group, context = known[0](), known[1]()
         # A name may be that of another group, which was made after the first one had gone.
         if group is not None and context is not None and is_alive(group):
-            if context.plans is not None and (how.group or group is dist.GroupMember.WORLD):
+            if context.plans is not None and (how[0] or group is dist.GroupMember.WORLD):
                 return context
+    return None
+
+
+def context_for(how: How, operator: str, given: tuple[Any, ...] | None = None) -> Context:
+    """Return what is kept for a call. `given` is what torch has passed on of `how`."""
+    key = (how if given is None else given)[:4]
+    known = known_context_for(key)
+    if known is not None:
+        return known
     group = group_called(how.group, operator)
-    context = context_of(group, _options(*key[1:]), operator)
+    context = context_of(group, _options(*how[1:4]), operator)
     member = dist.GroupMember.WORLD if group is None else group
     if member is not None:
         if len(_found) >= _MOST_FOUND:
@@ -145,7 +157,6 @@ class Operator:
     def __init__(self, name: str, rows: _RowsOf) -> None:
         self.name, self.rows = name, rows
         self.native = getattr(_native, name)
-        self.native_at = getattr(_native, f"_{name}_at")
         self.gathers = rows is _all_rows
         rows_of_all = _ROWS if self.gathers else ""
         define(
@@ -174,9 +185,14 @@ class Operator:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
     ) -> torch.Tensor:
         """Multiply by a plain weight."""
+        context = known_context_for(how)
+        if context is not None:
+            out = context.operators[self.name].run(x, weight, bias, *turned_and_rows(how))
+            if isinstance(out, torch.Tensor):
+                return out
         self.check(x, weight, bias)
         given = How(*how)
-        context = context_for(given, self.name)
+        context = context_for(given, self.name, how)
         return self.multiply(x, weight, bias, context, given.turned, given.rows)
 
     def check(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
@@ -196,46 +212,17 @@ class Operator:
         rows_of_all: int,
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Multiply operands that check() has let pass.
-
-        Where all are of one dtype, as in most calls, there is no view made of each.
-        """
-        dtype = x.dtype
-        weight, n, k, weight_stride = rows_of(weight, self.name, "weight")
-        x, rows, inputs, x_stride = rows_of(x, self.name, "x")
-        if turned:
-            n, k = k, n
-        by_address = weight.dtype is dtype and inputs == k and gathered is None
-        bias_at = 0
-        if bias is not None:
-            row: Any = bias
-            if bias.dtype is not dtype or bias.shape != (n,) or bias.stride(0) != 1:
-                row = bias_row(bias, n, self.name)
-                by_address = by_address and row.dtype is dtype
-            bias_at = row.data_ptr()
-        if not by_address:
-            by = weights.plain(weight, turned=turned)
-            return self._multiply(x, by, bias, context, rows_of_all, gathered)
-        out_rows = self.rows(rows, context.place, rows_of_all)
-        out = x.new_empty(out_rows, n)
-        context.run(
-            (self.name, rows, n, k, dtype),
-            self.native_at,
-            x.data_ptr(),
-            rows,
-            k,
-            x_stride,
-            weight.data_ptr(),
-            n,
-            weight_stride,
-            turned,
-            bias_at,
-            out.data_ptr(),
-            out_rows,
-            tensors.DTYPES[dtype],
-            *context.operands,
-        )
-        return out
+        """Multiply operands that check() has let pass."""
+        if gathered is None:
+            operator = context.operators[self.name]
+            out = operator.run(x, weight, bias, turned, rows_of_all)
+            if isinstance(out, torch.Tensor):
+                return out
+        check_floats(weight, self.name, "weight")
+        check_floats(x, self.name, "x")
+        weight, x = as_rows(weight), as_rows(x)
+        by = weights.plain(weight, turned=turned)
+        return self._multiply(x, by, bias, context, rows_of_all, gathered)
 
     def fake_quantized(
         self,

@@ -25,19 +25,24 @@ from typing import Any, Literal, NoReturn, Protocol, cast, overload
 
 import torch
 import torch.distributed as dist
+from torch.compiler import is_compiling
 from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
 from plait.torch import tensors
-from plait.torch.context import context_of, group_place
+from plait.torch.context import context_of, group_place, known_context
 from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
 from plait.torch.options import Options
 from plait.torch.quantized import QuantizedWeight
 from plait.torch.rows import shard_of_rows
+from plait.torch.tensors import is_watched
 
 _ops = torch.ops.plait
+# Looking for these in torch takes as long as calling them.
+_is_profiled = torch._C._autograd._profiler_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
 _DEFAULTS = Options()
 Group = dist.ProcessGroup | str | None
 Weight = torch.Tensor | QuantizedWeight
@@ -171,6 +176,29 @@ def _refuse(name: str, sentence: str) -> NoReturn:
     raise Error(Code.invalid_argument, f"{name}: {sentence}", operator=name)
 
 
+def _at_once(
+    name: str,
+    x: torch.Tensor,
+    weight: Weight,
+    bias: torch.Tensor | None,
+    group: Group,
+    options: Options,
+    rows: int | None,
+) -> Any:
+    """Make a call that takes no more than the native operator; None: this one does."""
+    if is_watched() or _is_profiled() or _is_autocast_enabled("cpu"):
+        return None
+    context = known_context(group, options)
+    operator = None if context is None else context.operators.get(name)
+    if operator is None or (rows is not None and rows < 0):
+        return None
+    rows_of_all = -1 if rows is None else rows
+    out = operator.call(x, weight, bias, False, rows_of_all)
+    if out is NotImplemented:
+        return DIFFERENTIATED[name](x, weight, bias, context, False, rows_of_all)
+    return out
+
+
 _SCATTERED = ("matmul_reduce_scatter", "reduce_scatter_matmul")
 
 
@@ -192,7 +220,7 @@ def _call(
             "layers, not for single operators",
         )
     is_for_kernel = False
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         is_for_kernel = tensors.are_for_kernels(x, weight, bias)
         if not is_for_kernel:
             _check_operands(name, x, weight, bias)
@@ -200,7 +228,7 @@ def _call(
             _refuse(name, f"rows is {rows}, and there can't be fewer than none")
         if x.dim() != 2 or options.settings is not None:
             _check_sizes(name, x, group, options, rows)
-    if torch.is_autocast_enabled("cpu"):
+    if _is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         x = x.to(dtype)
         weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
@@ -209,7 +237,7 @@ def _call(
     per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
     rows_of_all = -1 if rows is None else rows * per_row
     matrix = x if is_matrix else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    if is_for_kernel and not torch._C._autograd._profiler_enabled():
+    if is_for_kernel and not _is_profiled():
         call = _call_kernel
     else:
         call = _call_dispatcher
@@ -260,15 +288,11 @@ def _call_dispatcher(
 ) -> Any:
     called = GATHERED if gathered else name
     rows = (rows_of_all,) if OPERATORS[name].gathers else ()
-    how = _how(group, options)
+    how = _name(group), options.schedule or "", options.parts or 0, options.wire or ""
     if isinstance(weight, QuantizedWeight):
         parts = (weight.values, weight.scales, weight.offsets, weight.scheme)
         return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how, *rows)
     return getattr(_ops, called)(x, weight, bias, *how, False, *rows)
-
-
-def _how(group: Group, options: Options) -> tuple[str, str, int, str]:
-    return _name(group), options.schedule or "", options.parts or 0, options.wire or ""
 
 
 def _name(group: Group) -> str:
@@ -286,8 +310,12 @@ def _operator(name: str, does: str) -> Operator:
         group: Group = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        out: torch.Tensor = _call(name, x, weight, bias, group, options)
-        return out
+        if not is_compiling():
+            out = _at_once(name, x, weight, bias, group, options, None)
+            if isinstance(out, torch.Tensor):
+                return out
+        found: torch.Tensor = _call(name, x, weight, bias, group, options)
+        return found
 
     _document(call, name, does)
     return call
@@ -303,8 +331,12 @@ def _gathering_operator(name: str, does: str) -> GatheringOperator:
         rows: int | None = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        out: torch.Tensor = _call(name, x, weight, bias, group, options, rows)
-        return out
+        if not is_compiling():
+            out = _at_once(name, x, weight, bias, group, options, rows)
+            if isinstance(out, torch.Tensor):
+                return out
+        found: torch.Tensor = _call(name, x, weight, bias, group, options, rows)
+        return found
 
     _document(call, name, f"{does}\n\n    {_OF_ALL}")
     return call
@@ -324,6 +356,10 @@ def _pairing_operator(name: str, does: str) -> PairingOperator:
         gathered: bool = False,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        if not gathered and not is_compiling():
+            out = _at_once(name, x, weight, bias, group, options, rows)
+            if isinstance(out, torch.Tensor):
+                return out
         found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
         found = _call(name, x, weight, bias, group, options, rows, gathered)
         return found

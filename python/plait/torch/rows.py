@@ -38,22 +38,6 @@ def check_floats(tensor: torch.Tensor, operator: str, name: str) -> None:
         )
 
 
-def rows_of(tensor: torch.Tensor, operator: str, name: str) -> tuple[torch.Tensor, int, int, int]:
-    """Return a tensor of floats as rows that a product can read, their sizes and their stride.
-
-    >>> rows_of(torch.ones(2, 3), "matmul", "x")[1:]
-    (2, 3, 3)
-    """
-    shape = tensor.shape
-    if len(shape) != 2:
-        check_floats(tensor, operator, name)
-    rows, cols = shape
-    stride, step = tensor.stride()
-    if (cols > 1 and step != 1) or (rows > 1 and stride < cols):
-        return tensor.contiguous(), rows, cols, cols
-    return tensor, rows, cols, stride if rows > 1 else cols
-
-
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Return a matrix whose rows a product can read: a copy where elements are apart or shared."""
     rows, cols = tensor.shape

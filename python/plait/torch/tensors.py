@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from plait import _native
 from plait._native import Code, Dtype
 from plait.errors import Error, refuse
 
@@ -15,8 +16,15 @@ DTYPES = {
     torch.float16: Dtype.f16,
     torch.int8: Dtype.s8,
 }
+# Looking for these in torch takes as long as calling them.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_tracer = torch._C._get_tracing_state
+_transform = torch._C._functorch.peek_interpreter_stack
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+# How the native module reads tensors; see docs/design/0027-tensors-of-torch.md.
+TORCH = _native._TorchTensors(*_PLAIN, torch.is_grad_enabled)
 
 
 def refusal(tensor: torch.Tensor) -> str | None:
@@ -96,13 +104,21 @@ def is_plain(tensor: Any) -> bool:
 def are_for_kernels(x: object, weight: object, bias: object) -> bool:
     """Say whether these are plain tensors and no bias or a plain one, which nothing traces."""
     return (
-        is_plain(x)
-        and is_plain(weight)
-        and (bias is None or is_plain(bias))
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._len_torch_function_stack() == 0
-        and torch._C._get_tracing_state() is None
-        and torch._C._functorch.peek_interpreter_stack() is None
+        is_plain(x) and is_plain(weight) and (bias is None or is_plain(bias)) and not is_watched()
+    )
+
+
+def is_watched() -> bool:
+    """Say whether a mode, a tracer or a transform of functions has to see each call of torch.
+
+    >>> is_watched()
+    False
+    """
+    return not (
+        _dispatch_modes() == 0
+        and _function_modes() == 0
+        and _tracer() is None
+        and _transform() is None
         and forward_ad._current_level < 0
     )
 
@@ -115,7 +131,7 @@ def wants_gradient(*operands: torch.Tensor | None) -> bool:
     >>> wants_gradient(torch.ones(3), None), wants_gradient(torch.ones(3, requires_grad=True))
     (False, True)
     """
-    return torch._C._functorch.peek_interpreter_stack() is not None or require_gradients(*operands)
+    return _transform() is not None or require_gradients(*operands)
 
 
 def require_gradients(*operands: torch.Tensor | None) -> bool:

@@ -1,0 +1,93 @@
+#include "torch_tensors.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "tensor.h"
+
+namespace plait::python {
+namespace {
+
+// DLPack's version. Another major version may have another ABI.
+constexpr std::uint32_t kMajor = 1;
+constexpr const char* kCapsule = "dlpack_exchange_api";
+
+}  // namespace
+
+// DLPack's DLTensor.
+struct TorchTensors::Memory {
+  void* data = nullptr;
+  std::int32_t device_type = 0;
+  std::int32_t device_id = 0;
+  std::int32_t dimensions = 0;
+  nb::dlpack::dtype dtype{};
+  std::int64_t* shape = nullptr;
+  std::int64_t* strides = nullptr;
+  std::uint64_t byte_offset = 0;
+};
+
+// DLPack's DLPackExchangeAPI, of which `view` alone is used here.
+struct TorchTensors::Table {
+  std::uint32_t major;
+  std::uint32_t minor;
+  const Table* previous;  // of an older version, whose first three members are the same
+  void* allocate;
+  void* share;
+  void* take;
+  int (*view)(void* object, Memory* out);  // returns 0, or -1 with an exception of Python's
+  void* stream;
+};
+
+static_assert(sizeof(nb::dlpack::dtype) == 4);
+
+const TorchTensors::Table* TorchTensors::table_of(nb::handle type) {
+  const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) return nullptr;
+  const auto* table = static_cast<const Table*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
+  while (table != nullptr && table->major != kMajor) table = table->previous;
+  return table != nullptr && table->view != nullptr ? table : nullptr;
+}
+
+TorchTensors::TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled)
+    : tensor_(std::move(tensor)),
+      parameter_(std::move(parameter)),
+      is_grad_enabled_(std::move(is_grad_enabled)),
+      is_neg_(tensor_.attr("is_neg")),
+      new_empty_(tensor_.attr("new_empty")),
+      table_(table_of(tensor_)) {}
+
+std::optional<TensorView> TorchTensors::rows(nb::handle tensor, int dimensions) const {
+  const nb::handle type = tensor.type();
+  if (table_ == nullptr || (!type.is(tensor_) && !type.is(parameter_))) return std::nullopt;
+  Memory memory;
+  if (table_->view(tensor.ptr(), &memory) != 0) {
+    PyErr_Clear();  // Python says in plait's words why such a tensor is refused
+    return std::nullopt;
+  }
+  const std::optional<Dtype> dtype = known(memory.dtype);
+  if (memory.device_type != nb::device::cpu::value || !dtype || *dtype == Dtype::s8 ||
+      memory.dimensions != dimensions || memory.data == nullptr)
+    return std::nullopt;
+  const std::int64_t cols = memory.shape[dimensions - 1];
+  const std::int64_t rows = dimensions == 1 ? 1 : memory.shape[0];
+  const std::int64_t stride = rows > 1 ? memory.strides[0] : cols;
+  if ((cols > 1 && memory.strides[dimensions - 1] != 1) || stride < cols) return std::nullopt;
+  if (is_neg_(tensor).is(nb::handle(Py_True))) return std::nullopt;
+  return TensorView{.data = static_cast<std::byte*>(memory.data) + memory.byte_offset,
+                    .dtype = *dtype,
+                    .rows = rows,
+                    .cols = cols,
+                    .row_stride = stride};
+}
+
+bool TorchTensors::is_grad_enabled() const { return is_grad_enabled_().is(nb::handle(Py_True)); }
+
+bool TorchTensors::requires_grad(nb::handle tensor) const {
+  return !tensor.is_none() && tensor.attr("requires_grad").is(nb::handle(Py_True));
+}
+
+nb::object TorchTensors::new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const {
+  return new_empty_(x, rows, cols);
+}
+
+}  // namespace plait::python

@@ -1,0 +1,51 @@
+// Tensors of torch as views, without linking torch.
+//
+// Their type has a table of C functions, DLPack's exchange API, one of which says where a tensor's
+// memory is and how it lies, in some tens of nanoseconds. Asking by methods of Python takes as long
+// as all else in a small call.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "native.h"
+#include "plait/tensor_view.h"
+
+namespace plait::python {
+
+class TorchTensors {
+ public:
+  // torch.Tensor, torch.nn.Parameter and torch.is_grad_enabled. Without a table of a version that
+  // is known here, it views nothing.
+  TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled);
+
+  bool has_table() const { return table_ != nullptr; }
+
+  // A tensor on the CPU with elements that products take, side by side in each row; a tensor of one
+  // dimension is one row. It is viewed until the GIL is released, or longer if the caller keeps the
+  // tensor. nullopt for all others, such as subclasses, views that negate, and tensors without
+  // memory: they get their copies, or their errors, in Python.
+  std::optional<TensorView> rows(nb::handle tensor, int dimensions) const;
+
+  // Whether autograd has to see what is made of this tensor.
+  bool is_grad_enabled() const;
+  bool requires_grad(nb::handle tensor) const;
+
+  // A new tensor of x's dtype.
+  nb::object new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const;
+
+ private:
+  struct Table;
+  struct Memory;
+
+  static const Table* table_of(nb::handle type);
+
+  nb::object tensor_;
+  nb::object parameter_;
+  nb::object is_grad_enabled_;
+  nb::object is_neg_;
+  nb::object new_empty_;
+  const Table* table_;
+};
+
+}  // namespace plait::python
