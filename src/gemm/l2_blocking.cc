@@ -25,6 +25,7 @@ Blocking fill_l2(const Blocking& shape, Dtype operand, long cache) {
   if (times < 2 && shape.k % (2 * kKStep) == 0) {
     Blocking shorter = shape;
     shorter.k /= 2;
+    shorter.spreads_rows = true;
     const long times_shorter = times_that_fit(shorter, operand, cache);
     if (times_shorter >= 2) {
       filled = shorter;

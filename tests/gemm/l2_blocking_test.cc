@@ -42,6 +42,7 @@ TEST(L2Blocking, HalvesKWhereTheCacheIsSmallToReadTheWeightHalfAsOften) {
   const Blocking filled = fill_l2(kVector, Dtype::f32, 512L << 10);
   EXPECT_EQ(filled.rows, 192);
   EXPECT_EQ(filled.k, 128);
+  EXPECT_TRUE(filled.spreads_rows);
   EXPECT_EQ(filled.panels, kVector.panels);
 }
 
@@ -56,6 +57,7 @@ TEST(L2Blocking, KeepsRowsSumsAndTwoBlocksOfPanelsWithinTheCache) {
 
 TEST(L2Blocking, KeepsKWhereTheCacheIsLarge) {
   EXPECT_EQ(fill_l2(kVector, Dtype::f32, 1L << 20).k, 256);
+  EXPECT_FALSE(fill_l2(kVector, Dtype::f32, 1L << 20).spreads_rows);
   EXPECT_EQ(fill_l2(kVector, Dtype::f32, 1L << 20).rows, 288);
   EXPECT_EQ(fill_l2(kVector, Dtype::f32, 1280L << 10).rows, 384);
 }
