@@ -72,6 +72,8 @@ struct Blocking {
   int panels;  // whose sums are kept while k advances
   int k;       // a multiple of kKStep
   int few;     // for so many rows k is not cut: their panels are best read from memory in a line
+  // The cache is too small for rows that share a few of its sets: those are copied first.
+  bool spreads_rows = false;
 };
 
 // A few rows by a block of a panel as it is stored, of fewer bits than the kernel's operand.

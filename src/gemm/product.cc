@@ -25,6 +25,12 @@ constexpr std::int64_t kRowsAtHand = 1024 * 1024;
 constexpr std::int64_t kFewPanels = 8;
 constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 
+// Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
+constexpr std::int64_t kRowsCollide = 4096;
+
+// With fewer panels, copying rows takes longer than reading them again from beyond the cache.
+constexpr std::int64_t kPanelsWorthCopying = 32;
+
 Storage storage_of_weight(const Weight& weight) {
   const auto scheme = weight.scheme();
   return scheme ? storage_of(*scheme) : storage_of(weight.dtype());
@@ -119,9 +125,15 @@ bool Product::asks_rows() const {
          size(task_.rows) * row_bytes >= kRowsFromMemory;
 }
 
+bool Product::reads_in_place() const {
+  if (!can_read_in_place(task_.call.x, task_.depth, kernel_)) return false;
+  const bool collide = in_place(task_.call.x).row_stride % kRowsCollide == 0;
+  return !blocking_.spreads_rows || !collide || size(panels_) < kPanelsWorthCopying;
+}
+
 void Product::pack_superblock(Range rows) {
   asks_rows_ = asks_rows();
-  if (can_read_in_place(task_.call.x, task_.depth, kernel_)) {
+  if (reads_in_place()) {
     rows_ = in_place(task_.call.x);
     packed_from_ = 0;
     return;

@@ -1,12 +1,12 @@
 // One product, run by a tile kernel: how threads share it, in which order, and in which memory.
 //
-// Rows of X are packed first, a superblock at a time (unless a kernel can read them in place). Then
-// the superblock's jobs, each some rows by some panels, are handed out to the threads. In a job k
-// advances in blocks. A block of a panel is prepared once, while the rows are multiplied by the
-// block before it, and stays in the first-level cache while they are multiplied by it. When k is
-// complete, the tiles are written. The panels of a view are packed by the job that reads them: as a
-// whole if its rows read them several times, and otherwise as many blocks as fit into the
-// second-level cache.
+// Rows of X are packed first, a superblock at a time, unless a kernel can read them in place (and
+// they don't drive one another out of a small cache). Then the superblock's jobs, each some rows by
+// some panels, are handed out to the threads. In a job k advances in blocks. A block of a panel is
+// prepared once, while the rows are multiplied by the block before it, and stays in the first-level
+// cache while they are multiplied by it. When k is complete, the tiles are written. The panels of a
+// view are packed by the job that reads them: as a whole if its rows read them several times, and
+// otherwise as many blocks as fit into the second-level cache.
 //
 // k is cut into leaves (leaves.h). Each is summed by itself, and the sums of earlier leaves are
 // added to it when it is complete. If scales are per group, each group of a leaf is also summed by
@@ -89,6 +89,7 @@ class Product {
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   bool asks_rows() const;
+  bool reads_in_place() const;
   RowsAhead rows_after(const Job& job, const PanelBlocks::Index& next) const;
   const std::byte* rows_ahead(const Turn& turn, const Piece& piece, Range rows) const;
   std::int64_t step_of(const Job& job) const;
