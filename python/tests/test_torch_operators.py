@@ -67,8 +67,8 @@ def functional(x: Any, w: Any, bias: Any) -> Any:
     return pt.matmul_all_reduce(x, w, bias, options=OPTIONS)
 
 
-def by_name(x: Any, w: Any, bias: Any) -> Any:
-    return torch.ops.plait.matmul_all_reduce(x, w, bias, "", "serial")
+def by_name(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.ops.plait.matmul_all_reduce(x, weight, bias, "", "serial")
 
 
 def outcome(call: Callable[..., Any], *operands: Any) -> Any:
@@ -126,14 +126,26 @@ REFUSED = {
 def test_both_ways_refuse_in_the_same_words(
     monkeypatch: pytest.MonkeyPatch, case: str, name: str, call: Callable[..., Any]
 ) -> None:
-    if case == "meta" and call is by_name:
-        return  # torch calls what stands for the operator in traces
     given = {"x": torch.ones(4, 6), "weight": torch.ones(5, 6), "bias": torch.ones(5)}
     given[name] = REFUSED[case]  # type: ignore[assignment]
     contexts()
     first = outcome(call, *given.values())
     without_table(monkeypatch)
     assert same(first, outcome(call, *given.values()))
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "bias"])
+@pytest.mark.parametrize("others", ["cpu", "meta"])
+def test_an_operand_without_values_beside_one_with_values(name: str, others: str) -> None:
+    """Torch calls what stands for the operator in traces, whose results have no values either."""
+    given = {"x": torch.ones(4, 6), "weight": torch.ones(5, 6), "bias": torch.ones(5)}
+    given = {key: one.to("meta" if key == name else others) for key, one in given.items()}
+    if others == "meta":
+        assert by_name(**given).shape == (4, 5)
+        return
+    expected = f"^matmul_all_reduce: {name} is on meta; plait computes on cpu"
+    with pytest.raises((plait.Error, RuntimeError), match=expected):
+        by_name(**given)
 
 
 FAST = {"plain", "bias", "parameter", "rows apart", "one row"}

@@ -124,11 +124,26 @@ def context_for(how: How, operator: str, given: tuple[Any, ...] | None = None) -
 
 
 def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Define an operator of torch, its kernel and what compilers call in its place."""
+    """Define an operator of torch, its kernel and what compilers call in its place.
+
+    Torch also calls the latter where some operands are on meta, and others have values.
+    """
     name = schema.partition("(")[0]
     LIBRARY.define(schema)
     LIBRARY.impl(name, kernel, "CPU")
-    torch.library.register_fake(f"plait::{name}", fake, lib=LIBRARY)
+    parameters = [one.name for one in getattr(torch.ops.plait, name).default._schema.arguments]
+
+    @functools.wraps(fake)
+    def checked(*operands: Any) -> Any:
+        given = dict(zip(parameters, operands, strict=False))
+        found = {key: one for key, one in given.items() if isinstance(one, torch.Tensor)}
+        if len({one.is_meta for one in found.values()}) > 1:
+            for key, one in found.items():
+                if one.is_meta:
+                    tensors.check(one, name, key)
+        return fake(*operands)
+
+    torch.library.register_fake(f"plait::{name}", checked, lib=LIBRARY)
 
 
 # How many rows a result has: of the rows of x, of where this rank stands (its rank, and how many
