@@ -169,7 +169,11 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
                           .job = base::random_name(),
                           .rendezvous = choose_rendezvous(launch::name_of(launch.hosts[0]))};
   const std::vector<std::string> words = options_for_hosts(options);
-  for (const launch::HostShare& share : launch.hosts) part.world += share.ranks;
+  for (const launch::HostShare& share : launch.hosts) {
+    part.world += share.ranks;
+    part.hosts +=
+        base::sentence(part.hosts.empty() ? "" : ",", launch::name_of(share), ':', share.ranks);
+  }
   for (const launch::HostShare& share : launch.hosts) {
     launch.agents.push_back(launch::agent_words(share, part, words, launch.words));
     part.first += share.ranks;

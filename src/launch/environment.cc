@@ -12,7 +12,7 @@ using namespace std::string_view_literals;
 // OMPI_MCA_btl) stay, because programs use them, for instance in names of checkpoints.
 constexpr std::array kNames = {
     "PLAIT_RANK"sv, "PLAIT_WORLD_SIZE"sv, "PLAIT_LOCAL_RANK"sv, "PLAIT_LOCAL_WORLD_SIZE"sv,
-    "PLAIT_JOB"sv, "PLAIT_PART"sv,
+    "PLAIT_JOB"sv, "PLAIT_PART"sv, "PLAIT_PLACEMENT"sv,
     // torchrun
     "RANK"sv, "WORLD_SIZE"sv, "LOCAL_RANK"sv, "LOCAL_WORLD_SIZE"sv, "GROUP_RANK"sv,
     "GROUP_WORLD_SIZE"sv, "ROLE_RANK"sv, "ROLE_WORLD_SIZE"sv, "ROLE_NAME"sv, "NODE_RANK"sv,
@@ -64,6 +64,7 @@ std::vector<std::string> environment_of(const Place& place, const LocalPlace& lo
   variables.push_back("PLAIT_LOCAL_WORLD_SIZE=" + std::to_string(local.world));
   variables.push_back("PLAIT_JOB=" + place.job);
   if (!local.rendezvous.empty()) variables.push_back("PLAIT_RENDEZVOUS=" + local.rendezvous);
+  if (!local.hosts.empty()) variables.push_back("PLAIT_PLACEMENT=" + local.hosts);
   if (!local.secret.empty()) variables.push_back("PLAIT_SECRET=" + local.secret);
   if (!threads_set) variables.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
   return variables;

@@ -74,21 +74,23 @@ std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks) {
 }
 
 std::string write(const RunPart& part) {
-  return base::sentence(part.first, '/', part.world, '/', part.job, '/', part.rendezvous);
+  return base::sentence(part.first, '/', part.world, '/', part.job, '/', part.rendezvous, '/',
+                        part.hosts);
 }
 
 std::optional<RunPart> part_from_environment() {
   const auto text = base::env(kPart);
   if (!text) return std::nullopt;
   const auto words = base::split(*text, '/');
-  const auto first = words.size() == 4 ? base::parse_int(words[0]) : std::nullopt;
-  const auto world = words.size() == 4 ? base::parse_int(words[1]) : std::nullopt;
+  const auto first = words.size() == 5 ? base::parse_int(words[0]) : std::nullopt;
+  const auto world = words.size() == 5 ? base::parse_int(words[1]) : std::nullopt;
   PLAIT_CHECK(first && world && *first >= 0 && *first < *world, kPart, "=", *text,
               " is not what plait run --hosts sets; unset it");
   return RunPart{.first = static_cast<int>(*first),
                  .world = static_cast<int>(*world),
                  .job = std::string(words[2]),
-                 .rendezvous = std::string(words[3])};
+                 .rendezvous = std::string(words[3]),
+                 .hosts = std::string(words[4])};
 }
 
 std::string choose_secret() {

@@ -31,6 +31,7 @@ struct RunPart {
   int world = 0;
   std::string job;
   std::string rendezvous;   // HOST:PORT; empty: all ranks are on this host
+  std::string hosts = {};   // of all ranks, in their order, as node1:2,node2:2
   std::string secret = {};  // that the ranks know; not written with the rest
 };
 std::string write(const RunPart& part);

@@ -67,6 +67,7 @@ std::string RankGroup::start_next(Output* output) {
   const LocalPlace local_place = {.rank = local,
                                   .world = static_cast<int>(launch_.bindings.size()),
                                   .rendezvous = launch_.part.rendezvous,
+                                  .hosts = launch_.part.hosts,
                                   .secret = launch_.part.secret};
   // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
   // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.

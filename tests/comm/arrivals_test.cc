@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "comm/environment.h"
 #include "comm/tcp/failure_frame.h"
 #include "comm/tcp_ends.h"
 #include "conformance/ranks.h"
@@ -82,11 +83,11 @@ TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {
 TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
   const base::Fd one = come(1, Lines::Says::words);
   const base::Fd two = come(2, Lines::Says::words);
-  ranks.check_for_interruptions();
+  ranks.hear_waiting_ranks("");
   ASSERT_TRUE(say(two, Word::interrupted, "2 rank 2 was interrupted"));
   const Error error = expect_error(Code::peer_lost, [&] {
     await([&] {
-      ranks.check_for_interruptions();
+      ranks.hear_waiting_ranks("");
       return false;
     });
   });
@@ -95,6 +96,36 @@ TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
   const Message message = next_message(one);
   EXPECT_EQ(message.word, Word::interrupted);
   EXPECT_EQ(message.text, "2 rank 2 was interrupted");
+}
+
+TEST_F(ArrivalsTest, TellARankThatAsksWhichOnesAreMissing) {
+  const base::Fd one = come(1, Lines::Says::words);
+  ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
+  ranks.hear_waiting_ranks("check this");
+  const Message message = next_message(one);
+  EXPECT_EQ(message.word, Word::missing);
+  EXPECT_EQ(message.text, "2 rank 2 of 3 has not come within 5 s; check this");
+}
+
+TEST_F(ArrivalsTest, NameTheHostsOfMissingRanks) {
+  const auto sentence_with = [&](const char* placement) {
+    const Environment environment(Environment::Variables{{"PLAIT_PLACEMENT", placement}});
+    return std::string(ranks.timed_out(std::nullopt, kTimeout, "").what());
+  };
+  EXPECT_EQ(sentence_with("node1:1,node2:2"),
+            "ranks 1 and 2 of 3 (host node2) have not come within 12 s");
+  EXPECT_EQ(sentence_with("node1:1,[fd00::2]:1,node3:1"),
+            "ranks 1 and 2 of 3 (hosts [fd00::2], node3) have not come within 12 s");
+  // Those of another world.
+  for (const char* other : {"node1:1", "node1:2,node2:2", "node1:x", "node1:0,node2:3", ",", "3"})
+    EXPECT_EQ(sentence_with(other), "ranks 1 and 2 of 3 have not come within 12 s") << other;
+
+  const Environment environment(
+      Environment::Variables{{"PLAIT_PLACEMENT", "node1:1,node2:1,node3:1"}});
+  const Arrivals others(rank_of_three(1));
+  const Error error = others.timed_out(Rendezvous{.host = "10.0.0.1", .port = 29600}, kTimeout, "");
+  EXPECT_STREQ(error.what(),
+               "rank 0 of 3 (host node1) has not been met at 10.0.0.1:29600 within 12 s");
 }
 
 TEST_F(ArrivalsTest, BelieveWhatARankSaysBeforeItCloses) {

@@ -35,6 +35,20 @@ class HostsCommandTest(HostsCase):
             f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_all_ranks_name_the_rank_that_never_comes_and_its_host(self):
+        """The ranks that came say it even if they end with 0, so that plait run doesn't end the others first."""
+        for missing in (3, 0):
+            run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:2", "-p", "--", "sh", "-c",
+                                    f"[ $PLAIT_RANK = {missing} ] && exec sleep 8; {RANK_PROGRAM}; exit 0",
+                                    PLAIT_TIMEOUT="3s", PLAIT_RENDEZVOUS="10.77.0.1:29600")
+            said = sorted(run.communicate(timeout=PATIENCE)[0].splitlines())
+            expected = ("rank 3 of 4 (host 10.77.0.2) has not come" if missing == 3 else
+                        "rank 0 of 4 (host 10.77.0.1) has not been met at 10.77.0.1:29600")
+            self.assertEqual(len(said), 3, said)
+            for rank, line in zip((0, 1, 2) if missing == 3 else (1, 2, 3), said):
+                self.assertTrue(line.startswith(f"[{rank}] timeout: {expected} within 3 s"), said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_ranks_know_a_secret_that_no_command_line_shows(self):
         words = ("sh", "-c", "cat /proc/[0-9]*/cmdline > all.$PLAIT_RANK 2>&-; tr '\\0' ' ' < all.$PLAIT_RANK; "
                  "echo; echo secret=$PLAIT_SECRET; exec " + RANK_PROGRAM)

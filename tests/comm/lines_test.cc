@@ -76,14 +76,20 @@ TEST_F(LinesTest, HearOfAnInterruptionWhenItsMessageIsWhole) {
     ASSERT_EQ(::send(theirs[2].get(), bytes.data(), bytes.size(), 0),
               static_cast<ssize_t>(bytes.size()));
   };
-  EXPECT_FALSE(lines.hear_interruption());
+  std::vector<std::pair<int, std::string>> told;
+  const auto hear_all = [&] {
+    lines.hear_words([&](int rank, const Message& said) {
+      EXPECT_EQ(said.word, Word::interrupted);
+      told.emplace_back(rank, said.text);
+    });
+  };
+  hear_all();
   send(message.substr(0, 6));
-  EXPECT_FALSE(lines.hear_interruption());
+  hear_all();
+  EXPECT_TRUE(told.empty());
   send(message.substr(6));
-  const auto told = lines.hear_interruption();
-  ASSERT_TRUE(told);
-  EXPECT_EQ(told->culprit, 2);
-  EXPECT_EQ(told->sentence, "rank 2 was interrupted");
+  for (int turn = 0; turn < 2; ++turn) hear_all();
+  EXPECT_EQ(told, (std::vector<std::pair<int, std::string>>{{2, "2 rank 2 was interrupted"}}));
 }
 
 TEST_F(LinesTest, BelongToTheMeshInTheEnd) {

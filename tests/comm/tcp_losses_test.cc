@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -47,18 +48,38 @@ TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
           " within 300 ms; rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
 }
 
-TEST_F(Tcp, BlamesNoRankZeroThatWaitsForOthers) {
-  fork_ranks(2, [&](int rank) {
-    CommunicatorOptions options = options_of(rank, 3, job_);
-    options.timeout = seconds(rank == 0 ? 4 : 2);
-    const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
-    if (rank == 0) return;
-    EXPECT_EQ(error.culprit(), Error::kNobody);
-    EXPECT_EQ(error.what(),
-              "rank 0 of 3 was called at " + port_.address() +
-                  ", and has not answered within 2 s; if other ranks are missing, it names them; "
-                  "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
-  });
+// Their times end at different moments: after 2 s, 2.1 s and 4 s.
+TEST_F(Tcp, AllRanksNameTheRankThatNeverComes) {
+  for (const bool is_first_the_last : {true, false}) {
+    fork_ranks(3, [&](int rank) {
+      const std::array timeouts = {milliseconds(is_first_the_last ? 4000 : 2000),
+                                   milliseconds(2100),
+                                   milliseconds(is_first_the_last ? 2000 : 4000)};
+      CommunicatorOptions options = options_of(rank, 4, job_);
+      options.timeout = timeouts[rank];
+      const auto begin = Clock::now();
+      const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      EXPECT_EQ(error.culprit(), 3);
+      EXPECT_TRUE(contains(error.what(), "rank 3 of 4 has not come within ")) << error.what();
+      EXPECT_TRUE(contains(error.what(), "rank 0 uses the transport tcp")) << error.what();
+      EXPECT_LT(Clock::now() - begin, timeouts[rank] + seconds(2));
+    });
+  }
+}
+
+// What listens there accepts connections, and never reads.
+TEST_F(Tcp, WaitsOnlyShortlyForARankZeroThatNeverAnswers) {
+  ASSERT_EQ(::listen(port_.socket, 8), 0);
+  CommunicatorOptions options = options_of(1, 3, job_);
+  options.timeout = seconds(1);
+  const auto begin = Clock::now();
+  const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+  EXPECT_LT(Clock::now() - begin, seconds(10));
+  EXPECT_EQ(error.culprit(), Error::kNobody);
+  EXPECT_EQ(error.what(),
+            "rank 0 of 3 was called at " + port_.address() +
+                ", and has not answered within 1 s; if other ranks are missing, it names them; "
+                "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
 }
 
 TEST_F(Tcp, MeetsOverIpv6) {

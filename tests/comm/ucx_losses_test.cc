@@ -202,7 +202,10 @@ TEST_F(Ucx, LeavesAGroupWhileAnotherThreadSendsOn) {
     }
     mailbox->post(1, 0, {}, 1);
     std::thread other([&] {
-      while (!waits) std::this_thread::sleep_for(milliseconds(1));
+      const auto end = std::chrono::steady_clock::now() + seconds(60);
+      while (!waits && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(milliseconds(1));
+      EXPECT_TRUE(waits);
       mailbox->post(1, 1, {}, kBytes);
       is_sent.give();
     });

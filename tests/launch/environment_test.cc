@@ -33,15 +33,24 @@ TEST(Environment, HasThePlaceOnceAndKeepsTheRest) {
 }
 
 TEST(Environment, NamesTheMeetingOfSeveralHosts) {
-  const std::array<const char*, 3> inherited = {"PLAIT_RENDEZVOUS=old:1", "PLAIT_SECRET=old",
-                                                nullptr};
-  const auto variables = environment_of(
-      {.rank = 3, .world = 4, .job = "j"},
-      {.rank = 1, .world = 2, .rendezvous = "node1:29600", .secret = "new"}, 4, inherited.data());
-  const std::vector<std::string> expected = {"PLAIT_RANK=3",       "PLAIT_WORLD_SIZE=4",
-                                             "PLAIT_LOCAL_RANK=1", "PLAIT_LOCAL_WORLD_SIZE=2",
-                                             "PLAIT_JOB=j",        "PLAIT_RENDEZVOUS=node1:29600",
-                                             "PLAIT_SECRET=new",   "OMP_NUM_THREADS=4"};
+  const std::array<const char*, 4> inherited = {"PLAIT_RENDEZVOUS=old:1", "PLAIT_SECRET=old",
+                                                "PLAIT_PLACEMENT=old:4", nullptr};
+  const auto variables = environment_of({.rank = 3, .world = 4, .job = "j"},
+                                        {.rank = 1,
+                                         .world = 2,
+                                         .rendezvous = "node1:29600",
+                                         .hosts = "node1:2,node2:2",
+                                         .secret = "new"},
+                                        4, inherited.data());
+  const std::vector<std::string> expected = {"PLAIT_RANK=3",
+                                             "PLAIT_WORLD_SIZE=4",
+                                             "PLAIT_LOCAL_RANK=1",
+                                             "PLAIT_LOCAL_WORLD_SIZE=2",
+                                             "PLAIT_JOB=j",
+                                             "PLAIT_RENDEZVOUS=node1:29600",
+                                             "PLAIT_PLACEMENT=node1:2,node2:2",
+                                             "PLAIT_SECRET=new",
+                                             "OMP_NUM_THREADS=4"};
   EXPECT_EQ(variables, expected);
 }
 

@@ -54,10 +54,14 @@ TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
 }
 
 TEST(Hosts, APartComesBackAsItWasWritten) {
-  const RunPart part = {.first = 2, .world = 4, .job = "ab", .rendezvous = "node1:29600"};
+  const RunPart part = {.first = 2,
+                        .world = 4,
+                        .job = "ab",
+                        .rendezvous = "node1:29600",
+                        .hosts = "node1:2,[fd00::2]:2"};
   ::setenv("PLAIT_PART", write(part).c_str(), 1);
   const auto read = part_from_environment();
-  ::setenv("PLAIT_PART", "4/4/ab/x", 1);
+  ::setenv("PLAIT_PART", "4/4/ab/x/y", 1);
   EXPECT_THROW(part_from_environment(), Error);
   ::unsetenv("PLAIT_PART");
   ASSERT_TRUE(read);

@@ -16,8 +16,9 @@ namespace {
 // Variables that a launcher sets for a rank, the path of the settings, and the file in which the
 // checks of a GPU find cuBLASLt.
 constexpr std::string_view kOthers[] = {
-    "PLAIT_RANK",   "PLAIT_LOCAL_RANK", "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE", "PLAIT_JOB",
-    "PLAIT_CONFIG", "PLAIT_RSH",        "PLAIT_PART",       "PLAIT_CUBLASLT"};
+    "PLAIT_RANK",      "PLAIT_LOCAL_RANK", "PLAIT_WORLD_SIZE", "PLAIT_LOCAL_WORLD_SIZE",
+    "PLAIT_JOB",       "PLAIT_CONFIG",     "PLAIT_RSH",        "PLAIT_PART",
+    "PLAIT_PLACEMENT", "PLAIT_CUBLASLT"};
 
 constexpr const char* kSecretVariable = "PLAIT_SECRET";
 

@@ -15,6 +15,12 @@ namespace plait::comm::tcp {
 using base::Nanoseconds;
 using base::sentence;
 
+namespace {
+
+std::string answer_of(const Error& why) { return sentence(why.culprit(), ' ', why.what()); }
+
+}  // namespace
+
 Arrivals::Arrivals(Identity mine)
     : self(std::move(mine)),
       lines(self.world),
@@ -51,11 +57,14 @@ Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanosecon
                        within, "; if other ranks are missing, it names them", doubt)};
     }
     return {Code::timeout,
-            sentence("rank 0 of ", self.world, " has not been met", where, within, doubt), 0};
+            sentence("rank 0 of ", self.world, show_hosts_of({0}, self.world), " has not been met",
+                     where, within, doubt),
+            0};
   }
   return {Code::timeout,
           sentence(missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ",
-                   self.world, missing.size() > 1 ? " have" : " has", " not come", within, doubt),
+                   self.world, show_hosts_of(missing, self.world),
+                   missing.size() > 1 ? " have" : " has", " not come", within, doubt),
           missing.front()};
 }
 
@@ -73,15 +82,34 @@ void Arrivals::tell_of_error(const Error& error) const {
 void Arrivals::tell_of_interruption(int rank, const std::string& why) const {
   const std::string text = sentence(rank, ' ', why);
   lines.say_words(Word::interrupted, text, rank);
-  for (const Call& call : calls) call.tell_of_interruption(text, self);
+  for (const Call& call : calls) call.say_to_rank_0(Word::interrupted, text, self);
   lines.say_frames({.code = Code::peer_lost, .culprit = rank, .sentence = why});
 }
 
-void Arrivals::check_for_interruptions() {
-  const auto told = lines.hear_interruption();
-  if (!told) return;
-  tell_of_interruption(told->culprit, told->sentence);
-  throw Error(told->code, told->sentence, told->culprit);
+void Arrivals::hear_waiting_ranks(const std::string& advice) {
+  lines.hear_words([&](int rank, const Message& message) {
+    if (message.word == Word::missing) {
+      // It says how long it has waited, which may differ from what this rank waits.
+      const auto timeout = base::parse_int(message.text);
+      if (!timeout) return;
+      const Error why = timed_out(std::nullopt, *timeout, advice);
+      lines.say_words_to(rank, Word::missing, answer_of(why));
+    }
+    if (message.word != Word::interrupted) return;
+    const std::string why = printable(message.text.substr(message.text.find(' ') + 1));
+    tell_of_interruption(rank, why);
+    throw Error(Code::peer_lost, why, rank);
+  });
+}
+
+void Arrivals::tell_of_missing(const Error& why) const {
+  lines.say_words(Word::missing, answer_of(why), self.rank);
+}
+
+bool Arrivals::ask_for_missing(Nanoseconds timeout) const {
+  return std::any_of(calls.begin(), calls.end(), [&](const Call& call) {
+    return call.say_to_rank_0(Word::missing, std::to_string(timeout), self);
+  });
 }
 
 // What a rank says before it closes its connection counts, and a rank without a connection to this

@@ -37,8 +37,14 @@ struct Arrivals {
   void tell_of_interruption(int rank, const std::string& why) const;
 
   // For rank 0 until it has welcomed the others. Throws, and passes it on, where a rank has said
-  // that it was interrupted.
-  void check_for_interruptions();
+  // that it was interrupted. Answers ranks whose time is over: they ask which ranks are missing.
+  void hear_waiting_ranks(const std::string& advice);
+
+  // For rank 0 when it gives up: the others say the same about the missing ranks as it does.
+  void tell_of_missing(const Error& why) const;
+
+  // For a rank whose time is over and that waits for rank 0. False: it isn't connected to it.
+  bool ask_for_missing(base::Nanoseconds timeout) const;
 
   // Where ranks connect to each other. Throws where one of them has said why the meeting fails, or
   // has ended.

@@ -109,10 +109,12 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       distrust(self, doubts);
       break;
     case Word::interrupted:
+    case Word::missing:
       if (is_to_rendezvous_ && is_trusted(self)) {
         const std::size_t blank = message->text.find(' ');
         const auto rank = base::parse_int(message->text.substr(0, blank));
-        throw Error(Code::peer_lost, printable(message->text.substr(blank + 1)),
+        throw Error(message->word == Word::missing ? Code::timeout : Code::peer_lost,
+                    printable(message->text.substr(blank + 1)),
                     static_cast<int>(rank.value_or(rank_)));
       }
       socket_.reset();
@@ -121,9 +123,9 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
   return std::nullopt;
 }
 
-void Call::tell_of_interruption(const std::string& text, const Identity& self) const {
+bool Call::say_to_rank_0(Word word, const std::string& text, const Identity& self) const {
   const bool was_heard = is_to_rendezvous_ && socket_ && !hello_.empty();
-  if (was_heard && is_trusted(self)) say(socket_, Word::interrupted, text);
+  return was_heard && is_trusted(self) && say(socket_, word, text);
 }
 
 void Call::hear_challenge(const std::string& text, const Identity& self, Doubts& doubts) {

@@ -49,8 +49,9 @@ class Call {
   std::optional<std::string> advance(const Identity& self, Doubts& doubts);
   base::Fd take_socket() { return std::move(socket_); }
 
-  // Tells rank 0 that this rank was interrupted, if it has connected to rank 0 at the rendezvous.
-  void tell_of_interruption(const std::string& text, const Identity& self) const;
+  // Says it to rank 0 while that waits for other ranks at the rendezvous. False: this isn't such a
+  // call, or rank 0 doesn't listen.
+  bool say_to_rank_0(Word word, const std::string& text, const Identity& self) const;
 
   // Adds the events that poll() has to wait for.
   void add_to(std::vector<pollfd>& sockets) const;

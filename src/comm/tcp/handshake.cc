@@ -71,7 +71,7 @@ std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, 
     std::size_t whole = sizeof(header);
     if (bytes.size() >= whole) {
       std::memcpy(&header, bytes.data(), sizeof(header));
-      is_open = header.magic == kMagic && header.word <= Word::interrupted && header.bytes <= most;
+      is_open = header.magic == kMagic && header.word <= Word::missing && header.bytes <= most;
       if (!is_open) return std::nullopt;
       whole += header.bytes;
       if (bytes.size() == whole) return Message{header.word, bytes.substr(sizeof(header))};

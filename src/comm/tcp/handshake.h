@@ -19,7 +19,8 @@ enum class Word : std::uint32_t {
   welcome,
   refusal,
   mismatch,
-  interrupted
+  interrupted,
+  missing  // the question which ranks have not come, and rank 0's answer
 };
 
 struct Message {

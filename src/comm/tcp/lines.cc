@@ -34,9 +34,13 @@ void Lines::put_back(std::vector<base::Fd> sockets) {
 
 void Lines::say_words(Word word, const std::string& text, int but) const {
   for (int rank = 0; rank < world(); ++rank) {
-    const Line& line = lines_[rank];
-    if (rank != but && line.socket && line.says == Says::words) say(line.socket, word, text);
+    if (rank != but) say_words_to(rank, word, text);
   }
+}
+
+void Lines::say_words_to(int rank, Word word, const std::string& text) const {
+  const Line& line = lines_[rank];
+  if (line.socket && line.says == Says::words) say(line.socket, word, text);
 }
 
 void Lines::say_frames(const Failure& failure) const {
@@ -46,18 +50,17 @@ void Lines::say_frames(const Failure& failure) const {
   }
 }
 
-// A rank that has come says nothing else before it is welcomed. One that hung up may call again.
-std::optional<Failure> Lines::hear_interruption() {
+// One that hung up may call again.
+void Lines::hear_words(Hear hear) {
   for (int rank = 1; rank < world(); ++rank) {
     Line& line = lines_[rank];
     if (!line.socket) continue;
     bool is_open = true;
     const auto message = read_message(line.socket, line.heard, kMostHelloBytes, is_open);
-    if (!message || message->word != Word::interrupted) continue;
-    const std::string why = printable(message->text.substr(message->text.find(' ') + 1));
-    return Failure{.code = Code::peer_lost, .culprit = rank, .sentence = why};
+    if (!message) continue;
+    line.heard.clear();
+    hear(rank, *message);
   }
-  return std::nullopt;
 }
 
 // Each rank takes its message when it can, and the others don't wait for it.

@@ -29,13 +29,16 @@ class Lines {
   std::vector<base::Fd> take_all();
   void put_back(std::vector<base::Fd> sockets);  // what take_all() has returned
 
+  void say_words_to(int rank, Word word, const std::string& text) const;
+
   // To all ranks but one.
   void say_words(Word word, const std::string& text, int but) const;
   void say_frames(const Failure& failure) const;  // to its culprit too, which may be alive
 
-  // What a rank from 1 on has told in words: that it was interrupted. A part of a message is kept
+  // What ranks from 1 on have said in words before they are welcomed. A part of a message is kept
   // until the rest has come.
-  std::optional<Failure> hear_interruption();
+  using Hear = base::FunctionRef<void(int rank, const Message& message)>;
+  void hear_words(Hear hear);
 
   // Sends each rank but 0 its message, at the same time, until the deadline. Returns the ranks that
   // have not taken theirs. Calls `turn` now and then. Frames can be said behind a whole message.

@@ -39,6 +39,9 @@ constexpr const char* kAgain = "again";
 constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 constexpr Nanoseconds kBetweenQuestions = 200 * base::kMillisecond;
 
+// How long a rank whose time is over waits for rank 0 to say which ranks are missing.
+constexpr Nanoseconds kAnswer = base::kSecond;
+
 // How long rank 0 stays to tell the ranks that come later that all are refused.
 constexpr Nanoseconds kLinger = base::kSecond;
 
@@ -70,6 +73,7 @@ class Meeting {
   void advance(Call& call);
   void hear_welcome(Call& call, const std::string& text);
   void wait();
+  void end_at_deadline();
   [[noreturn]] void give_up() const;
   Met result();
 
@@ -79,9 +83,11 @@ class Meeting {
   Nanoseconds deadline_;
   std::optional<Rendezvous> rendezvous_;
   Arrivals ranks_;
-  bool is_gathering_;  // as rank 0, until all have come for the first time
+  bool is_gathering_;       // as rank 0, until all have come for the first time
+  bool has_asked_ = false;  // rank 0 which ranks are missing
   base::Fd listener_;
   Nanoseconds checked_at_ = 0;
+  std::string advice_ = {};  // what to check if ranks are missing
   Callers callers_;
 };
 
@@ -104,7 +110,10 @@ Meeting::Meeting(const Site& site)
       callers_(site.place.world) {
   Card card = card_of_this_process(port_of(listener_),
                                    site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
-  if (!site.transport.empty()) card.transport = site.transport;
+  if (!site.transport.empty()) {
+    card.transport = site.transport;
+    if (!site.all_gather) advice_ = ask_for_others(site.place.rank, site.transport);
+  }
   ranks_.set_card(std::move(card));
 }
 
@@ -139,14 +148,21 @@ void Meeting::gather() {
     for (std::size_t i = 0; i < ranks_.calls.size(); ++i) advance(ranks_.calls[i]);
     std::erase_if(ranks_.calls, [](const Call& call) { return call.is_over(); });
     if (is_gathering_ && ranks_.is_complete()) welcome_all();
-    if (!ranks_.is_complete() && base::now() >= deadline_) give_up();
+    if (!ranks_.is_complete() && base::now() >= deadline_) end_at_deadline();
   }
 }
 
+// Rank 0 alone knows which ranks are missing. Its own time may end later.
+void Meeting::end_at_deadline() {
+  if (has_asked_ || !ranks_.ask_for_missing(site_.policy.connect_timeout)) give_up();
+  has_asked_ = true;
+  deadline_ = base::now() + kAnswer;
+}
+
 void Meeting::give_up() const {
-  const bool may_differ = !site_.all_gather && !site_.transport.empty();
-  throw ranks_.timed_out(rendezvous_, site_.policy.connect_timeout,
-                         may_differ ? ask_for_others(self().rank, site_.transport) : "");
+  const Error why = ranks_.timed_out(rendezvous_, site_.policy.connect_timeout, advice_);
+  if (is_gathering_) ranks_.tell_of_missing(why);
+  throw Error(why);
 }
 
 // A name server may learn of a host only when its rank starts.
@@ -279,11 +295,8 @@ void Meeting::interrupt_if_asked() {
 void Meeting::check_ranks() {
   if (base::now() - checked_at_ < kTurn) return;
   checked_at_ = base::now();
-  if (is_gathering_) {
-    ranks_.check_for_interruptions();
-  } else {
-    ranks_.check_for_ended_ranks();
-  }
+  if (is_gathering_) return ranks_.hear_waiting_ranks(advice_);
+  ranks_.check_for_ended_ranks();
 }
 
 // Where a rank has gone meanwhile the others see its connection closed, and so does this one.
@@ -334,6 +347,8 @@ void Meeting::hear_welcome(Call& call, const std::string& text) {
     ranks_.lines.set(call.rank(), std::move(socket), Lines::Says::frames);
     return;
   }
+  // Rank 0 takes what it is asked after its welcome for a frame.
+  if (has_asked_) give_up();
   const auto lines = base::split(text, '\n');
   for (int other = 0; other < self().world; ++other) {
     const std::size_t line = static_cast<std::size_t>(other) + 1;

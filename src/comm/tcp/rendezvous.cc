@@ -1,5 +1,7 @@
 #include "comm/tcp/rendezvous.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -7,6 +9,23 @@
 #include "base/text.h"
 
 namespace plait::comm::tcp {
+namespace {
+
+// The host of each rank by PLAIT_PLACEMENT, such as node1:2,node2:2; empty: it isn't set, or not of
+// this world.
+std::vector<std::string> hosts_of_ranks(int world) {
+  std::vector<std::string> hosts;
+  const std::string placement = base::env("PLAIT_PLACEMENT").value_or("");
+  for (const std::string_view part : base::split(placement, ',')) {
+    const std::size_t colon = part.rfind(':');
+    const auto ranks = colon == part.npos ? std::nullopt : base::parse_int(part.substr(colon + 1));
+    if (!ranks || *ranks < 1 || *ranks > world) return {};
+    hosts.insert(hosts.end(), static_cast<std::size_t>(*ranks), std::string(part.substr(0, colon)));
+  }
+  return static_cast<int>(hosts.size()) == world ? hosts : std::vector<std::string>{};
+}
+
+}  // namespace
 
 std::string secret_from_environment() {
   constexpr std::size_t kLeast = 16;
@@ -34,6 +53,22 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   if (!host || !port) return std::nullopt;
   // The framework's own store listens at MASTER_PORT.
   return Rendezvous{*host, static_cast<int>(*port) + 1};
+}
+
+std::string show_hosts_of(const std::vector<int>& ranks, int world) {
+  constexpr std::size_t kMost = 4;
+  const std::vector<std::string> hosts = hosts_of_ranks(world);
+  if (hosts.empty()) return "";
+  std::vector<std::string> names;
+  for (const int rank : ranks) {
+    if (std::find(names.begin(), names.end(), hosts[rank]) == names.end())
+      names.push_back(hosts[rank]);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    list += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMost) list += base::sentence(" and ", names.size() - kMost, " more");
+  return (names.size() > 1 ? " (hosts " : " (host ") + list + ')';
 }
 
 }  // namespace plait::comm::tcp

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace plait::comm::tcp {
 
@@ -12,6 +13,10 @@ struct Rendezvous {
   int port;
 };
 std::optional<Rendezvous> rendezvous_from_environment();
+
+// " (host a)" or " (hosts a, b)": where plait run --hosts has placed these ranks. Empty: no
+// variable says. `world`: the number of all ranks.
+std::string show_hosts_of(const std::vector<int>& ranks, int world);
 
 inline constexpr const char* kSecretVariable = "PLAIT_SECRET";
 

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/mpi/plugin/deferred_release.h"
+#include "comm/mpi/plugin/library_settings.h"
 #include "comm/mpi/plugin/mpi_thread.h"
 
 namespace plait::comm::mpi {
@@ -120,6 +121,7 @@ void end_mpi() {
 int start_library(const MeetOptions& options) {
   const Nanoseconds timeout = options.timeout;
   const Nanoseconds deadline = base::now() + timeout;
+  apply_library_settings();
   auto started = MpiThread::instance().start(kBetweenQuestions);
   while (!started && base::now() < deadline) {
     if (options.interrupted) options.interrupted();
