@@ -14,7 +14,7 @@
 namespace plait::gemm {
 namespace {
 
-constexpr std::int64_t kRows = 200;  // more than one block of them
+constexpr std::int64_t kCopiedRows = 200;  // more than one block of them
 constexpr std::int64_t kColumns = 2048;
 
 // The vector kernel, blocked for a second-level cache of this many bytes.
@@ -42,9 +42,9 @@ class ForCache final : public TileKernel {
 class RowCopies : public testing::Test {
  protected:
   explicit RowCopies(std::int64_t k = 1024)
-      : x_(Buffer::for_tensor(Dtype::f32, kRows, k + 16)),
+      : x_(Buffer::for_tensor(Dtype::f32, kCopiedRows, k + 16)),
         w_(Buffer::for_tensor(Dtype::f32, kColumns, k)) {
-    tensor::fill_random(x_.view(Dtype::f32, kRows, k + 16), 1);
+    tensor::fill_random(x_.view(Dtype::f32, kCopiedRows, k + 16), 1);
     tensor::fill_random(w_.view(Dtype::f32, kColumns, k), 2);
   }
 
@@ -52,16 +52,16 @@ class RowCopies : public testing::Test {
   std::size_t copied(long cache, std::int64_t columns, std::int64_t stride = 1024) {
     constexpr std::int64_t kDepth = 1024;
     const ForCache kernel(cache);
-    out_ = Buffer::for_tensor(Dtype::f32, kRows, columns);
-    TensorView x = x_.view(Dtype::f32, kRows, stride);
+    out_ = Buffer::for_tensor(Dtype::f32, kCopiedRows, columns);
+    TensorView x = x_.view(Dtype::f32, kCopiedRows, stride);
     x.cols = kDepth;
     const PackedWeight weight(
         WeightView{w_.view(Dtype::f32, columns, kDepth), WeightLayout::out_in});
     const GemmCall call = {
-        .x = {.view = x}, .weight = weight, .out = out_.view(Dtype::f32, kRows, columns)};
+        .x = {.view = x}, .weight = weight, .out = out_.view(Dtype::f32, kCopiedRows, columns)};
     const Depth depth = {.k = kDepth};
     const Task task = {.call = call,
-                       .rows = {0, kRows},
+                       .rows = {0, kCopiedRows},
                        .columns = {0, columns},
                        .depth = depth,
                        .leaves = Leaves(depth)};
@@ -76,7 +76,7 @@ class RowCopies : public testing::Test {
 };
 
 TEST_F(RowCopies, AreMadeOfRowsThatShareSetsOfASmallCache) {
-  EXPECT_GT(copied(512L << 10, kColumns), std::size_t{kRows} * 4096);
+  EXPECT_GT(copied(512L << 10, kColumns), std::size_t{kCopiedRows} * 4096);
 }
 
 TEST_F(RowCopies, AreNotMadeForALargeCache) { EXPECT_EQ(copied(1L << 20, kColumns), 0U); }
