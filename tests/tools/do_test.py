@@ -36,6 +36,15 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
+def copy_of_do(folder):
+    """Copies ./do to where nothing is lost if a verb begins its work. Returns a folder that `clean` would delete."""
+    shutil.copy(ROOT / "do", folder)
+    shutil.copytree(TOOLS, Path(folder) / "tools/do")
+    kept = Path(folder) / "build/kept"
+    kept.mkdir(parents=True)
+    return kept
+
+
 class DoTest(unittest.TestCase):
     def test_help_lists_every_verb(self):
         verbs = re.findall(r"^verb_(\w+)\(\)", (ROOT / "do").read_text(), re.MULTILINE)
@@ -61,6 +70,25 @@ class DoTest(unittest.TestCase):
         refused = run(ROOT / "do", "fly")
         self.assertEqual(refused.returncode, 2)
         self.assertIn("'fly'", refused.stderr)
+
+    def test_verb_that_is_asked_for_help_does_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = copy_of_do(folder)
+            for verb in ["build", "clean", "bench", "gpu", "test"]:
+                for option in ["-h", "--help"]:
+                    asked = run(Path(folder) / "do", verb, option)
+                    self.assertEqual(asked.returncode, 0, verb)
+                    self.assertTrue(asked.stdout.startswith("usage: ./do VERB"), asked.stdout)
+            self.assertEqual([each.name for each in kept.parent.iterdir()], ["kept"])
+
+    def test_arguments_that_a_verb_does_not_take_are_wrong_usage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = copy_of_do(folder)
+            for words in [["clean", "fly"], ["demo", "fly"], ["lint", "fly"], ["build", "fly"], ["gpu", "pack", "-fly"]]:
+                refused = run(Path(folder) / "do", *words)
+                self.assertEqual(refused.returncode, 2, words)
+                self.assertIn(f"'{words[-1]}'", refused.stderr)
+            self.assertEqual([each.name for each in kept.parent.iterdir()], ["kept"])
 
     def test_plait_comes_with_its_plugin(self):
         # The verb builds only the command, which loads the plugin when it runs.
