@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -30,6 +32,16 @@ Ran 3 tests in 0.010s
 
 OK (skipped=3)</system-out></testcase>
 </testsuite>"""
+
+# Ends as ninja does after Ctrl-C: with a status of its own, not by the signal.
+SLOW = """
+import pathlib, sys, time
+try:
+    pathlib.Path("began").touch()
+    time.sleep(100)
+except KeyboardInterrupt:
+    sys.exit(2)
+"""
 
 
 def run(*command):
@@ -190,6 +202,21 @@ class SummaryTest(unittest.TestCase):
         ran = self.run_steps("check one true; summary")
         self.assertEqual(ran.returncode, 0)
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_interrupted_step_is_the_last(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "slow.py").write_text(SLOW)
+            script = f"""set -euo pipefail; cd {folder}; source {TOOLS}/step.sh
+                         check one python3 slow.py || true; check two true; summary"""
+            steps = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True,
+                                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            deadline = time.monotonic() + 100
+            while not (Path(folder) / "began").exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            os.killpg(steps.pid, signal.SIGINT)
+            self.assertNotIn("two", steps.communicate(timeout=100)[0])
+            self.assertEqual(steps.returncode, 130)
 
     def test_what_was_not_run_is_listed_by_its_reason(self):
         ran = self.run_steps("""skipped=('release: this processor has no AMX (3)' 'asan: no network (1)')
