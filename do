@@ -21,7 +21,7 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               everything CI checks: all builds and their tests, and what `lint` checks
+  test               everything CI checks: all builds and their tests, and what `lint` checks (an hour on two cores)
   test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
@@ -71,6 +71,7 @@ verb_build() {
     *) usage_error "./do build takes release, asan, tsan or nothing, not '$1'" ;;
   esac
   need_packages build
+  tell_of_first_build "${1:-release}"
   step "build ${1:-release}" build "${1:-release}"
 }
 
@@ -90,7 +91,8 @@ verb_test() {
     vllm) need_packages python; step 'build release' build_targets release src/all
       if prepare_python; then test_vllm; fi ;;
     lint) verb_lint "${@:2}"; return ;;
-    all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
+    all) need_packages check; tell_of_first_build release
+      test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
     *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
