@@ -96,7 +96,8 @@ class DoTest(unittest.TestCase):
     def test_arguments_that_a_verb_does_not_take_are_wrong_usage(self):
         with tempfile.TemporaryDirectory() as folder:
             kept = copy_of_do(folder)
-            for words in [["clean", "fly"], ["demo", "fly"], ["lint", "fly"], ["build", "fly"], ["gpu", "pack", "-fly"]]:
+            for line in ["clean fly", "demo fly", "lint fly", "build fly", "gpu pack -fly"]:
+                words = line.split()
                 refused = run(Path(folder) / "do", *words)
                 self.assertEqual(refused.returncode, 2, words)
                 self.assertIn(f"'{words[-1]}'", refused.stderr)
