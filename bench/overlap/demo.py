@@ -137,7 +137,8 @@ fusion saves copies:
 
 The results are the same bits in every row.
 Both ranks on a timeline, for a browser: {os.path.relpath(page)}
-This machine: ./do plait info      your own sizes: ./do plait bench --help"""
+This machine: ./do plait info      your own sizes: ./do plait bench --help
+The first ./do plait builds the rest of the command, for some minutes."""
 
 
 def main():
