@@ -21,7 +21,7 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               everything CI checks: all builds and their tests, and what `lint` checks
+  test               everything CI checks: all builds and their tests, and what `lint` checks (an hour on two cores)
   test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
@@ -41,6 +41,7 @@ TEXT
 }
 
 verb_demo() {
+  takes_nothing demo "$@"
   need_packages demo
   tell_of_first_build demo 'one to five'
   # A folder of its own: a part of the command alone is compiled there, several sources at a time.
@@ -65,11 +66,17 @@ verb_bench() {
 }
 
 verb_build() {
+  case ${1:-release} in
+    release | asan | tsan) ;;
+    *) usage_error "./do build takes release, asan, tsan or nothing, not '$1'" ;;
+  esac
   need_packages build
+  tell_of_first_build "${1:-release}"
   step "build ${1:-release}" build "${1:-release}"
 }
 
 verb_lint() {
+  takes_nothing lint "$@"
   need_packages check
   step 'build release' build release
   lint
@@ -83,8 +90,9 @@ verb_test() {
     python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
     vllm) need_packages python; step 'build release' build_targets release src/all
       if prepare_python; then test_vllm; fi ;;
-    lint) verb_lint; return ;;
-    all) need_packages check; test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
+    lint) verb_lint "${@:2}"; return ;;
+    all) need_packages check; tell_of_first_build release
+      test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
     *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
@@ -93,14 +101,23 @@ verb_test() {
 verb_gpu() {
   case ${1:-} in
     '') check_gpu ;;
-    pack) pack_gpu_checks "$(folder_of_caller "${2:-$PWD/build/gpu-pack}")" ;;
+    pack)
+      [[ ${2:-} != -* ]] || usage_error "./do gpu pack takes a folder or nothing, not '$2'"
+      pack_gpu_checks "$(folder_of_caller "${2:-$PWD/build/gpu-pack}")"
+      ;;
     *) usage_error "./do gpu takes pack, a folder after it, or nothing, not '$1'" ;;
   esac
+}
+
+# takes_nothing VERB ARGS...: refuses arguments of a verb that has none, before anything is built or deleted.
+takes_nothing() {
+  (($# == 1)) || usage_error "./do $1 takes nothing, not '$2'"
 }
 
 folder_of_caller() { (cd "$caller" && realpath -m -- "$1"); }
 
 verb_clean() {
+  takes_nothing clean "$@"
   rm -rf build
 }
 
@@ -110,4 +127,6 @@ if ! declare -F "verb_$verb" >/dev/null; then
   usage_error "./do has no verb '$verb'; ./do help lists them"
 fi
 shift || true
+# The command has a help of its own. Every other verb must not begin its work when it is asked for help.
+[[ $verb == plait || ! ${1:-} =~ ^(-h|--help)$ ]] || verb=help
 "verb_$verb" "$@"

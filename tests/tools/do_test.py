@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -31,9 +33,28 @@ Ran 3 tests in 0.010s
 OK (skipped=3)</system-out></testcase>
 </testsuite>"""
 
+# Ends as ninja does after Ctrl-C: with a status of its own, not by the signal.
+SLOW = """
+import pathlib, sys, time
+try:
+    pathlib.Path("began").touch()
+    time.sleep(100)
+except KeyboardInterrupt:
+    sys.exit(2)
+"""
+
 
 def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
+
+
+def copy_of_do(folder):
+    """Copies ./do to where nothing is lost if a verb begins its work. Returns a folder that `clean` would delete."""
+    shutil.copy(ROOT / "do", folder)
+    shutil.copytree(TOOLS, Path(folder) / "tools/do")
+    kept = Path(folder) / "build/kept"
+    kept.mkdir(parents=True)
+    return kept
 
 
 class DoTest(unittest.TestCase):
@@ -61,6 +82,26 @@ class DoTest(unittest.TestCase):
         refused = run(ROOT / "do", "fly")
         self.assertEqual(refused.returncode, 2)
         self.assertIn("'fly'", refused.stderr)
+
+    def test_verb_that_is_asked_for_help_does_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = copy_of_do(folder)
+            for verb in ["build", "clean", "bench", "gpu", "test"]:
+                for option in ["-h", "--help"]:
+                    asked = run(Path(folder) / "do", verb, option)
+                    self.assertEqual(asked.returncode, 0, verb)
+                    self.assertTrue(asked.stdout.startswith("usage: ./do VERB"), asked.stdout)
+            self.assertEqual([each.name for each in kept.parent.iterdir()], ["kept"])
+
+    def test_arguments_that_a_verb_does_not_take_are_wrong_usage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = copy_of_do(folder)
+            for line in ["clean fly", "demo fly", "lint fly", "build fly", "gpu pack -fly"]:
+                words = line.split()
+                refused = run(Path(folder) / "do", *words)
+                self.assertEqual(refused.returncode, 2, words)
+                self.assertIn(f"'{words[-1]}'", refused.stderr)
+            self.assertEqual([each.name for each in kept.parent.iterdir()], ["kept"])
 
     def test_plait_comes_with_its_plugin(self):
         # The verb builds only the command, which loads the plugin when it runs.
@@ -162,6 +203,21 @@ class SummaryTest(unittest.TestCase):
         ran = self.run_steps("check one true; summary")
         self.assertEqual(ran.returncode, 0)
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
+
+    def test_interrupted_step_is_the_last(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "slow.py").write_text(SLOW)
+            script = f"""set -euo pipefail; cd {folder}; source {TOOLS}/step.sh
+                         check one python3 slow.py || true; check two true; summary"""
+            steps = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True,
+                                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            deadline = time.monotonic() + 100
+            while not (Path(folder) / "began").exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            os.killpg(steps.pid, signal.SIGINT)
+            self.assertNotIn("two", steps.communicate(timeout=100)[0])
+            self.assertEqual(steps.returncode, 130)
 
     def test_what_was_not_run_is_listed_by_its_reason(self):
         ran = self.run_steps("""skipped=('release: this processor has no AMX (3)' 'asan: no network (1)')

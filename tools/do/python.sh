@@ -109,8 +109,8 @@ pythons() {
   done
 }
 
-# `pip install` needs everything in the source distribution, so it is unpacked and configured. It is to build the MPI
-# plugins that the tested wheel has.
+# `pip install` needs everything in the source distribution, so it is unpacked and configured. It is to build the
+# command, and the MPI plugins that the tested wheel has.
 check_sdist() {
   local folder=build/sdist plugin
   rm -rf "$folder"
@@ -119,6 +119,8 @@ check_sdist() {
     cmake -S "$folder/python" -B "$folder/build" -G Ninja -DPython_EXECUTABLE="$PWD/$venv/bin/python" \
       -Dnanobind_DIR="$(in_venv python -m nanobind --cmake_dir)" &&
     ninja -C "$folder/build" -t commands >"$folder/build/commands" || return
+  grep -q -- '-o plait/src/cli/plait ' "$folder/build/commands" ||
+    { echo 'the source distribution does not build the command'; return 1; }
   for plugin in build/prefix/lib/plait/libplait_mpi_*.so; do
     [[ ! -e $plugin ]] || grep -q -- "-o .*${plugin##*/}" "$folder/build/commands" ||
       { echo "the source distribution does not build ${plugin##*/}"; return 1; }

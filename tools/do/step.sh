@@ -11,6 +11,9 @@ failed=0
 skipped=()    # "BUILD: reason (how many tests skipped themselves for it)"
 not_again=()  # "reason: the tests that therefore do not run again with fewer instructions"
 
+# ninja and ctest handle Ctrl-C themselves and then fail, which bash takes for an answer: it would run the next step.
+trap 'stop_progress ""; say interrupted; exit 130' INT
+
 say() { printf '%s\n' "$*"; }
 
 usage_error() {

@@ -73,6 +73,11 @@ class DemoTest(unittest.TestCase):
         self.assertNotIn("-20 %", text)
         self.assertIn("took up to 1.7 times as long in one run as in another: other programs\n", text)
 
+    def test_times_that_do_not_add_up_prove_nothing(self):
+        text = self.of_figures(32.0, (40, 44, 36), 1.0)  # 32 and 40 ms one after the other do not take 40
+        self.assertNotIn("hidden", text.split("  ideal")[0].partition("  serial")[2])
+        self.assertIn("Serial took less time than its product and its all-reduce took alone: other programs use", text)
+
     def test_it_reads_what_the_command_says(self):
         result = self.demo(f"""
             words=
