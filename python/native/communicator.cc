@@ -229,8 +229,22 @@ void PyCommunicator::leave() {
       comm_->abort("a rank leaves while one of its threads is in a call");
       turns_.take_without_signals();
     }
-    comm_.reset();
+    aborting_.lock();
+  });
+  // With the GIL: threads that have it call get() without a turn.
+  std::unique_ptr<Communicator> left = std::move(comm_);
+  unlocked([&] {
+    left.reset();
+    aborting_.unlock();
     turns_.give();
+  });
+}
+
+void PyCommunicator::abort(std::string_view reason) {
+  get();
+  unlocked([&] {
+    const std::scoped_lock lock(aborting_);
+    if (comm_ != nullptr) comm_->abort(reason);
   });
 }
 
@@ -324,14 +338,8 @@ void bind_communicator(nb::module_& m) {
           [](const PyCommunicator& self) { return self.get().completed_calls(); },
           "How many calls of collectives and operators have ended here. All ranks make the same\n"
           "calls, so it means the same on all of them.")
-      .def(
-          "abort",
-          [](const PyCommunicator& self, std::string_view reason) {
-            Communicator& comm = self.get();
-            unlocked([&] { comm.abort(reason); });
-          },
-          nb::arg("reason"),
-          "End the group, and all that were split off it. Any thread may call it at any time.")
+      .def("abort", &PyCommunicator::abort, nb::arg("reason"),
+           "End the group, and all that were split off it. Any thread may call it at any time.")
       .def("set_trace", &PyCommunicator::set_trace, nb::arg("trace").none(),
            nb::sig("def set_trace(self, trace: Trace | None) -> None"),
            "Record into this trace from the next call on, or into none. Not collective.")

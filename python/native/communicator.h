@@ -77,6 +77,10 @@ class PyCommunicator {
   // Leaves the group. Where another thread waits in it, the group is ended, and that thread gets an
   // error. Error{invalid_argument} in a signal's handler that runs during a call of this thread.
   void leave();
+
+  // Ends the group. It needs no turn; leave() waits until it is done.
+  void abort(std::string_view reason);
+
   bool left() const { return comm_ == nullptr; }
 
   // Records into a trace, which is kept until another takes its place, or into none.
@@ -95,6 +99,7 @@ class PyCommunicator {
   std::unique_ptr<Communicator> comm_;
   bool is_leaving_ = false;  // guarded by the GIL
   nb::object trace_;
+  std::mutex aborting_;  // a thread that waits for it does not have the GIL
 };
 
 }  // namespace plait::python

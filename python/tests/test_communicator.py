@@ -116,6 +116,28 @@ def test_check_ranks() -> None:
     plait.run_in_threads(3, body)
 
 
+def test_a_thread_ends_a_group_that_another_one_leaves() -> None:
+    """Nothing of the communicator is freed while the thread still ends it."""
+    said = []
+
+    def end(comm: plait.Communicator) -> None:
+        try:
+            while True:
+                comm.abort("enough")
+        except plait.Error as error:
+            said.append(str(error))
+
+    for _ in range(10):
+        comm = plait.Communicator.connect()
+        threads = [threading.Thread(target=end, args=(comm,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        comm.leave()
+        for thread in threads:
+            thread.join()
+    assert said == ["this communicator has been left, and is of no use"] * 20
+
+
 def test_rendezvous_over_a_store_of_the_callers() -> None:
     parts: list[list[bytes]] = [[b""] * 2 for _ in range(50)]
     calls = [0, 0]

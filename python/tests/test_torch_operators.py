@@ -116,6 +116,7 @@ REFUSED = {
     "int8": torch.ones(4, 6, dtype=torch.int8),
     "other k": torch.ones(4, 7),
     "three dimensions": torch.ones(2, 2, 6),
+    "nested": torch.nested.nested_tensor([torch.ones(4, 6)]),
     "no tensor": "a word",
 }
 
@@ -130,6 +131,11 @@ def test_both_ways_refuse_in_the_same_words(
     given[name] = REFUSED[case]  # type: ignore[assignment]
     contexts()
     first = outcome(call, *given.values())
+    if case == "nested" and call is functional:
+        sentence = (
+            f"matmul_all_reduce: {name} is nested; plait takes tensors whose rows are of one length"
+        )
+        assert first == (plait.Error, sentence)
     without_table(monkeypatch)
     assert same(first, outcome(call, *given.values()))
 

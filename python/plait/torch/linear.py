@@ -17,7 +17,7 @@ from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.options import Options
 from plait.torch.report import count_other, note_layer
-from plait.torch.rows import as_rows, bias_row, check_matrix, shard_of_rows, view
+from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, shard_of_rows, view
 
 Kind = Literal["column", "row"]
 _DEFAULTS = Options()
@@ -65,6 +65,7 @@ def column_parallel_linear(
     shard's size times the number of ranks. All ranks make the call; the gradient of `x` is summed
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
+    rows = None if rows is None else count_of_rows(rows, "column_parallel_linear")
     if options.engine == "native":  # the other one is for any device
         x, weight = tensors.resolved(x), tensors.resolved(weight)
         _check(x, weight, "column_parallel_linear", sequence_parallel)

@@ -36,7 +36,7 @@ from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
 from plait.torch.options import Options
 from plait.torch.quantized import QuantizedWeight
-from plait.torch.rows import shard_of_rows
+from plait.torch.rows import count_of_rows, shard_of_rows
 from plait.torch.tensors import is_watched
 
 _ops = torch.ops.plait
@@ -167,7 +167,7 @@ def _check_sizes(
 def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None:
     if not isinstance(tensor, torch.Tensor):
         _refuse(operator, f"{name} is a {type(tensor).__name__}, not a tensor")
-    strided = tensor.layout is torch.strided
+    strided = tensor.layout is torch.strided and not tensor.is_nested
     if not strided or tensor.device.type != "cpu" or isinstance(tensor, DTensor):
         tensors.check(tensor, operator, name)
 
@@ -190,7 +190,7 @@ def _at_once(
         return None
     context = known_context(group, options)
     operator = None if context is None else context.operators.get(name)
-    if operator is None or (rows is not None and rows < 0):
+    if operator is None or (rows is not None and (type(rows) is not int or rows < 0)):
         return None
     rows_of_all = -1 if rows is None else rows
     out = operator.call(x, weight, bias, False, rows_of_all)
@@ -224,8 +224,7 @@ def _call(
         is_for_kernel = tensors.are_for_kernels(x, weight, bias)
         if not is_for_kernel:
             _check_operands(name, x, weight, bias)
-        if rows is not None and rows < 0:
-            _refuse(name, f"rows is {rows}, and there can't be fewer than none")
+        rows = None if rows is None else count_of_rows(rows, name)
         if x.dim() != 2 or options.settings is not None:
             _check_sizes(name, x, group, options, rows)
     if _is_autocast_enabled("cpu"):

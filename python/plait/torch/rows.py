@@ -1,5 +1,8 @@
 """Tensors as rows of a product."""
 
+import operator as operators
+from typing import Any
+
 import torch
 
 from plait._native import Code, Dtype, TensorView
@@ -71,10 +74,25 @@ def bias_row(bias: torch.Tensor | None, outputs: int, operator: str) -> torch.Te
     return as_rows(bias.detach().reshape(1, -1))
 
 
+def count_of_rows(rows: Any, operator: str) -> int:
+    """Return what a caller says of the rows of all ranks, or refuse it in words.
+
+    >>> count_of_rows(7, "all_gather_matmul")
+    7
+    """
+    try:
+        count = operators.index(rows)
+    except TypeError:
+        refuse(operator, f"rows is {rows!r}, not a whole number")
+    if count < 0:
+        refuse(operator, f"rows is {count}, and there can't be fewer than none")
+    if count >= 1 << 63:
+        refuse(operator, f"rows is {count}; it must be below 2 ** 63")
+    return count
+
+
 def shard_of_rows(first: int, inner: int, rank: int, world: int, operator: str) -> int:
     """Count this rank's share of a first dimension, each of whose elements is `inner` rows."""
-    if first < 0:
-        refuse(operator, f"rows is {first}, and there can't be fewer than none")
     if inner > 1 and first % world != 0:
         raise Error(
             Code.invalid_argument,

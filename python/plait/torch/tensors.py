@@ -39,6 +39,8 @@ def refusal(tensor: torch.Tensor) -> str | None:
         return refusal_of_device(tensor.device)
     if tensor.layout != torch.strided:
         return f"is {tensor.layout}; plait takes strided tensors"
+    if tensor.is_nested:
+        return "is nested; plait takes tensors whose rows are of one length"
     if tensor.is_conj() or tensor.is_neg():
         return "is a view that conjugates or negates; resolve_conj() and resolve_neg() copy it"
     if has_tangent(tensor):
@@ -97,6 +99,7 @@ def is_plain(tensor: Any) -> bool:
         and tensor.dtype in _FLOATS
         and tensor.is_cpu
         and tensor.layout is torch.strided
+        and not tensor.is_nested
         and not tensor.is_neg()
     )
 

@@ -154,16 +154,24 @@ def test_distributed_tensors_are_refused() -> None:
                 call(*operands)
 
 
-def test_rows_are_not_negative() -> None:
+@pytest.mark.parametrize("rows", [-1, 2.5, "2", 1 << 63])
+def test_rows_are_a_number_of_rows(rows: Any) -> None:
     x, w = torch.ones(2, 6), torch.ones(8, 6)
     calls: list[Callable[[], torch.Tensor]] = [
-        lambda: pt.all_gather_matmul(x, w, rows=-1),
-        lambda: pt.matmul_all_gather(x, w, rows=-1),
-        lambda: pt.column_parallel_linear(x, w, rows=-1, sequence_parallel=True),
+        lambda: pt.all_gather_matmul(x, w, rows=rows),
+        lambda: pt.matmul_all_gather(x, w, rows=rows),
+        lambda: pt.column_parallel_linear(x, w, rows=rows, sequence_parallel=True),
     ]
     for call in calls:
-        with pytest.raises(plait.Error, match="rows is -1"):
+        with pytest.raises(plait.Error, match=f"rows is {rows!r}[,;]"):
             call()
+
+
+def test_rows_may_be_of_a_type_like_int() -> None:
+    x, w = torch.ones(2, 6), torch.ones(8, 6)
+    rows: Any = torch.tensor(2 * WORLD)
+    for _ in range(2):
+        agree(pt.all_gather_matmul(x, w, rows=rows).shape[0] == 2 * WORLD, "rows of a tensor")
 
 
 def test_no_tensor_at_all() -> None:
