@@ -82,15 +82,18 @@ std::optional<RunPart> part_from_environment() {
   const auto text = base::env(kPart);
   if (!text) return std::nullopt;
   const auto words = base::split(*text, '/');
-  const auto first = words.size() == 5 ? base::parse_int(words[0]) : std::nullopt;
-  const auto world = words.size() == 5 ? base::parse_int(words[1]) : std::nullopt;
-  PLAIT_CHECK(first && world && *first >= 0 && *first < *world, kPart, "=", *text,
-              " is not what plait run --hosts sets; unset it");
+  const bool is_whole = words.size() >= 5;  // names of hosts for PLAIT_RSH may have slashes
+  const auto first = is_whole ? base::parse_int(words[0]) : std::nullopt;
+  const auto world = is_whole ? base::parse_int(words[1]) : std::nullopt;
+  PLAIT_CHECK(
+      first && world && *first >= 0 && *first < *world, kPart, "=", *text,
+      " is not what plait run --hosts of this build of plait sets: install the same build on "
+      "all hosts; if no plait run has set it, unset it");
   return RunPart{.first = static_cast<int>(*first),
                  .world = static_cast<int>(*world),
                  .job = std::string(words[2]),
                  .rendezvous = std::string(words[3]),
-                 .hosts = std::string(words[4])};
+                 .hosts = text->substr(static_cast<std::size_t>(words[4].data() - text->data()))};
 }
 
 std::string choose_secret() {

@@ -107,6 +107,17 @@ TEST_F(ArrivalsTest, TellARankThatAsksWhichOnesAreMissing) {
   EXPECT_EQ(message.text, "2 rank 2 of 3 has not come within 5 s; check this");
 }
 
+TEST_F(ArrivalsTest, LeaveTheQuestionToTheWelcomeOnceAllRanksHaveCome) {
+  const base::Fd one = come(1, Lines::Says::words);
+  const base::Fd two = come(2, Lines::Says::words);
+  ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
+  ranks.hear_waiting_ranks("");
+  std::string heard;
+  bool is_open = true;
+  EXPECT_FALSE(read_message(one, heard, kMostHelloBytes, is_open));
+  EXPECT_TRUE(is_open);
+}
+
 TEST_F(ArrivalsTest, NameTheHostsOfMissingRanks) {
   const auto sentence_with = [&](const char* placement) {
     const Environment environment(Environment::Variables{{"PLAIT_PLACEMENT", placement}});

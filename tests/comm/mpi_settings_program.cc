@@ -1,7 +1,9 @@
 // Lets plait start MPI, and prints the value that a variable or a parameter of MPI has then.
 //
-//   mpi_settings_program variable NAME     of the environment
-//   mpi_settings_program parameter NAME    a whole number, as MPI itself tells it
+//   mpi_settings_program variable NAME HOSTS     of the environment
+//   mpi_settings_program parameter NAME HOSTS    a whole number, as MPI itself tells it
+//
+// HOSTS is the number of hosts that the launcher is supposed to have told.
 #include <mpi.h>
 
 #include <cstdlib>
@@ -31,9 +33,12 @@ std::string parameter(const char* name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   try {
-    const plait::Communicator comm = plait::Communicator::connect({.transport = "mpi"});
+    plait::Place place = plait::place_from_environment();
+    place.hosts = std::atoi(argv[3]);
+    const plait::Communicator comm =
+        plait::Communicator::connect({.transport = "mpi", .place = place});
     if (comm.rank() != 0) return 0;
     const char* value = std::getenv(argv[2]);
     const std::string of_variable = value == nullptr ? "unset" : value;

@@ -32,7 +32,11 @@ class MpiSettingsTest(unittest.TestCase):
         """Those that Open MPI uses in ranks whose MPI plait has started."""
         return int(self.said_by(MPIEXEC, "-n", "2", "--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ob1",
                                 "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo", *options,
-                                OPENMPI_PROGRAM, "parameter", "btl_tcp_flags", **variables))
+                                OPENMPI_PROGRAM, "parameter", "btl_tcp_flags", "2", **variables))
+
+    def threshold(self, hosts, **variables):
+        """The variable for MPICH's UCX in ranks that are told that they are on so many hosts."""
+        return self.said_by(HYDRA, "-n", "2", MPICH_PROGRAM, "variable", "UCX_RNDV_THRESH", str(hosts), **variables)
 
     @unittest.skipUnless(OPENMPI_PROGRAM and MPIEXEC, "there is no plugin for Open MPI")
     def test_open_mpi_sends_without_put(self):
@@ -57,14 +61,27 @@ class MpiSettingsTest(unittest.TestCase):
             other = Path(home, "other.conf")
             file.rename(other)
             self.assertEqual(self.flags(HOME=home, OMPI_MCA_mca_base_param_files=str(other)), mine)
+            settings = Path(home, "openmpi-mca-params.conf")
+            settings.write_text("btl_tcp_flags = send,put,inplace\n", encoding="utf-8")
+            self.assertEqual(self.flags(HOME=home, OPAL_SYSCONFDIR=home), mine)
+            settings.unlink()
             file.write_text("# btl_tcp_flags = send,put,inplace\nbtl_tcp_flags_of_mine = 1\n", encoding="utf-8")
             self.assertEqual(self.flags(HOME=home), WITHOUT_PUT)
 
     @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "there is no plugin for MPICH")
     def test_mpich_sends_eagerly_unless_the_user_or_a_card_says_otherwise(self):
-        words = (HYDRA, "-n", "2", MPICH_PROGRAM, "variable", "UCX_RNDV_THRESH")
-        self.assertEqual(self.said_by(*words), "unset" if HAS_RDMA else "inf")
-        self.assertEqual(self.said_by(*words, UCX_RNDV_THRESH="100k"), "100k")
+        with tempfile.TemporaryDirectory() as home:
+            self.assertEqual(self.threshold(2, HOME=home), "unset" if HAS_RDMA else "inf")
+            self.assertEqual(self.threshold(2, HOME=home, UCX_RNDV_THRESH="100k"), "100k")
+            for line, stays in (("UCX_RNDV_THRESH = 100k", True), ("# UCX_RNDV_THRESH=100k", False)):
+                Path(home, "ucx.conf").write_text(line + "\n", encoding="utf-8")
+                expected = "unset" if stays or HAS_RDMA else "inf"
+                self.assertEqual(self.threshold(2, HOME=home), expected)
+                self.assertEqual(self.threshold(2, UCX_CONFIG_DIR=home, UCX_WARN_UNUSED_ENV_VARS="n"), expected)
+
+    @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "there is no plugin for MPICH")
+    def test_mpich_is_left_alone_on_one_host(self):
+        self.assertEqual(self.threshold(1), "unset")
 
 
 if __name__ == "__main__":

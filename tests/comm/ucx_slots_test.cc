@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,9 @@ struct Calls {
   std::atomic<int> unmapped = 0;
   std::atomic<int> chunks = 0;  // sent or fetched
   std::atomic<int> chunks_in_registered_memory = 0;
+  std::atomic<int> mapped_at_the_end = 0;  // and not unmapped
   std::atomic<bool> is_out_of_memory = false;
+  std::atomic<bool> fails_to_fetch = false;
 };
 Calls calls;
 
@@ -60,6 +63,12 @@ PLAIT_EXPORT ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h handle)
   return real(context, handle);
 }
 
+PLAIT_EXPORT void ucp_cleanup(ucp_context_h context) {
+  static auto* const real = plait::real<decltype(ucp_cleanup)>("ucp_cleanup");
+  plait::calls.mapped_at_the_end = plait::calls.mapped - plait::calls.unmapped;
+  real(context);
+}
+
 PLAIT_EXPORT ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void* header,
                                               std::size_t header_bytes, const void* data,
                                               std::size_t bytes, const ucp_request_param_t* param) {
@@ -73,6 +82,8 @@ PLAIT_EXPORT ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* me
                                                    const ucp_request_param_t* param) {
   static auto* const real = plait::real<decltype(ucp_am_recv_data_nbx)>("ucp_am_recv_data_nbx");
   plait::note_chunk(bytes, param);
+  if (plait::calls.fails_to_fetch)
+    return reinterpret_cast<ucs_status_ptr_t>(static_cast<std::intptr_t>(UCS_ERR_IO_ERROR));
   return real(worker, message, place, bytes, param);
 }
 
@@ -146,6 +157,22 @@ TEST_F(UcxSlots, ChunksAreSentWithoutARegistrationToo) {
     EXPECT_EQ(calls.chunks_in_registered_memory, 0);
     mailbox.reset();
     EXPECT_EQ(calls.unmapped, 0);
+  });
+}
+
+// UCX frees what it knows of a registration with its context.
+TEST_F(UcxSlots, RegistrationsEndBeforeUcxWhereAChunkCannotBeFetched) {
+  const Environment shared(through_shared_memory());
+  fork_ranks(2, [&](int rank) {
+    {
+      Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+      auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+      calls.fails_to_fetch = true;
+      EXPECT_THROW(exchange(*mailbox, rank), Error);
+    }
+    EXPECT_GT(calls.mapped, 0);
+    EXPECT_EQ(calls.mapped_at_the_end, 0);
+    EXPECT_EQ(calls.unmapped, calls.mapped);
   });
 }
 

@@ -58,7 +58,7 @@ TEST(Hosts, APartComesBackAsItWasWritten) {
                         .world = 4,
                         .job = "ab",
                         .rendezvous = "node1:29600",
-                        .hosts = "node1:2,[fd00::2]:2"};
+                        .hosts = "node1:2,[fd00::2]:1,jobs/worker:1"};
   ::setenv("PLAIT_PART", write(part).c_str(), 1);
   const auto read = part_from_environment();
   ::setenv("PLAIT_PART", "4/4/ab/x/y", 1);

@@ -88,7 +88,8 @@ void Arrivals::tell_of_interruption(int rank, const std::string& why) const {
 
 void Arrivals::hear_waiting_ranks(const std::string& advice) {
   lines.hear_words([&](int rank, const Message& message) {
-    if (message.word == Word::missing) {
+    // The last rank may just have come; then the welcome is the answer.
+    if (message.word == Word::missing && !is_complete()) {
       // It says how long it has waited, which may differ from what this rank waits.
       const auto timeout = base::parse_int(message.text);
       if (!timeout) return;

@@ -1,6 +1,8 @@
 #include "comm/tcp/rendezvous.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -19,7 +21,8 @@ std::vector<std::string> hosts_of_ranks(int world) {
   for (const std::string_view part : base::split(placement, ',')) {
     const std::size_t colon = part.rfind(':');
     const auto ranks = colon == part.npos ? std::nullopt : base::parse_int(part.substr(colon + 1));
-    if (!ranks || *ranks < 1 || *ranks > world) return {};
+    const auto left = static_cast<std::int64_t>(world) - static_cast<std::int64_t>(hosts.size());
+    if (!ranks || *ranks < 1 || *ranks > left) return {};
     hosts.insert(hosts.end(), static_cast<std::size_t>(*ranks), std::string(part.substr(0, colon)));
   }
   return static_cast<int>(hosts.size()) == world ? hosts : std::vector<std::string>{};

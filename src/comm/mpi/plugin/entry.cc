@@ -39,10 +39,13 @@ std::unique_ptr<Transport> create(const Site& site) {
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
   const base::Nanoseconds deadline = base::now() + site.policy.timeout;
-  MeetOptions options = {.timeout = site.policy.timeout, .interrupted = [&] {
-                           if (site.policy.interrupted) site.policy.interrupted();
-                           if (site.watch) site.watch();
-                         }};
+  MeetOptions options = {.timeout = site.policy.timeout,
+                         .interrupted =
+                             [&] {
+                               if (site.policy.interrupted) site.policy.interrupted();
+                               if (site.watch) site.watch();
+                             },
+                         .hosts = site.place.hosts};
   if (site.mpi) {
     options.all_gather = site.all_gather;
     options.job = site.place.job;

@@ -1,18 +1,14 @@
-#include <dlfcn.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "base/env.h"
 #include "base/text.h"
 #include "comm/mpi/plugin/library_settings.h"
+#include "comm/mpi/plugin/settings_files.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -21,22 +17,23 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kParameter = "btl_tcp_flags";
 constexpr const char* kVariable = "OMPI_MCA_btl_tcp_flags";
+constexpr const char* kFile = "openmpi-mca-params.conf";
 
 // Open MPI's defaults without "put". With it, every message of more than 192 KiB waits for requests
 // of its receiver, and the link carries little more than half of what it could both ways.
 constexpr const char* kWithoutPut = "send,inplace,need-ack,need-csum,hetero-rdma";
 
-// The files of the installation: PREFIX/etc for a library in PREFIX/lib, or Debian's place.
+// The files of the installation: where variables say, PREFIX/etc for a library in PREFIX/lib, or
+// Debian's place.
 void add_files_of_installation(std::vector<fs::path>& files) {
-  files.emplace_back("/etc/openmpi/openmpi-mca-params.conf");
-  Dl_info info = {};
-  if (::dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) == 0) return;
-  std::error_code unknown;
-  const fs::path library = fs::canonical(info.dli_fname, unknown);
-  fs::path folder = library.parent_path();
+  if (const auto folder = base::env("OPAL_SYSCONFDIR")) files.push_back(fs::path(*folder) / kFile);
+  if (const auto prefix = base::env("OPAL_PREFIX"))
+    files.push_back(fs::path(*prefix) / "etc" / kFile);
+  files.push_back(fs::path("/etc/openmpi") / kFile);
+  fs::path folder = folder_of_library(reinterpret_cast<const void*>(&MPI_Init_thread));
   while (folder.has_relative_path()) {
     folder = folder.parent_path();
-    files.push_back(folder / "etc" / "openmpi-mca-params.conf");
+    files.push_back(folder / "etc" / kFile);
   }
 }
 
@@ -52,31 +49,12 @@ std::vector<fs::path> find_parameter_files() {
   return files;
 }
 
-// Whether a line is "NAME = VALUE" with this name.
-bool sets_parameter(std::string_view line) {
-  constexpr std::string_view kBlanks = " \t";
-  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  if (!line.starts_with(kParameter)) return false;
-  line.remove_prefix(kParameter.size());
-  const std::size_t next = line.find_first_not_of(kBlanks);
-  return next != line.npos && line[next] == '=';
-}
-
-bool is_set_in(const fs::path& file) {
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
-    if (sets_parameter(line)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 // A variable counts for more than a file, so it must not be set where a file says what the user
-// wants.
-void apply_library_settings() {
-  const std::vector<fs::path> files = find_parameter_files();
-  if (std::none_of(files.begin(), files.end(), is_set_in)) ::setenv(kVariable, kWithoutPut, 0);
+// wants. Ranks of one host don't use this transport, unless the user demands it.
+void apply_library_settings(int /*hosts*/) {
+  if (!is_set_in_one_of(find_parameter_files(), kParameter)) ::setenv(kVariable, kWithoutPut, 0);
 }
 
 }  // namespace plait::comm::mpi

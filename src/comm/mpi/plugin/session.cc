@@ -121,7 +121,7 @@ void end_mpi() {
 int start_library(const MeetOptions& options) {
   const Nanoseconds timeout = options.timeout;
   const Nanoseconds deadline = base::now() + timeout;
-  apply_library_settings();
+  apply_library_settings(options.hosts);
   auto started = MpiThread::instance().start(kBetweenQuestions);
   while (!started && base::now() < deadline) {
     if (options.interrupted) options.interrupted();

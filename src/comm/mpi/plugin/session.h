@@ -23,6 +23,7 @@ namespace plait::comm::mpi {
 struct MeetOptions {
   base::Nanoseconds timeout;
   std::function<void()> interrupted = {};
+  int hosts = 1;  // of all processes, at most; for the settings of MPI, if it is started here
 
   // With a program's communicator: an all-gather of its ranks, and a text that no other call of
   // theirs has.

@@ -131,6 +131,8 @@ void UcxCarrier::close() noexcept {
   while (std::any_of(peers_.begin(), peers_.end(), is_busy) && base::now() < deadline)
     ucp_worker_progress(worker_);
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  // Chunks that were not handed on hold memory whose registration must end before the context.
+  for (Peer& peer : peers_) peer.incoming.clear();
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
