@@ -190,9 +190,9 @@ def _at_once(
         return None
     context = known_context(group, options)
     operator = None if context is None else context.operators.get(name)
-    if operator is None or (rows is not None and (type(rows) is not int or rows < 0)):
+    if operator is None:
         return None
-    rows_of_all = -1 if rows is None else rows
+    rows_of_all = -1 if rows is None else count_of_rows(rows, name)
     out = operator.call(x, weight, bias, False, rows_of_all)
     if out is NotImplemented:
         return DIFFERENTIATED[name](x, weight, bias, context, False, rows_of_all)
