@@ -213,6 +213,10 @@ def _call(
     gathered: bool = False,
 ) -> Any:
     """Call an operator with all but the last dimension of x as rows."""
+    if not gathered and not is_compiling():
+        out = _at_once(name, x, weight, bias, group, options, rows)
+        if out is not None:
+            return out
     if options.engine != "native" or options.product != "plait":
         _refuse(
             name,
@@ -309,10 +313,6 @@ def _operator(name: str, does: str) -> Operator:
         group: Group = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        if not is_compiling():
-            out = _at_once(name, x, weight, bias, group, options, None)
-            if isinstance(out, torch.Tensor):
-                return out
         found: torch.Tensor = _call(name, x, weight, bias, group, options)
         return found
 
@@ -330,10 +330,6 @@ def _gathering_operator(name: str, does: str) -> GatheringOperator:
         rows: int | None = None,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor:
-        if not is_compiling():
-            out = _at_once(name, x, weight, bias, group, options, rows)
-            if isinstance(out, torch.Tensor):
-                return out
         found: torch.Tensor = _call(name, x, weight, bias, group, options, rows)
         return found
 
@@ -355,10 +351,6 @@ def _pairing_operator(name: str, does: str) -> PairingOperator:
         gathered: bool = False,
         options: Options = _DEFAULTS,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        if not gathered and not is_compiling():
-            out = _at_once(name, x, weight, bias, group, options, rows)
-            if isinstance(out, torch.Tensor):
-                return out
         found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
         found = _call(name, x, weight, bias, group, options, rows, gathered)
         return found
