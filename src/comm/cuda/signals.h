@@ -77,14 +77,10 @@ __device__ inline unsigned long long arrival_over(const EmulatedLink& link, int 
   unsigned long long* free_at = &link.clocks[peer].free_at;
   const auto duration =
       static_cast<unsigned long long>(static_cast<float>(bytes) * link.nanoseconds_per_byte);
-  unsigned long long seen = *static_cast<volatile unsigned long long*>(free_at);
-  for (;;) {
-    const unsigned long long now = gpu_clock();
-    const unsigned long long end = (seen > now ? seen : now) + duration;
-    const unsigned long long before = atomicCAS(free_at, seen, end);
-    if (before == seen) return end + link.latency;
-    seen = before;
-  }
+  // Not one step but two, which never repeat: if another chunk comes between them, this one only
+  // waits for it.
+  atomicMax(free_at, gpu_clock());
+  return atomicAdd(free_at, duration) + duration + link.latency;
 }
 
 // Raises the flag. What this thread has written, and what others have written before they met it at

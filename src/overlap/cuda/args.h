@@ -37,10 +37,19 @@ struct Slots {
   int source_flags;
 };
 
+// Words in the GPU's memory with which the blocks of a rank count. They are 0 at first.
+struct Counters {
+  unsigned int claims[2];  // the next piece of work for warps, in calls with even and odd numbers
+  unsigned int started;    // blocks of the kernel that begins a call
+};
+
 // Arguments that all kernels of a call have.
 struct CallArgs {
   Shards shards;
   int rank;
+  bool begins;  // the kernel begins the call; otherwise an earlier one has
+  Counters* counters;
+  comm::cuda::Flag* began[kMostRanks];  // at every rank: a flag for each rank
   int n;
   TileOrder order;
   unsigned int fingerprint;
@@ -57,9 +66,9 @@ struct ComputeFirstArgs {
   int tile_columns;  // tiles side by side in the whole matrix
   int wire;          // a Kind
   Slots sums;
-  unsigned int* claims;  // the next piece of work for warps; null: they share it evenly
-  bool finishes;         // the product's kernel adds up too
-  // matmul_all_reduce: finished rows go to all ranks, with a flag for each slice of a tile of the
+  bool claims;    // warps claim pieces of work; otherwise they share them evenly
+  bool finishes;  // the product's kernel adds up too
+  // matmul_all_reduce: finished rows go to all ranks, with a flag for each piece of a tile of the
   // rank that has finished them.
   bool spreads;
   Slots results;
@@ -74,10 +83,11 @@ struct CommFirstArgs {
   long long x_stride;   // bytes
   int row_bytes;        // a multiple of 16
   bool pushes;          // this kernel sends the rows; otherwise an earlier one has
-  bool pushes_to_self;  // tiles with rows of several ranks are read from the gathered rows
+  bool pushes_to_self;  // own rows are gathered too: a tile or the caller needs them there
   bool reads_own;       // tiles of own rows alone are read where the caller has them
   int piece_rows;       // rows under one flag
   Slots gathered;       // the rows of all ranks, without gaps
+  int width;            // columns of a tile
 };
 
 }  // namespace plait::overlap::cuda
