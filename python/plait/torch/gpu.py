@@ -44,7 +44,7 @@ def check(operator: str, **operands: torch.Tensor | None) -> None:
     """Raise Error unless all are plain tensors of floats on one device."""
     given = {name: one for name, one in operands.items() if one is not None}
     for name, one in given.items():
-        tensors.check(one, operator, name, on_gpu=True)
+        tensors.check(tensors.resolved(one), operator, name, on_gpu=True)
         float_dtype(one, operator, name)
     x = given["x"]
     for name, one in given.items():
@@ -238,9 +238,9 @@ class OnGpu(Products):
         if n == 0:
             weight = weight.new_zeros(weight.shape[0], 1)
             bias = None
-        added = None if bias is None else bias.detach().reshape(1, -1).contiguous()
+        added = None if bias is None else bias.resolve_neg().reshape(1, -1).contiguous()
         out = x.new_empty(rows, weight.shape[1])
-        x, (by, layout) = _readable(x), _readable_weight(weight)
+        x, (by, layout) = _readable(x.resolve_neg()), _readable_weight(weight.resolve_neg())
         whole = gathered
         if gathered is not None and (gathered.shape[1] != x.shape[1] or not _is_readable(gathered)):
             whole = x.new_empty(rows, x.shape[1])

@@ -67,9 +67,9 @@ def column_parallel_linear(
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
     rows = None if rows is None else count_of_rows(rows, "column_parallel_linear")
+    x, weight = tensors.resolved(x), tensors.resolved(weight)
     products = products_of_layer("column_parallel_linear", x, weight, bias, group, options)
     if products is None:
-        x, weight = tensors.resolved(x), tensors.resolved(weight)
         _check(x, weight, "column_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, rows, options, layer)
@@ -124,9 +124,9 @@ def row_parallel_linear(
     call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
     the caller adds the ranks' gradients up.
     """
+    x, weight = tensors.resolved(x), tensors.resolved(weight)
     products = products_of_layer("row_parallel_linear", x, weight, bias, group, options)
     if products is None:
-        x, weight = tensors.resolved(x), tensors.resolved(weight)
         _check(x, weight, "row_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, None, options, layer)

@@ -195,6 +195,24 @@ def test_operands_are_made_readable(m: int, k: int, classes: tuple[gpu.OnGpu, Pr
             agree(torch.equal(one, other), f"{m} x {k} by {list(weight.stride())}: other values")
 
 
+def test_a_group_without_a_backend_for_the_cpu(world: int) -> None:
+    """As a group of NCCL is: plait's communicator needs its store alone."""
+    group: Any = dist.new_group(backend="cuda:gloo")
+    out = pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group)
+    agree(bool((out == 6 * world).all()), f"{out}")
+    dist.destroy_process_group(group)
+
+
+def test_kernels_read_negated_views(classes: tuple[gpu.OnGpu, Products]) -> None:
+    """They share the memory of what they negate, which is all that a kernel is given."""
+    x, weight, bias = (torch.full(shape, 2.0) for shape in ((4, 8), (8, 8), (8,)))
+    views = [torch.complex(one, one).conj().imag for one in (x, weight, bias)]
+    assert all(one.is_neg() for one in views)
+    for products in classes:
+        out = products.matmul(*views)
+        agree(bool((out == 32 - 2).all()), f"{type(products).__name__}: {out[0, 0]}")
+
+
 def test_what_serves_a_gpu(world: int, gloo: Group) -> None:
     """Without a GPU there are no kernels: the group's collectives are used, or missing."""
     if torch.cuda.is_available():
