@@ -85,7 +85,7 @@ def _tensor_refusal(x: torch.Tensor, weight: torch.Tensor, engine: Engine) -> st
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return f"its {name} is a {type(tensor).__name__}"
     if engine == "native" and x.device.type not in ("cpu", "cuda"):
-        return f"its input is on {x.device}, and plait computes on the CPU and on GPUs of NVIDIA's"
+        return f"its input is on {x.device}, and plait computes on CPUs and NVIDIA GPUs"
     if x.device != weight.device:
         return f"its input is on {x.device}, and its weight on {weight.device}"
     if torch.is_autocast_enabled(x.device.type):

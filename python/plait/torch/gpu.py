@@ -87,7 +87,7 @@ def products_of(
             )
         ranks.group = None  # one rank has nothing to exchange
     _tell(f"{operator} on {device}: {why}")
-    parts = 1 if options.product == "torch" else options.c10d_parts(ranks.world)
+    parts = 1 if options.product == "torch" else options._c10d_parts(ranks.world)
     return Products(ranks, parts)
 
 
@@ -160,7 +160,7 @@ class OnGpu(Products):
     name = "plait's kernels on the GPU"
 
     def __init__(self, ranks: Ranks, context: Context, device: torch.device) -> None:
-        super().__init__(ranks, context.options.c10d_parts(ranks.world))
+        super().__init__(ranks, context.options._c10d_parts(ranks.world))
         self.context, self.device = context, device
 
     def matmul(

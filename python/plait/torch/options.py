@@ -89,7 +89,7 @@ class Options:
             settings.wire = _WIRES[self.wire]
         return settings
 
-    def c10d_parts(self, world: int) -> int:
+    def _c10d_parts(self, world: int) -> int:
         """Return in how many parts the engine "c10d" multiplies: the same on all ranks."""
         plan = self._c10d_plan
         if plan is None or plan.schedule == plait.Schedule.fused:

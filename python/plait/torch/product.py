@@ -66,7 +66,7 @@ def products_of(group: dist.ProcessGroup | None, options: Options, operator: str
     """Return torch's products, with the collectives that the options name."""
     if options.engine == "c10d":
         ranks = Ranks(group, operator)
-        return Products(ranks, options.c10d_parts(ranks.world))
+        return Products(ranks, options._c10d_parts(ranks.world))
     products = Products(_NativeRanks(communicator_of(group, operator)), 1)
     products.name = "torch's product, then plait's collective: nothing is hidden"
     return products

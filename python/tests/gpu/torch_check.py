@@ -117,7 +117,7 @@ class Problem:
         self.out = (x64 @ w64.t() + bias64)[cut_g]
         self.grad_x = (grad64 @ w64)[cut_x]
         self.grad_w = (grad64[taken].t() @ x64[taken])[cut_w]
-        # Of the rows that this rank has a gradient of.
+        # It is made of the rows that this rank has a gradient of.
         whole = grad64 if name in ("row", "row sequence", "column", "column sequence") else None
         self.grad_bias: torch.Tensor | None = None if whole is None else whole.sum(0)[cut_b]
 
