@@ -101,7 +101,7 @@ void be_rank(const RankGroup& group, const Place& place, const Common& common,
   } catch (const Error& error) {
     status = 1;
     // Errors that another rank caused are reported by that rank.
-    if (error.culprit() == Error::kNobody || error.culprit() == place.rank)
+    if (error.culprit() == Error::kNoRank || error.culprit() == place.rank)
       std::cerr << "rank " << place.rank << ": " << error.what() << std::endl;
   } catch (const std::exception& error) {
     status = 1;

@@ -5,9 +5,9 @@
 #
 # The hosts are network namespaces of this machine (tools/netlab.py), a rank and a processor each, so it needs root.
 # LIST of rates: 2gbit,5gbit,10gbit,none. LIST of sections: transfers, operators, losses. --quick: one short round.
-# Engines take turns: plait over tcp, and Open MPI as it comes where it is installed. Medians, with the range, are
-# printed beside the bars. Results: build/bench/network.json; bench/report.py puts them into docs/lab/hosts.md.
-# BUILD: a build folder other than build/release.
+# Engines take turns: plait over tcp, and where Open MPI is installed, plait over it and Open MPI's own collective.
+# Medians, with the range, are printed beside the bars. Results: build/bench/network.json; bench/report.py puts them
+# into docs/lab/hosts.md. BUILD: a build folder other than build/release.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 

@@ -28,14 +28,14 @@ PLAIT_EXPORT std::string_view name(Code code);
 
 class PLAIT_EXPORT Error : public std::runtime_error {
  public:
-  static constexpr int kNobody = -1;
+  static constexpr int kNoRank = -1;
 
-  Error(Code code, const std::string& sentence, int culprit = kNobody);
+  Error(Code code, const std::string& sentence, int culprit = kNoRank);
   ~Error() override;
 
   Code code() const { return code_; }
 
-  // The rank that is to blame, if there is one; kNobody otherwise.
+  // The rank that is to blame, if there is one; kNoRank otherwise.
   int culprit() const { return culprit_; }
 
  private:

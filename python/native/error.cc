@@ -27,7 +27,7 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     const nb::object type = nb::module_::import_("plait.errors").attr("Error");
     const std::string_view op = operator_of(error.what());
     nb::object culprit = nb::none();
-    if (error.culprit() != Error::kNobody) culprit = nb::int_(error.culprit());
+    if (error.culprit() != Error::kNoRank) culprit = nb::int_(error.culprit());
     nb::object about = nb::none();
     if (!op.empty()) about = nb::str(op.data(), op.size());
     const nb::object raised =

@@ -12,7 +12,7 @@ import plait.torch as pt
 from plait import _native
 from plait.torch import tensors
 from plait.torch.context import Context, context_of
-from plait.torch.library import How, context_for
+from plait.torch.how import How, context_for
 
 OPTIONS = pt.Options(schedule="serial")
 

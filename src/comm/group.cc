@@ -36,7 +36,7 @@ Failure Group::parents_abort() const {
   const auto begin = members_in_parent_.begin();
   const auto found = std::find(begin, members_in_parent_.end(), above.culprit);
   above.culprit =
-      found == members_in_parent_.end() ? Error::kNobody : static_cast<int>(found - begin);
+      found == members_in_parent_.end() ? Error::kNoRank : static_cast<int>(found - begin);
   return above;
 }
 
@@ -66,7 +66,7 @@ void Group::raise() const {
 
 std::string describe(const Awaited& awaited, int rank) {
   const Operation operation = awaited.tag.operation;
-  if (awaited.peer == Error::kNobody)
+  if (awaited.peer == Error::kNoRank)
     return base::sentence(name(operation), ": rank ", rank, " waits for no chunk any more");
   if (awaited.room && operation == Operation::custom) {
     return base::sentence("outbox: rank ", rank, " waits for rank ", awaited.peer,

@@ -48,7 +48,7 @@ inline bool is_multiplying(const Awaited& awaited, int rank) {
 }
 
 // The answer of awaited() at a moment at which all has come.
-inline Awaited nothing_awaited(const Tag& tag) { return {.peer = Error::kNobody, .tag = tag}; }
+inline Awaited nothing_awaited(const Tag& tag) { return {.peer = Error::kNoRank, .tag = tag}; }
 
 inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
@@ -198,7 +198,7 @@ class PublishedWait {
   ~PublishedWait() { end(); }
 
   void publish(const Awaited& awaited) {
-    if (awaited.peer == Error::kNobody) return end();
+    if (awaited.peer == Error::kNoRank) return end();
     ticket_ = group_.begin_waiting(awaited, ticket_);
   }
   void end() noexcept {

@@ -223,7 +223,7 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
 void Communicator::State::discard() noexcept {
   if (comm::Regrouping* regrouping = transport_->regrouping()) regrouping->conclude();
   group().fail({.code = Code::peer_lost,
-                .culprit = Error::kNobody,
+                .culprit = Error::kNoRank,
                 .sentence = "survivors: this group was given up while it was made"});
 }
 

@@ -25,6 +25,10 @@ constexpr Effort kFew = {.repetitions = 3};
 // late). If the excess is half as much again, the machine's speed changed during the serial run.
 constexpr double kMostHidden = 1.5;
 
+// A serial run that is much shorter than both together was measured in a faster moment than they
+// were, and so the ideal is too long.
+constexpr double kShortestSerial = 0.8;
+
 // Finds a link over which the collective takes about `ratio` times the product. The tables report a
 // later measurement.
 std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one,
@@ -90,6 +94,7 @@ std::optional<double> OpMeasurement::efficiency(double time, double beside) cons
   if (!link && !comm::crosses_hosts(transport)) return std::nullopt;
   const double hidden_at_best = beside - ideal();
   if (hidden_at_best < kNoise * beside) return std::nullopt;  // too small to divide by
+  if (beside < kShortestSerial * (product.median + collective.median)) return std::nullopt;
   // Only the shorter one can be hidden; a larger value comes from another moment.
   if (hidden_at_best > kMostHidden * std::min(product.median, collective.median))
     return std::nullopt;

@@ -34,7 +34,8 @@ struct OpMeasurement {
   double serial() const { return plans.front().times.median; }
   double speedup(const PlanTimes& one) const { return serial() / one.times.median; }
 
-  // The share of what could be hidden that was hidden; nothing if that is within the noise.
+  // The share of what could be hidden that was hidden; nothing if that is within the noise, or if
+  // the times don't add up.
   std::optional<double> efficiency(const PlanTimes& one) const;
   // The efficiency of a run that took `time` where the serial run took `beside`.
   std::optional<double> efficiency(double time, double beside) const;

@@ -15,7 +15,7 @@ TEST(Errors, HaveACodeASentenceAndPerhapsACulprit) {
     EXPECT_EQ(lost->code(), Code::peer_lost);
     EXPECT_EQ(lost->culprit(), 3);
   }
-  EXPECT_EQ(Error(Code::timeout, "").culprit(), Error::kNobody);
+  EXPECT_EQ(Error(Code::timeout, "").culprit(), Error::kNoRank);
 }
 
 TEST(Errors, NameTheirCodes) {

@@ -47,7 +47,7 @@ Blamed blamed(const Error& error, const std::vector<int>& ranks, std::uint64_t g
   const std::string who = "rank " + std::to_string(culprit);
   Blamed blame = {.report = {.rank = rank,
                              .code = error.code(),
-                             .culprit = known ? ranks[culprit] : Error::kNobody,
+                             .culprit = known ? ranks[culprit] : Error::kNoRank,
                              .surprising = false,
                              .names = std::strstr(error.what(), who.c_str()) != nullptr,
                              .group = group,
@@ -316,7 +316,7 @@ void be_rank(const Scene& scene, int rank, RankState& state, int pipe) {
   }
   Report report = {.rank = rank,
                    .code = Code::system,
-                   .culprit = Error::kNobody,
+                   .culprit = Error::kNoRank,
                    .surprising = true,
                    .names = false,
                    .group = 0,

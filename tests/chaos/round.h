@@ -76,7 +76,7 @@ struct RankState {
 struct Report {
   int rank;
   Code code;
-  int culprit;                 // in the world; Error::kNobody if the Error has no culprit
+  int culprit;                 // in the world; Error::kNoRank if the Error has no culprit
   bool surprising;             // an exception other than Error, or wrong sums
   bool names;                  // the sentence contains the culprit
   std::uint64_t group;         // the group of the program

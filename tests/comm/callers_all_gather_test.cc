@@ -25,7 +25,7 @@ CommunicatorOptions options_for(int rank, int world) {
 void expect_refusal(const CommunicatorOptions& options, const std::string& sentence) {
   const Error error =
       conformance::expect_error(Code::invalid_argument, [&] { Communicator::connect(options); });
-  EXPECT_EQ(error.culprit(), Error::kNobody);
+  EXPECT_EQ(error.culprit(), Error::kNoRank);
   EXPECT_EQ(std::string(error.what()), sentence);
 }
 

@@ -30,8 +30,8 @@ using rendezvous_case::expect_group;
 using rendezvous_case::fork_all;
 using rendezvous_case::hello;
 using rendezvous_case::kLong;
-using rendezvous_case::kMiddling;
 using rendezvous_case::kShort;
+using rendezvous_case::kTimeToMeet;
 using rendezvous_case::options_for;
 
 constexpr uid_t kNobody = 65534;
@@ -152,8 +152,8 @@ TEST_F(OtherUsers, ThatFloodTheMeetingPlaceCostOneCoreOfRankZeroAlone) {
       } else {
         const Share share;
         const auto start = std::chrono::steady_clock::now();
-        expect_error(options_for({.rank = rank, .world = 3, .job = job}, kMiddling), Code::timeout,
-                     2, "rank 2 of 3 has not come within 2 s");
+        expect_error(options_for({.rank = rank, .world = 3, .job = job}, kTimeToMeet),
+                     Code::timeout, 2, "rank 2 of 3 has not come within 2 s");
         // Its deadline, the time to tell, and a slow, busy core.
         EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(12));
         EXPECT_LT(share.taken(), rank == 0 ? 1 + kLittle : kLittle) << "rank " << rank;

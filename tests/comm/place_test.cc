@@ -29,7 +29,7 @@ std::string refusal_in(const Variables& variables) {
     place_from_environment();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid_argument);
-    EXPECT_EQ(error.culprit(), Error::kNobody);
+    EXPECT_EQ(error.culprit(), Error::kNoRank);
     return error.what();
   }
   return "taken";

@@ -27,7 +27,7 @@ inline CommunicatorOptions options_for(const Place& place, std::chrono::millisec
 // Long enough for a busy machine.
 inline constexpr std::chrono::milliseconds kLong{30'000};
 inline constexpr std::chrono::milliseconds kShort{500};
-inline constexpr std::chrono::seconds kMiddling{2};  // long enough for two ranks to meet
+inline constexpr std::chrono::seconds kTimeToMeet{2};  // of some ranks, while others are missing
 
 inline Error error_of(const CommunicatorOptions& options) {
   try {
@@ -36,7 +36,7 @@ inline Error error_of(const CommunicatorOptions& options) {
     return error;
   }
   ADD_FAILURE() << "rank " << options.place->rank << " connected";
-  return {Code::system, "", Error::kNobody};
+  return {Code::system, "", Error::kNoRank};
 }
 
 inline void expect_error(const CommunicatorOptions& options, Code code, int culprit,

@@ -32,8 +32,8 @@ using rendezvous_case::expect_group;
 using rendezvous_case::fork_all;
 using rendezvous_case::hello;
 using rendezvous_case::kLong;
-using rendezvous_case::kMiddling;
 using rendezvous_case::kShort;
+using rendezvous_case::kTimeToMeet;
 using rendezvous_case::options_for;
 
 // Rank 0 gives an attempt up before it has heard the rank that calls it, and makes another one.
@@ -145,7 +145,7 @@ TEST(Rendezvous, ASecondRankZeroIsRefusedAndTheFirstGoesOn) {
     const std::string pids =
         base::sentence("(pid ", base::credentials_of(first).pid, " and pid ", ::getpid(), ")");
     expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
-                 Error::kNobody, "two processes " + pids + " claim rank 0");
+                 Error::kNoRank, "two processes " + pids + " claim rank 0");
     refused.reach(0);
   });
   processes.emplace_back([&] {
@@ -194,7 +194,7 @@ TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
   });
   await_listener(job);
   expect_error(options_for({.rank = 0, .world = 2, .job = job}, kLong), Code::invalid_argument,
-               Error::kNobody,
+               Error::kNoRank,
                base::sentence("two threads of one process (pid ", ::getpid(),
                               ") connect at once as rank 0: let one be done before the other "
                               "begins, or give each a job of its own"));
@@ -207,8 +207,8 @@ TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
   fork_ranks(2, [&](int index) {
     started.reach(0);
     started.await(0, 2);
-    expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kMiddling), Code::timeout,
-                 1, "ranks 1 and 3 of 4 have not come within 2 s");
+    expect_error(options_for({.rank = index * 2, .world = 4, .job = job}, kTimeToMeet),
+                 Code::timeout, 1, "ranks 1 and 3 of 4 have not come within 2 s");
   });
 }
 

@@ -50,7 +50,7 @@ void work_until_a_loss(Communicator& comm) {
   const Error error = expect_error(Code::peer_lost, [&] {
     for (;;) barrier(comm);
   });
-  EXPECT_NE(error.culprit(), Error::kNobody);
+  EXPECT_NE(error.culprit(), Error::kNoRank);
 }
 
 // The rank that dies does so after its first call. Others may still be in it.

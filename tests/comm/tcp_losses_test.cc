@@ -75,7 +75,7 @@ TEST_F(Tcp, WaitsOnlyShortlyForARankZeroThatNeverAnswers) {
   const auto begin = Clock::now();
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_LT(Clock::now() - begin, seconds(10));
-  EXPECT_EQ(error.culprit(), Error::kNobody);
+  EXPECT_EQ(error.culprit(), Error::kNoRank);
   EXPECT_EQ(error.what(),
             "rank 0 of 3 was called at " + port_.address() +
                 ", and has not answered within 1 s; if other ranks are missing, it names them; "

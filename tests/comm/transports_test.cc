@@ -26,7 +26,7 @@ std::string refusal(const Call& call) {
     call();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid_argument);
-    EXPECT_EQ(error.culprit(), Error::kNobody);
+    EXPECT_EQ(error.culprit(), Error::kNoRank);
     return error.what();
   }
   return "taken";

@@ -71,7 +71,7 @@ TEST(TwoThreads, AreToldSoWhereTheyMeet) {
       const Error error = expect_error(Code::invalid_argument, call);
       EXPECT_TRUE(contains(error.what(), "two threads use this communicator (rank 0 of 2) at once"))
           << error.what();
-      EXPECT_EQ(error.culprit(), Error::kNobody);
+      EXPECT_EQ(error.culprit(), Error::kNoRank);
     }
   });
 }

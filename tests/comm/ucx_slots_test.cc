@@ -8,12 +8,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <optional>
 #include <string>
 
 #include "comm/state.h"
 #include "comm/tcp_case.h"
 #include "comm/ucx_case.h"
+#include "folder.h"
 #include "plait/collectives.h"
 #include "plait/mailbox.h"
 
@@ -25,6 +27,7 @@ struct Calls {
   std::atomic<int> unmapped = 0;
   std::atomic<int> chunks = 0;  // sent or fetched
   std::atomic<int> chunks_in_registered_memory = 0;
+  std::atomic<int> eager_chunks = 0;       // sent without asking the receiver
   std::atomic<int> mapped_at_the_end = 0;  // and not unmapped
   std::atomic<bool> is_out_of_memory = false;
   std::atomic<bool> fails_to_fetch = false;
@@ -74,6 +77,7 @@ PLAIT_EXPORT ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, co
                                               std::size_t bytes, const ucp_request_param_t* param) {
   static auto* const real = plait::real<decltype(ucp_am_send_nbx)>("ucp_am_send_nbx");
   plait::note_chunk(bytes, param);
+  if (bytes > 0 && (param->flags & UCP_AM_SEND_FLAG_EAGER) != 0) ++plait::calls.eager_chunks;
   return real(endpoint, id, header, header_bytes, data, bytes, param);
 }
 
@@ -186,6 +190,21 @@ TEST_F(UcxSlots, OverTcpNothingIsRegistered) {
     exchange(*mailbox, rank);
     EXPECT_EQ(calls.mapped, 0);
   });
+}
+
+TEST_F(UcxSlots, OverTcpChunksAreSentEagerlyUnlessTheUserHasSetAThreshold) {
+  const test::Folder folder;
+  const Environment environment(
+      {{"PLAIT_RENDEZVOUS", port_.address()}, {"UCX_CONFIG_DIR", folder / ""}});
+  for (const std::string text : {"", "# UCX_RNDV_THRESH=64\n", "UCX_RNDV_THRESH=64\n"}) {
+    std::ofstream(folder / "ucx.conf") << text;
+    fork_ranks(2, [&](int rank) {
+      Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+      auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
+      exchange(*mailbox, rank);
+      EXPECT_EQ(calls.eager_chunks, text.starts_with("UCX") ? 0 : kTurns) << text;
+    });
+  }
 }
 
 // The parent's slots stay registered when a child that it has forked destroys its copies.

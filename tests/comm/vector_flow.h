@@ -74,7 +74,7 @@ class VectorLanes {
           return flow.done();
         },
         [&] { return mailbox.take_due(); }, [&] { return flow.awaited(); });
-    EXPECT_EQ(flow.awaited().peer, Error::kNobody);
+    EXPECT_EQ(flow.awaited().peer, Error::kNoRank);
   }
 
  private:

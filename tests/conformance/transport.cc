@@ -111,7 +111,7 @@ TEST_P(TransportConformance, AbortByAnyThreadReachesSubGroups) {
       EXPECT_TRUE(contains(next.what(), sentence)) << next.what();
       // Rank 0 is only in the groups of the even ranks, as their first rank.
       const bool is_member = group == &comm || comm.rank() % 2 == 0;
-      EXPECT_EQ(next.culprit(), is_member ? 0 : Error::kNobody);
+      EXPECT_EQ(next.culprit(), is_member ? 0 : Error::kNoRank);
     }
   });
 }

@@ -23,8 +23,15 @@ TEST(Efficiencies, AreOfWhatTheIdealHides) {
 }
 
 TEST(Efficiencies, AreNotOfNoise) {
-  EXPECT_FALSE(measured().efficiency(101, 101.9));
-  EXPECT_TRUE(measured().efficiency(101, 102.1));
+  OpMeasurement result = measured();
+  result.collective.median = 4;
+  EXPECT_FALSE(result.efficiency(101, 101.9));
+  EXPECT_TRUE(result.efficiency(101, 102.1));
+}
+
+TEST(Efficiencies, AreNotOfASerialRunThatIsShorterThanItsParts) {
+  EXPECT_FALSE(measured().efficiency(105, 111));
+  EXPECT_TRUE(measured().efficiency(105, 113));
 }
 
 TEST(Efficiencies, AreNotOfMoreThanTheShorterOneAndAHalf) {

@@ -71,7 +71,7 @@ TEST(BlockGather, BringsEveryRankTheOthersRows) {
                        }
                        rank.lanes.finish(rank.gather);
                        rank.expect_others_rows();
-                       EXPECT_EQ(rank.gather.awaited().peer, Error::kNobody);
+                       EXPECT_EQ(rank.gather.awaited().peer, Error::kNoRank);
                      },
                      {});
     }

@@ -221,7 +221,7 @@ TEST(BlockReduce, WaitsForTheRankWhoseChunkIsMissing) {
                      seen = true;
                    }
                    rank.lanes.finish(rank.reduce);
-                   EXPECT_EQ(rank.reduce.awaited().peer, Error::kNobody);
+                   EXPECT_EQ(rank.reduce.awaited().peer, Error::kNoRank);
                    rank.expect_whole();
                  },
                  {});

@@ -84,8 +84,10 @@ def _tensor_refusal(x: torch.Tensor, weight: torch.Tensor, engine: Engine) -> st
     for name, tensor in (("input", x), ("weight", weight)):
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return f"its {name} is a {type(tensor).__name__}"
-    if engine == "native" and (x.device.type != "cpu" or weight.device.type != "cpu"):
-        return f"its input is on {x.device}, and plait computes on the CPU"
+    if engine == "native" and x.device.type not in ("cpu", "cuda"):
+        return f"its input is on {x.device}, and plait computes on CPUs and NVIDIA GPUs"
+    if x.device != weight.device:
+        return f"its input is on {x.device}, and its weight on {weight.device}"
     if torch.is_autocast_enabled(x.device.type):
         return "autocast is on"
     if x.dtype not in _DTYPES:

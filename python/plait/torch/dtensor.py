@@ -119,11 +119,13 @@ def _refusal(module: nn.Linear, x: torch.Tensor) -> str | None:
         return f"the mesh of the weight has {weight.device_mesh.ndim} dimensions, not 1"
     if isinstance(x, DTensor) and x.device_mesh != weight.device_mesh:
         return "the input is on another mesh than the weight"
-    if weight.device.type != "cpu" or x.device.type != "cpu":
-        return f"the input is on {x.device}, and plait computes on cpu"
+    if x.device.type not in ("cpu", "cuda"):
+        return f"the input is on {x.device}, and plait computes on cpu and cuda"
+    if x.device != weight.device:
+        return f"the input is on {x.device}, and the weight on {weight.device}"
     if weight.dtype not in _DTYPES or x.dtype not in _DTYPES:
         return f"the input is {x.dtype}, and the weight {weight.dtype}"
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled("cpu"):
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         return f"the input is {x.dtype}, and the weight {weight.dtype}"
     if x.dim() < 2:
         return "the input has fewer than 2 dimensions"

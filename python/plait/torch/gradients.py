@@ -20,19 +20,15 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import gradient_operators, tensors  # noqa: F401  # the first registers itself
 from plait.torch.context import Context
-from plait.torch.library import (
-    GATHERED,
-    KERNELS,
-    LIBRARY,
-    OPERATORS,
+from plait.torch.how import (
     How,
-    Pair,
     context_for,
+    is_c10d,
     known_context_for,
-    own_rows,
     size_of_group,
     turned_and_rows,
 )
+from plait.torch.library import GATHERED, KERNELS, LIBRARY, OPERATORS, Pair, own_rows
 
 _ops = torch.ops.plait
 _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
@@ -174,6 +170,8 @@ def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> 
                     return differentiated(x, weight, bias, known, turned, rows)
                 if out is not None:
                     return out
+        if is_c10d(how):
+            return made_by_torch(keys, x, weight, bias, *how)
         if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
             tensors.refuse_tangents(name, {"x": x, "weight": weight, "bias": bias})
             return made_by_torch(keys, x, weight, bias, *how)
@@ -199,7 +197,7 @@ def _scattered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tens
 
 def _gathered(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
     grad_x = _ops.matmul_reduce_scatter(grad, weight, None, *ctx.how, not ctx.turned)
-    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], grad.shape[0])
+    return grad_x, grad, lambda: _ops.all_gather_rows(x, ctx.how[0], grad.shape[0], ctx.how[1])
 
 
 def _own(ctx: Any, grad: torch.Tensor, operator: str) -> torch.Tensor:
@@ -216,12 +214,12 @@ def _gathered_after(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch
 
 def _summed(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
     grad_x, grad_rows, _ = _local(ctx, grad, x, weight)
-    return grad_x, grad_rows, lambda: _ops.all_reduce_rows(x, ctx.how[0])
+    return grad_x, grad_rows, lambda: _ops.all_reduce_rows(x, *ctx.how[:2])
 
 
 def _summed_own(ctx: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
     grad_x = _ops.all_gather_matmul(grad, weight, None, *ctx.how, not ctx.turned, x.shape[0])
-    return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, ctx.how[0])
+    return grad_x, grad, lambda: _ops.reduce_scatter_rows(x, *ctx.how[:2])
 
 
 def _saved_gathered(ctx: Any, output: Pair) -> torch.Tensor:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
@@ -119,10 +118,21 @@ def _connection(store: Any) -> Any:
 
 
 def _timeout(group: dist.ProcessGroup) -> timedelta | None:
-    """The group's own, where it has a backend on this device that says."""
-    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
-    timeout = getattr(options, "_timeout", None)
-    return timeout if isinstance(timeout, timedelta) else None
+    """The group's own, where it has a backend that says."""
+    for device in group._device_types:
+        options = getattr(group._get_backend(device), "options", None)
+        timeout = getattr(options, "_timeout", None)
+        if isinstance(timeout, timedelta):
+            return timeout
+    return None
+
+
+def told_by_all(group: dist.ProcessGroup, about: str, mine: str) -> list[str]:
+    """Return what each rank of a group says about something. Collective."""
+    store = PrefixStore(f"plait-{about}/", _connection(group.get_group_store()))
+    rank, world = group.rank(), group.size()
+    meeting = _Meeting(fresh(store, world), rank, world, _timeout(group))
+    return [said.decode() for said in meeting.all(about, mine)]
 
 
 def fresh(store: Store, world: int) -> Store:
@@ -207,10 +217,10 @@ def connect(store: Store, rank: int, world: int, timeout: timedelta | None = Non
 
 
 def _count(meeting: _Meeting) -> int:
-    return len(set(meeting.all("host", _host())))
+    return len(set(meeting.all("host", host())))
 
 
-def _host() -> str:
+def host() -> str:
     """What ranks of one start of one machine have in common, containers apart."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return f"{socket.gethostname()} {boot.read_text() if boot.exists() else ''}"

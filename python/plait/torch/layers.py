@@ -92,6 +92,8 @@ class _ParallelLinear(nn.Module):
             _refuse("a layer with sequence_parallel is for training, and can't be quantised")
         if self._quantized is not None:
             _refuse("the layer is quantised already")
+        if self.weight.device.type != "cpu":
+            _refuse(f"the weight is on {self.weight.device}, and quantised weights are on the cpu")
         quantized = _native.quantize(
             self.weight.detach().float().contiguous().numpy(),
             layout=_native.WeightLayout.out_in,

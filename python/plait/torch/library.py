@@ -7,21 +7,25 @@ plait.torch.gradients.
 """
 
 import functools
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
-from weakref import ref
+from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from plait import _native
-from plait._native import Code
-from plait.errors import Error
 from plait.torch import quantized, tensors, weights
-from plait.torch.context import Context, context_of, group_place
-from plait.torch.groups import is_alive
-from plait.torch.options import Options
+from plait.torch.by_products import check_for_products, products_for
+from plait.torch.context import Context
+from plait.torch.how import (
+    How,
+    context_for,
+    is_c10d,
+    known_context_for,
+    never_turned,
+    size_of_group,
+    turned_and_rows,
+)
+from plait.torch.report import count_other
 from plait.torch.rows import (
     as_rows,
     bias_row,
@@ -30,107 +34,27 @@ from plait.torch.rows import (
     view,
 )
 
-_resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
 LIBRARY = torch.library.Library("plait", "DEF")
 _HOW = 'str group, str schedule="", int parts=0, str wire=""'
 _TURNED = ", bool turned=False"
 _ROWS = ", int rows=-1"
 
 
-class How(NamedTuple):
-    """What an operator takes besides its operands. torch leaves out what is as it is here."""
-
-    group: str
-    schedule: str = ""
-    parts: int = 0
-    wire: str = ""
-    turned: bool = False
-    rows: int = -1  # of all ranks together, of operators that gather rows
-
-
-def turned_and_rows(how: tuple[Any, ...]) -> tuple[bool, int]:
-    """Return these two of what an operator takes."""
-    return len(how) > 4 and how[4], how[5] if len(how) > 5 else -1
-
-
-def _never_turned(
-    group: str, schedule: str = "", parts: int = 0, wire: str = "", rows: int = -1
-) -> How:
-    return How(group, schedule, parts, wire, turned=False, rows=rows)
-
-
-def group_called(name: str, operator: str) -> dist.ProcessGroup | None:
-    """Return the process group of this name; the empty one is the default group's."""
-    if not name:
-        return None
-    try:
-        group: dist.ProcessGroup = _resolve(name)
-    except RuntimeError:
-        raise Error(
-            Code.invalid_argument,
-            f"{operator}: there is no process group {name!r}; it was destroyed, or this process, "
-            f"global rank {dist.get_rank() if dist.is_initialized() else 0}, is not a member of it",
-            operator=operator,
-        ) from None
-    return group
-
-
-def size_of_group(name: str, operator: str) -> tuple[int, int]:
-    """Return rank and size of a group, while tracing too."""
-    return group_place(group_called(name, operator), operator)
-
-
-@functools.lru_cache(maxsize=64)
-def _options(schedule: str, parts: int, wire: str) -> Options:
-    return Options(
-        schedule=schedule or None,  # type: ignore[arg-type]
-        parts=parts or None,
-        wire=wire or None,
-    )
-
-
-# What context_for() has found, by all but `turned` and `rows`. It goes with its group.
-_Found = tuple[ref[dist.ProcessGroup], ref[Context]]
-_found: dict[Hashable, _Found] = {}
-_MOST_FOUND = 256
-
-
-def known_context_for(how: tuple[Any, ...]) -> Context | None:
-    """Return what context_for() has found before. `how` has what an operator takes of How."""
-    known = _found.get(how[:4])
-    if known is not None:
-        group, context = known[0](), known[1]()
-        # A name may be that of another group, which was made after the first one had gone.
-        if group is not None and context is not None and is_alive(group):
-            if context.plans is not None and (how[0] or group is dist.GroupMember.WORLD):
-                return context
-    return None
-
-
-def context_for(how: How, operator: str, given: tuple[Any, ...] | None = None) -> Context:
-    """Return what is kept for a call. `given` is what torch has passed on of `how`."""
-    key = (how if given is None else given)[:4]
-    known = known_context_for(key)
-    if known is not None:
-        return known
-    group = group_called(how.group, operator)
-    context = context_of(group, _options(*how[1:4]), operator)
-    member = dist.GroupMember.WORLD if group is None else group
-    if member is not None:
-        if len(_found) >= _MOST_FOUND:
-            _found.clear()
-        _found[key] = ref(member), ref(context)
-    return context
-
-
-def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Define an operator of torch, its kernel and what compilers call in its place.
+def define(
+    schema: str,
+    kernel: Callable[..., Any],
+    fake: Callable[..., Any],
+    on_gpu: Callable[..., Any] | None = None,
+) -> None:
+    """Define an operator of torch, its kernels and what compilers call in their place.
 
     Torch also calls the latter where some operands are on meta, and others have values.
     """
     name = schema.partition("(")[0]
     LIBRARY.define(schema)
     LIBRARY.impl(name, kernel, "CPU")
+    if on_gpu is not None:
+        LIBRARY.impl(name, on_gpu, "CUDA")
     parameters = [one.name for one in getattr(torch.ops.plait, name).default._schema.arguments]
 
     @functools.wraps(fake)
@@ -179,6 +103,7 @@ class Operator:
             " -> Tensor",
             self.run,
             self.fake,
+            self.run_by_products,
         )
         define(
             f"{name}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
@@ -205,10 +130,38 @@ class Operator:
             out = context.operators[self.name].run(x, weight, bias, *turned_and_rows(how))
             if isinstance(out, torch.Tensor):
                 return out
+        if is_c10d(how):
+            return self.run_by_products(x, weight, bias, *how)
         self.check(x, weight, bias)
         given = How(*how)
         context = context_for(given, self.name, how)
         return self.multiply(x, weight, bias, context, given.turned, given.rows)
+
+    def run_by_products(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *how: Any
+    ) -> torch.Tensor:
+        """Multiply by a plain weight on a GPU, or with torch's own products."""
+        return self.multiply_by_products(x, weight, bias, How(*how), None)
+
+    def multiply_by_products(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        how: How,
+        gathered: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Do what run_by_products() does; `gathered` takes the rows of all ranks."""
+        by = check_for_products(self.name, x, weight, bias, turned=how.turned)
+        products = products_for(how, self.name, x)
+        count_other(self.name, products.name)
+        given: dict[str, Any] = {"bias": None if bias is None else bias.detach().to(x.dtype)}
+        if gathered is not None:
+            given["gathered"] = gathered
+        if self.gathers:
+            given["rows"] = self.rows(x.shape[0], products.place, how.rows)
+        out: torch.Tensor = getattr(products, self.name)(x.detach(), by, **given)
+        return out
 
     def check(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         """Raise Error where an operand's memory can't be read, or has no floats in it."""
@@ -250,7 +203,7 @@ class Operator:
         *how: Any,
     ) -> torch.Tensor:
         """Return what run_quantized() does, without its values."""
-        return x.new_empty(self.rows_of(x, _never_turned(*how)), values.shape[0])
+        return x.new_empty(self.rows_of(x, never_turned(*how)), values.shape[0])
 
     def run_quantized(
         self,
@@ -268,7 +221,7 @@ class Operator:
         by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
         check_floats(x, self.name, "x")
         x = as_rows(x)
-        given = _never_turned(*how)
+        given = never_turned(*how)
         context = context_for(given, self.name)
         return self._multiply(x, by, bias, context, given.rows, gathered)
 
@@ -326,10 +279,19 @@ def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) 
 
 
 def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
+    if is_c10d(how):
+        return _gathered_run_by_products(x, weight, bias, *how)
     _gather_first.check(x, weight, bias)
     given = How(*how)
     context = context_for(given, _gather_first.name)
     return _gathered_multiply(x, weight, bias, context, given.turned, given.rows)
+
+
+def _gathered_run_by_products(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
+    given = How(*how)
+    rows = _all_rows(x.shape[0], lambda: size_of_group(given.group, GATHERED), given.rows)
+    gathered = x.new_empty(rows, x.shape[1])
+    return _gather_first.multiply_by_products(x, weight, bias, given, gathered), gathered
 
 
 def _gathered_multiply(
@@ -352,7 +314,7 @@ def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
 
 
 def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
-    rows = _gather_first.rows_of(x, _never_turned(*operands[5:]))
+    rows = _gather_first.rows_of(x, never_turned(*operands[5:]))
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
 
@@ -362,6 +324,7 @@ define(
     " -> (Tensor, Tensor)",
     _gathered_run,
     _gathered_fake,
+    _gathered_run_by_products,
 )
 define(
     f"{GATHERED}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "

@@ -12,7 +12,8 @@ from torch.autograd.function import once_differentiable
 
 from plait import _native
 from plait.errors import refuse
-from plait.torch import c10d, product, tensors, weights
+from plait.torch import device_layers, product, tensors, weights
+from plait.torch.by_products import products_of_layer
 from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.options import Options
@@ -66,18 +67,20 @@ def column_parallel_linear(
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
     rows = None if rows is None else count_of_rows(rows, "column_parallel_linear")
-    if options.engine == "native":  # the other one is for any device
-        x, weight = tensors.resolved(x), tensors.resolved(weight)
+    x, weight = tensors.resolved(x), tensors.resolved(weight)
+    products = products_of_layer("column_parallel_linear", x, weight, bias, group, options)
+    if products is None:
         _check(x, weight, "column_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, rows, options, layer)
         options = product.measured("column", x, weight, *how)
-    if options.engine == "c10d" or options.product == "torch":
-        count_other(options, "column_parallel_linear")
+    if products is None and options.product == "torch":
+        products = product.products_of(group, options, "column_parallel_linear")
+    if products is not None:
+        count_other("column_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options, "column_parallel_linear")
-        on_torch = c10d.Call(ranks, parts, sequence_parallel, rows, main_grad)
-        return c10d.column_parallel_linear(x, weight, bias, on_torch)
+        by_products = device_layers.Call(products, sequence_parallel, rows, main_grad)
+        return device_layers.column_parallel_linear(x, weight, bias, by_products)
     context = context_of(group, options, "column_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = x.shape[0] if x.dim() > 1 else 1
@@ -121,18 +124,22 @@ def row_parallel_linear(
     call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
     the caller adds the ranks' gradients up.
     """
-    if options.engine == "native":
-        x, weight = tensors.resolved(x), tensors.resolved(weight)
+    x, weight = tensors.resolved(x), tensors.resolved(weight)
+    products = products_of_layer("row_parallel_linear", x, weight, bias, group, options)
+    if products is None:
         _check(x, weight, "row_parallel_linear", sequence_parallel)
     if options.product == "auto":
         how = (group, sequence_parallel, None, options, layer)
         options = product.measured("row", x, weight, *how)
-    if options.engine == "c10d" or options.product == "torch":
-        count_other(options, "row_parallel_linear")
+    if products is None and options.product == "torch":
+        products = product.products_of(group, options, "row_parallel_linear")
+    if products is not None:
+        count_other("row_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
-        ranks, parts = product.ranks_and_parts(group, options, "row_parallel_linear")
-        on_torch = c10d.Call(ranks, parts, sequence_parallel, None, main_grad)
-        return c10d.row_parallel_linear(x, weight, bias, on_torch, bias_gradient_of_own_rows)
+        by_products = device_layers.Call(products, sequence_parallel, None, main_grad)
+        return device_layers.row_parallel_linear(
+            x, weight, bias, by_products, bias_gradient_of_own_rows
+        )
     context = context_of(group, options, "row_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
     first = own = x.shape[0] if x.dim() > 1 else 1

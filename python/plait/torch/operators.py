@@ -30,10 +30,11 @@ from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import tensors
+from plait.torch import gpu, tensors
 from plait.torch.context import context_of, group_place, known_context
 from plait.torch.gradients import DIFFERENTIATED
-from plait.torch.library import GATHERED, KERNELS, OPERATORS, How, group_called
+from plait.torch.how import C10D, How, group_called
+from plait.torch.library import GATHERED, KERNELS, OPERATORS
 from plait.torch.options import Options
 from plait.torch.quantized import QuantizedWeight
 from plait.torch.rows import count_of_rows, shard_of_rows
@@ -134,6 +135,10 @@ def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tens
     for what, tensor in operands.items():
         if tensor is not None or what == "x":
             _check_tensor(name, what, tensor)
+    if tensors.is_on_gpu(*operands.values()):
+        if not isinstance(weight, torch.Tensor):
+            _refuse(name, "weight is quantised; on GPUs weights are plain")
+        gpu.check(name, **operands)
     tensors.refuse_tangents(name, operands)
     if isinstance(weight, torch.Tensor):
         if weight.dim() != 2:
@@ -169,7 +174,7 @@ def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None
         _refuse(operator, f"{name} is a {type(tensor).__name__}, not a tensor")
     strided = tensor.layout is torch.strided and not tensor.is_nested
     if not strided or tensor.device.type != "cpu" or isinstance(tensor, DTensor):
-        tensors.check(tensor, operator, name)
+        tensors.check(tensor, operator, name, on_gpu=True)
 
 
 def _refuse(name: str, sentence: str) -> NoReturn:
@@ -217,22 +222,21 @@ def _call(
         out = _at_once(name, x, weight, bias, group, options, rows)
         if out is not None:
             return out
-    if options.engine != "native" or options.product != "plait":
-        _refuse(
-            name,
-            f"engine={options.engine!r} with product={options.product!r} is for "
-            "layers, not for single operators",
-        )
+    if options.product != "plait":
+        _refuse(name, f"product={options.product!r} is for layers, not for single operators")
+    if options.engine == "c10d" and isinstance(weight, QuantizedWeight):
+        _refuse(name, "engine='c10d' has no products of quantised weights")
     is_for_kernel = False
     if not is_compiling():
-        is_for_kernel = tensors.are_for_kernels(x, weight, bias)
+        is_for_kernel = options.engine == "native" and tensors.are_for_kernels(x, weight, bias)
         if not is_for_kernel:
             _check_operands(name, x, weight, bias)
         rows = None if rows is None else count_of_rows(rows, name)
         if x.dim() != 2 or options.settings is not None:
             _check_sizes(name, x, group, options, rows)
-    if _is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
+    device = "cuda" if x.is_cuda else "cpu"
+    if _is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
         x = x.to(dtype)
         weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
         bias = None if bias is None else bias.to(dtype)
@@ -291,7 +295,10 @@ def _call_dispatcher(
 ) -> Any:
     called = GATHERED if gathered else name
     rows = (rows_of_all,) if OPERATORS[name].gathers else ()
+    how: tuple[str, str, int, str]
     how = _name(group), options.schedule or "", options.parts or 0, options.wire or ""
+    if options.engine == "c10d":
+        how = _name(group), C10D, 1 if options.schedule == "serial" else options.parts or 0, ""
     if isinstance(weight, QuantizedWeight):
         parts = (weight.values, weight.scales, weight.offsets, weight.scheme)
         return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how, *rows)

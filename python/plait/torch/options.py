@@ -27,7 +27,7 @@ class Options:
     parts: int | None = None  # of "pipelined"
     wire: str | None = None  # in what partial sums travel: "f32", "bf16", "f16" or "s8"
     settings: plait.Settings | None = None  # None: load_settings()
-    engine: Engine = "native"  # of layers; "c10d": torch's own collectives, on any device
+    engine: Engine = "native"  # "c10d": torch's own collectives, on any device
 
     # Only layers have it. "auto" takes the faster one, measured on all ranks at the first call of
     # each size and dtype, and report() says what was found. It is not the default for two reasons.
@@ -89,13 +89,16 @@ class Options:
             settings.wire = _WIRES[self.wire]
         return settings
 
-    @functools.cached_property
-    def c10d_parts(self) -> int:
+    def _c10d_parts(self, world: int) -> int:
         """Return in how many parts the engine "c10d" multiplies: the same on all ranks."""
-        plan = self.resolved().plan
+        plan = self._c10d_plan
         if plan is None or plan.schedule == plait.Schedule.fused:
-            return 4
+            return 4 if world > 1 else 1  # one rank has nothing to hide
         return 1 if plan.schedule == plait.Schedule.serial else plan.parts
+
+    @functools.cached_property
+    def _c10d_plan(self) -> plait.Plan | None:
+        return self.resolved().plan
 
 
 def _refuse(sentence: str) -> None:

@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from plait import _native
 from plait._native import Communicator, Dtype
+from plait.torch.c10d import Products
 from plait.torch.context import communicator_of
 from plait.torch.options import Options
 from plait.torch.ranks import Ranks
@@ -61,13 +62,14 @@ class _NativeRanks(Ranks):
         )
 
 
-def ranks_and_parts(
-    group: dist.ProcessGroup | None, options: Options, operator: str
-) -> tuple[Ranks, int]:
-    """Return the ranks that share a layer, and in how many parts its products are made."""
+def products_of(group: dist.ProcessGroup | None, options: Options, operator: str) -> Products:
+    """Return torch's products, with the collectives that the options name."""
     if options.engine == "c10d":
-        return Ranks(group, operator), options.c10d_parts
-    return _NativeRanks(communicator_of(group, operator)), 1
+        ranks = Ranks(group, operator)
+        return Products(ranks, options._c10d_parts(ranks.world))
+    products = Products(_NativeRanks(communicator_of(group, operator)), 1)
+    products.name = "torch's product, then plait's collective: nothing is hidden"
+    return products
 
 
 # By communicator and layer; all ranks of a communicator have the same entries.

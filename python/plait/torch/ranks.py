@@ -1,5 +1,7 @@
 """The ranks that share a layer whose product is torch's, and the collectives among them."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 
@@ -8,9 +10,16 @@ from plait.torch.context import group_of
 
 Work = dist.Work | None  # None: it is done
 
+# The names that torch had for them before 2.13.
+_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 
 class Ranks:
-    """A process group, or this process alone where there are no groups."""
+    """A process group, or this process alone where there are no groups.
+
+    A group of one rank makes its collectives as any other does.
+    """
 
     def __init__(self, group: dist.ProcessGroup | None, operator: str) -> None:
         group = group_of(group, operator)
@@ -29,7 +38,7 @@ class Ranks:
 
     def all_reduce(self, x: torch.Tensor) -> Work:
         """Start to add up over the ranks, in place."""
-        if self.world == 1 or x.numel() == 0:
+        if self.group is None or x.numel() == 0:
             return None
         work: Work = dist.all_reduce(x, group=self.group, async_op=True)
         return work
@@ -38,21 +47,21 @@ class Ranks:
         """Start to fill `out` [world, rows, columns] with the rows of all ranks."""
         if out.numel() == 0:
             return None
-        if self.world == 1:
+        if self.group is None:
             out[0].copy_(own)
             return None
         whole = out.view(-1, out.shape[-1])
-        work: Work = dist.all_gather_single(whole, own, group=self.group, async_op=True)
+        work: Work = _all_gather(whole, own, group=self.group, async_op=True)
         return work
 
     def reduce_scatter(self, out: torch.Tensor, x: torch.Tensor) -> Work:
         """Start to add `x` [world * rows, columns] up; this rank's rows go to `out`."""
         if x.numel() == 0:
             return None
-        if self.world == 1:
+        if self.group is None:
             out.copy_(x)
             return None
-        work: Work = dist.reduce_scatter_single(out, x, group=self.group, async_op=True)
+        work: Work = _reduce_scatter(out, x, group=self.group, async_op=True)
         return work
 
     def padded(self, x: torch.Tensor) -> torch.Tensor:

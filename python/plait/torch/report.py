@@ -16,7 +16,6 @@ import torch
 
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
-from plait.torch.options import Options
 from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
@@ -133,12 +132,9 @@ def note_layer(operator: str, outputs: int, inputs: int, dtype: torch.dtype) -> 
     _by_plait.add((operator, outputs, inputs, dtype))
 
 
-def count_other(options: Options, function: str) -> None:
-    """Count a call that none of plait's operators has a part in."""
-    if options.engine == "c10d":
-        _others[f"{function} by torch's product and collectives (engine 'c10d')"] += 1
-    else:
-        _others[f"{function} by torch's product, then plait's collective: nothing is hidden"] += 1
+def count_other(function: str, by: str) -> None:
+    """Count a call that none of plait's operators on the CPU has a part in."""
+    _others[f"{function} by {by}"] += 1
 
 
 def report() -> Report:

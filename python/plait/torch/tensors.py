@@ -27,15 +27,17 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 TORCH = _native._TorchTensors(*_PLAIN, torch.is_grad_enabled)
 
 
-def refusal(tensor: torch.Tensor) -> str | None:
+def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     """Why plait cannot read this tensor's memory; None where it can.
+
+    `on_gpu`: the call is served on NVIDIA's GPUs too.
 
     >>> refusal(torch.ones(3)), refusal(torch.ones(3, device="meta"))
     (None, 'is on meta; plait computes on cpu')
     """
     if type(tensor) not in _PLAIN:
         return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
-    if not tensor.is_cpu:
+    if not tensor.is_cpu and not (on_gpu and tensor.is_cuda):
         return refusal_of_device(tensor.device)
     if tensor.layout != torch.strided:
         return f"is {tensor.layout}; plait takes strided tensors"
@@ -51,17 +53,17 @@ def refusal(tensor: torch.Tensor) -> str | None:
 
 
 def refusal_of_device(device: torch.device) -> str:
-    """Why plait.torch does not read memory of a device other than the CPU.
+    """Why a call does not read memory of a device other than the CPU.
 
     >>> refusal_of_device(torch.device("cuda:0"))
-    'is on cuda:0; plait.torch computes on cpu, and on GPUs there are plait.matmul, \
-plait.matmul_all_reduce, plait.matmul_reduce_scatter and plait.all_gather_matmul'
+    'is on cuda:0; this call computes on cpu, and on GPUs there are operators and layers of plain \
+weights'
     """
     if device.type != "cuda":
         return f"is on {device}; plait computes on cpu"
     return (
-        f"is on {device}; plait.torch computes on cpu, and on GPUs there are plait.matmul, "
-        "plait.matmul_all_reduce, plait.matmul_reduce_scatter and plait.all_gather_matmul"
+        f"is on {device}; this call computes on cpu, and on GPUs there are operators and layers "
+        "of plain weights"
     )
 
 
@@ -111,6 +113,15 @@ def are_for_kernels(x: object, weight: object, bias: object) -> bool:
     )
 
 
+def is_on_gpu(*operands: object) -> bool:
+    """Say whether one of these is a tensor on a GPU of NVIDIA's.
+
+    >>> is_on_gpu(torch.ones(3), None)
+    False
+    """
+    return any(isinstance(one, torch.Tensor) and one.is_cuda for one in operands)
+
+
 def is_watched() -> bool:
     """Say whether a mode, a tracer or a transform of functions has to see each call of torch.
 
@@ -152,9 +163,9 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg() if plain and tensor.is_neg() else tensor
 
 
-def check(tensor: torch.Tensor, operator: str, name: str) -> None:
+def check(tensor: torch.Tensor, operator: str, name: str, *, on_gpu: bool = False) -> None:
     """Raise Error where the tensor is refused."""
-    reason = refusal(tensor)
+    reason = refusal(tensor, on_gpu=on_gpu)
     if reason is not None:
         raise Error(Code.invalid_argument, f"{operator}: {name} {reason}", operator=operator)
 

@@ -235,7 +235,7 @@ def test_what_is_refused(gloo: dist.ProcessGroup) -> None:
     with pytest.raises(plait.Error, match=r"x is torch\.float64"):
         layer(torch.ones(1, 4).double())
     with pytest.raises(plait.Error, match="layers"):
-        pt.matmul_all_reduce(torch.ones(2, 3), torch.ones(4, 3), options=OPTIONS[0])
+        pt.matmul_all_reduce(torch.ones(2, 3), torch.ones(4, 3), options=OPTIONS[3])
     layer = pt.ColumnParallelLinear.from_linear(nn.Linear(4, 4), options=OPTIONS[0], group=gloo)
     layer.quantize("s8")
     with torch.no_grad(), pytest.raises(plait.Error, match="quantised"):

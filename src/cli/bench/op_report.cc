@@ -61,6 +61,11 @@ std::string show_clocks(const measure::Recorded& recorded) {
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
+// Far more than 1 is noise, and less than 0 means that nothing was hidden.
+bool is_share(const std::optional<double>& efficiency) {
+  return efficiency && *efficiency >= 0 && *efficiency <= 1.1;
+}
+
 }  // namespace
 
 report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
@@ -72,11 +77,12 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
       .product = static_cast<std::int64_t>(result.product.median),
       .collective = static_cast<std::int64_t>(result.collective.median),
       .runs = runs_of(options.plans, recorded)};
-  // The efficiency of the runs that are drawn, not of the medians.
+  // The efficiency of the runs that are drawn, where the medians have one too.
   for (std::size_t i = 1; i < timeline.runs.size(); ++i) {
     report::Run& run = timeline.runs[i];
-    run.efficiency = result.efficiency(static_cast<double>(run.length),
-                                       static_cast<double>(timeline.runs.front().length));
+    const auto drawn = result.efficiency(static_cast<double>(run.length),
+                                         static_cast<double>(timeline.runs.front().length));
+    if (is_share(drawn) && is_share(result.efficiency(result.plans[i]))) run.efficiency = drawn;
   }
   return timeline;
 }

@@ -10,7 +10,7 @@
 
 namespace plait::cli {
 
-// The recorded runs, with the efficiency of each.
+// The recorded runs, each with its efficiency if that is from 0 to 1.1, as the median's is.
 report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
                              const measure::Recorded& recorded);
 

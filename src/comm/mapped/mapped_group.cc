@@ -85,7 +85,7 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
   examine_lives(awaited);
   if (awaited == nullptr) return;
   examine_calls();
-  if (awaited->peer == rank() || awaited->peer == Error::kNobody) return;
+  if (awaited->peer == rank() || awaited->peer == Error::kNoRank) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
                     sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
@@ -168,7 +168,7 @@ void MappedGroup::give_up(const Awaited& awaited) {
   // The wait stays published until all ranks know why it ends: a peer that searches for the culprit
   // at the same time would else find this rank waiting for no other.
   PublishedWait published(*this);
-  const bool waits = awaited.peer != Error::kNobody;
+  const bool waits = awaited.peer != Error::kNoRank;
   const int culprit = waits ? find_culprit(awaited.peer, published) : rank();
   raise_if_failed();
   std::string blame;

@@ -107,7 +107,7 @@ void Scheduler::raise_if_ended() const {
 void Scheduler::refuse_deadlock() {
   constexpr std::size_t kSaid = 4;
   std::string sentence = base::sentence("no modelled rank of ", world(), " can go on");
-  Awaited first = {.peer = Error::kNobody, .tag = {}};
+  Awaited first = {.peer = Error::kNoRank, .tag = {}};
   std::size_t waiting = 0;
   for (const auto& one : ranks_) {
     if (one->question_ == nullptr) continue;

@@ -74,7 +74,7 @@ class Acceptor {
       return gather();
     } catch (const Error& error) {
       if (interruption.has_come()) throw;
-      if (error.code() != Code::system || error.culprit() != Error::kNobody) throw;
+      if (error.code() != Code::system || error.culprit() != Error::kNoRank) throw;
       // The ranks that have come, and those that still come, would think that rank 0 has gone.
       const std::string verdict =
           tell_ranks(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
@@ -344,7 +344,7 @@ void raise_failure(const std::string& message) {
   const auto culprit =
       base::parse_int(std::string_view(message).substr(first + 1, second - first - 1));
   throw Error(static_cast<Code>(code.value_or(0)), message.substr(second + 1),
-              static_cast<int>(culprit.value_or(Error::kNobody)));
+              static_cast<int>(culprit.value_or(Error::kNoRank)));
 }
 
 }  // namespace plait::comm::shm

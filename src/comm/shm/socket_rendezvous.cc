@@ -213,7 +213,7 @@ std::unique_ptr<Rendezvous> SocketRendezvous::meet_members(const std::vector<int
 // which would otherwise take that rank for lost. An error that blames a rank has come from another
 // rank, or is known to all.
 void SocketRendezvous::tell_and_raise(const Error& error) {
-  if (error.culprit() != Error::kNobody) {
+  if (error.culprit() != Error::kNoRank) {
     if (is_coordinator()) tell(error);
     throw;
   }

@@ -70,7 +70,7 @@ Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanosecon
 
 void Arrivals::tell_of_error(const Error& error) const {
   Failure failure = failure_of(error);
-  if (failure.culprit == Error::kNobody) {
+  if (failure.culprit == Error::kNoRank) {
     failure.culprit = self.rank;
     failure.sentence = sentence("rank ", self.rank, " (pid ", self.card.pid, "): ", error.what());
   }

@@ -251,7 +251,7 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   raise_if_failed();
   if (awaited == nullptr) return;
   announcer_.renew(is_multiplying(*awaited, rank()));
-  if (awaited->peer == Error::kNobody) return;
+  if (awaited->peer == Error::kNoRank) return;
   if (awaited->peer != rank()) compare_answers();
   // Frames come in order: a peer that already takes part in a set-up is through with this call.
   const bool is_chunk_of_a_call = !awaited->room && awaited->tag.operation != Operation::custom;
@@ -361,7 +361,7 @@ std::string TcpGroup::describe_late(int peer) const {
 // at the same time would else find this rank waiting for no other.
 void TcpGroup::give_up(const Awaited& awaited) {
   PublishedWait published(*this);
-  const bool waits = awaited.peer != Error::kNobody && awaited.peer != rank();
+  const bool waits = awaited.peer != Error::kNoRank && awaited.peer != rank();
   const int culprit = waits ? find_culprit(awaited, published) : rank();
   raise_if_failed();
   std::string blame;

@@ -99,7 +99,7 @@ LEFT: dict[Callable[[Any, torch.Tensor], Any], str] = {
     in_f64: "its input is torch.float64",
     under_autocast: "autocast is on",
     with_four_dimensions: "its input has 4 dimensions, not 2 or 3",
-    on_meta: "its input is on meta, and plait computes on the CPU",
+    on_meta: "its input is on meta, and plait computes on CPUs and NVIDIA GPUs",
     with_an_input_of_bf16: "its input is torch.bfloat16, and its weight is torch.float32",
     with_a_weight_of_fewer_rows: "its weight is [{fewer}, 96], not [{rows}, 96]",
     with_a_share_of_the_weight: "gtp_remat_size gathers the weight in parts",

@@ -206,7 +206,7 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
     poll_peers([&] { return describe(*awaited, rank()); });
   }
   raise_if_failed();
-  if (awaited == nullptr || awaited->peer == Error::kNobody) return;
+  if (awaited == nullptr || awaited->peer == Error::kNoRank) return;
   if (is_setting_up(*awaited) && !ready()) {
     fail_and_raise({Code::mismatch, awaited->peer,
                     sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
@@ -261,7 +261,7 @@ void MpiGroup::poll_peers(base::FunctionRef<std::string()> doing) {
 
 void MpiGroup::give_up(const Awaited& awaited) {
   fail_and_raise(
-      {Code::timeout, awaited.peer == Error::kNobody ? rank() : awaited.peer,
+      {Code::timeout, awaited.peer == Error::kNoRank ? rank() : awaited.peer,
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});
 }
 

@@ -24,7 +24,7 @@ struct Notice {
   Kind kind;
   int mailbox = 0;               // closing: of which mailbox (see MpiGroup::say_closed)
   Code code = Code::peer_lost;   // failure, abort: why
-  int culprit = Error::kNobody;  // and by which rank
+  int culprit = Error::kNoRank;  // and by which rank
   std::array<char, 500> sentence = {};
 };
 
@@ -99,7 +99,7 @@ class MpiGroup final : public Group {
   // A set-up message of the peer that is waited for, as it was first seen in this call. Calls are
   // made by one thread at a time.
   struct Seen {
-    int peer = Error::kNobody;
+    int peer = Error::kNoRank;
     std::uint32_t call = 0;
     Nanoseconds at = 0;  // 0: there is none
   };

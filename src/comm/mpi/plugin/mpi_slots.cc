@@ -43,7 +43,7 @@ void MpiSlots::finish_sends() noexcept try {
 
 void MpiSlots::wait_until_all_is_taken() {
   Patience patience(group_->policy());
-  for (int peer; (peer = first_that_has_not_taken_all()) != Error::kNobody; ::usleep(20)) {
+  for (int peer; (peer = first_that_has_not_taken_all()) != Error::kNoRank; ::usleep(20)) {
     const auto doing = [&] {
       return base::sentence("rank ", group_->rank(), " ends a mailbox and waits for rank ", peer,
                             " to take the last chunks");
@@ -67,7 +67,7 @@ int MpiSlots::first_that_has_not_taken_all() {
   for (int peer = 0; peer < group_->world(); ++peer) {
     if (!channels_->all_taken(peer) && !group_->has_left(peer)) return peer;
   }
-  return Error::kNobody;
+  return Error::kNoRank;
 }
 
 Vacancy MpiSlots::outbox(int peer, int slot) {

@@ -162,11 +162,11 @@ void MpiWorld::ask(const WaitPolicy& policy) {
 // Each interruption ends one try of this process, its next one where it is in none.
 void MpiWorld::refuse_for_interrupted() {
   if (base::now() - began_at_ < kUntilHeard) return;
-  int first = Error::kNobody;
+  int first = Error::kNoRank;
   for (int peer = static_cast<int>(peers_.size()) - 1; peer >= 0; --peer) {
     if (std::exchange(peers_[peer].was_interrupted, false)) first = peer;
   }
-  if (first == Error::kNobody) return;
+  if (first == Error::kNoRank) return;
   throw Error(Code::peer_lost,
               base::sentence("rank ", me_, " waits to meet the others; rank ", first,
                              " was interrupted while it was connecting"),

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "comm/ucx/plugin/lanes.h"
+#include "comm/ucx/plugin/printed.h"
+#include "comm/ucx/plugin/threshold.h"
 
 namespace plait::comm::ucx {
 namespace {
@@ -41,9 +43,13 @@ std::uint64_t random_number() {
   return std::strtoull(base::random_name().substr(0, 16).c_str(), nullptr, 16);
 }
 
-ucp_context_h make_context(int processes) {
+ucp_config_t* read_config() {
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "read its variables UCX_...");
+  return config;
+}
+
+ucp_context_h make_context(ucp_config_t* config, int processes) {
   // Messages that are copied overtake each other where they have several lanes.
   ucs_status_t status = ucp_config_modify(config, "MAX_EAGER_LANES", "1");
   ucp_params_t params = {};
@@ -54,22 +60,13 @@ ucp_context_h make_context(int processes) {
   params.name = "plait";
   ucp_context_h context = nullptr;
   if (status == UCS_OK) status = ucp_init(&params, config, &context);
-  ucp_config_release(config);
   check(status, "be started");
   return context;
 }
 
 // The lanes that UCX has chosen for an endpoint.
 Lanes lanes_of(ucp_ep_h endpoint) {
-  char* text = nullptr;
-  std::size_t bytes = 0;
-  std::FILE* stream = ::open_memstream(&text, &bytes);
-  if (stream == nullptr) return {};
-  ucp_ep_print_info(endpoint, stream);
-  std::fclose(stream);
-  Lanes lanes = read_lanes({text, bytes});
-  std::free(text);  // NOLINT(cppcoreguidelines-no-malloc): open_memstream has allocated it
-  return lanes;
+  return read_lanes(printed([&](std::FILE* stream) { ucp_ep_print_info(endpoint, stream); }));
 }
 
 // Lets UCX use the registration of the memory that the chunk lies in or comes to. All of it is
@@ -87,7 +84,10 @@ void say_where(ucp_request_param_t& param, ucp_mem_h registration) {
 UcxCarrier::UcxCarrier(int me, int processes) : me_(me), token_(random_number()) {
   peers_.resize(static_cast<std::size_t>(processes));
   try {
-    context_ = make_context(processes);
+    const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> config(read_config(),
+                                                                              ucp_config_release);
+    is_threshold_set_ = is_threshold_set(config.get());
+    context_ = make_context(config.get(), processes);
     ucp_worker_params_t params = {};
     params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -172,7 +172,7 @@ void UcxCarrier::connect(int process, std::string_view address) {
                "; UCX_TLS and UCX_NET_DEVICES say which it may use");
   }
   const Lanes lanes = lanes_of(peer.endpoint);
-  if (std::getenv("UCX_RNDV_THRESH") == nullptr && lanes.has_only_tcp) peer.flags = kEager;
+  if (!is_threshold_set_ && lanes.has_only_tcp) peer.flags = kEager;
   registers_ = registers_ || !lanes.has_only_tcp;
   peer.route = lanes.can_fetch ? "large chunks read from registered slots by " : "chunks by ";
   peer.route += lanes.movers;

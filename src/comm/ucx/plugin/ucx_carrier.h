@@ -111,6 +111,7 @@ class UcxCarrier final : public tcp::Carrier {
 
   int me_;
   Token token_;
+  bool is_threshold_set_ = false;  // by the user
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   RegisteredMemory registered_;

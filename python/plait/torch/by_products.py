@@ -1,0 +1,58 @@
+"""Which calls torch's products serve, or plait's kernels on a GPU."""
+
+import torch
+import torch.distributed as dist
+
+from plait.errors import refuse
+from plait.torch import gpu, product, tensors
+from plait.torch.c10d import Products
+from plait.torch.how import How, group_called, options_of
+from plait.torch.options import Options
+from plait.torch.rows import check_floats
+
+
+def products_for(how: How, operator: str, x: torch.Tensor) -> Products:
+    """Return what serves a call of torch's products, or on a GPU."""
+    group, options = group_called(how.group, operator), options_of(*how[1:4])
+    if x.is_cuda:
+        return gpu.products_of(group, options, operator, x.device, x.dtype)
+    return product.products_of(group, options, operator)
+
+
+def products_of_layer(
+    name: str,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    group: dist.ProcessGroup | None,
+    options: Options,
+) -> Products | None:
+    """Return what serves a layer on a GPU, or of the engine "c10d"; None: plait's on the CPU."""
+    if tensors.is_on_gpu(x, weight, bias):
+        gpu.check(name, x=x, weight=weight, bias=bias)
+        autocast = torch.is_autocast_enabled("cuda")
+        dtype = torch.get_autocast_dtype("cuda") if autocast else x.dtype
+        return gpu.products_of(group, options, name, x.device, dtype)
+    return product.products_of(group, options, name) if options.engine == "c10d" else None
+
+
+def check_for_products(
+    operator: str,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    turned: bool,
+) -> torch.Tensor:
+    """Refuse operands that don't fit, and return the weight as [k, n]."""
+    gpu.check(operator, x=x, weight=weight, bias=bias)
+    for name, one in (("x", x), ("weight", weight)):
+        check_floats(one, operator, name)
+    by = weight.detach() if turned else weight.detach().t()
+    if x.dtype != weight.dtype:
+        refuse(operator, f"x is {x.dtype}, and weight {weight.dtype}")
+    if x.shape[1] != by.shape[0]:
+        refuse(operator, f"x is {list(x.shape)}, and the weight has {by.shape[0]} inputs")
+    if bias is not None and list(bias.shape) != [by.shape[1]]:
+        refuse(operator, f"bias is {list(bias.shape)}, not [{by.shape[1]}]")
+    return by

@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include "cli/bench/op_report.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr std::size_t kFused = 1;
+
+measure::Times times_of(double median) { return {.median = median, .min = median, .max = median}; }
+
+// A product and a collective of 100 each over a link, and what fused takes beside a serial run of
+// 200.
+measure::OpMeasurement measured(double fused) {
+  measure::OpMeasurement result;
+  result.transport = "shm";
+  result.link = parse_link("1gbit");
+  result.product = times_of(100);
+  result.collective = times_of(100);
+  result.plans = {{.plan = parse_plan("serial"), .times = times_of(200), .bits_equal = true},
+                  {.plan = parse_plan("fused"), .times = times_of(fused), .bits_equal = true}};
+  return result;
+}
+
+// The efficiency beside the fused run, where the drawn runs took this long.
+std::optional<double> drawn(const measure::OpMeasurement& result, std::int64_t serial,
+                            std::int64_t fused) {
+  OpBenchOptions options;
+  options.plans = {parse_plan("serial"), parse_plan("fused")};
+  const measure::Recorded recorded = {
+      .packs = {}, .ranks = {}, .runs = {{0, serial}, {serial, serial + fused}}, .gaps = {}};
+  return timeline_of(options, result, recorded).runs[kFused].efficiency;
+}
+
+TEST(OpTimeline, HasTheEfficiencyOfTheDrawnRuns) {
+  EXPECT_DOUBLE_EQ(drawn(measured(120), 200, 110).value(), 0.9);
+}
+
+TEST(OpTimeline, HasNoneOfRunsThatAreTooShort) {
+  EXPECT_FALSE(drawn(measured(120), 150, 110));
+  EXPECT_FALSE(drawn(measured(120), 200, 80));
+}
+
+TEST(OpTimeline, HasNoneWhereTheMediansHaveNone) {
+  EXPECT_FALSE(drawn(measured(80), 200, 110));
+  EXPECT_FALSE(drawn(measured(210), 200, 110));
+}
+
+TEST(OpTimeline, HasNoneWhereNothingWasHidden) { EXPECT_FALSE(drawn(measured(120), 200, 210)); }
+
+}  // namespace
+}  // namespace plait::cli
