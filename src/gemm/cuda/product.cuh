@@ -30,6 +30,9 @@
 // depends on nothing but k.
 #pragma once
 
+// CUTLASS has matrix instructions of 160 and 224 columns only if this is defined.
+#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -39,10 +42,6 @@
 #include <cutlass/gemm/collective/collective_builder.hpp>
 #include <cutlass/gemm/dispatch_policy.hpp>
 #include <cutlass/pipeline/pipeline.hpp>
-
-#ifndef PLAIT_DEPTH
-#define PLAIT_DEPTH 64
-#endif
 
 namespace plait::gemm::cuda {
 
@@ -60,6 +59,13 @@ struct InOut {
   using Cutlass = cutlass::layout::RowMajor;
 };
 
+// A tile of a block, as the sending warp knows it.
+struct SentTile {
+  int row;
+  int column;
+  bool is_staged;
+};
+
 template <class Element_, class Layout_, int kColumns_ = 256>
 struct ProductShape {
   using Element = Element_;
@@ -69,7 +75,7 @@ struct ProductShape {
       std::conditional_t<std::is_same_v<Element, cutlass::half_t>, __half, __nv_bfloat16>;
   static constexpr int kRows = 128;
   static constexpr int kColumns = kColumns_;
-  static constexpr int kDepth = PLAIT_DEPTH;
+  static constexpr int kDepth = 64;
   // A staged tile has room for 16 bytes behind each row, so that neighbouring rows lie in other
   // banks of the shared memory.
   static constexpr int kStagedStride = kColumns * 2 + 16;
@@ -93,7 +99,8 @@ struct ProductShape {
     alignas(16) typename Mainloop::PipelineStorage pipeline;
     alignas(128) char staged[kStagedBytes];
     cutlass::arch::ClusterBarrier full;  // a tile is finished
-    cutlass::arch::ClusterBarrier free;  // the next may be
+    cutlass::arch::ClusterBarrier free;  // the next may be: this one
+    SentTile next;
   };
   static_assert(sizeof(Storage) <= kSharedBytes);
 };
@@ -153,6 +160,16 @@ __device__ inline void wait_until_read() {
 // Waits until this thread could see what its copies have stored.
 __device__ inline void wait_until_stored() {
   asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+}
+
+// The tile at this place of the order, if there is one.
+template <class Shape, class Hooks>
+__device__ SentTile sent_tile(const Hooks& hooks, int place, int tiles, unsigned int block) {
+  if (place >= tiles) return {};
+  const auto at = hooks.at(place);
+  const int row = (at.unit * kClusterBlocks + static_cast<int>(block)) * Shape::kRows;
+  const int column = at.column * Shape::kColumns;
+  return {.row = row, .column = column, .is_staged = hooks.is_staged(row, column)};
 }
 
 // One long function: with its three parts as functions, ptxas of CUDA 13.0 has the matrix
@@ -221,26 +238,31 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       mainloop.load_tail(pipeline, state);
     } else if (warp == 1) {
+      // Warps that multiply have no time to find out which tile is next: this warp tells them.
       hooks.begin(lane);
       __syncwarp();
-      if (lane == 0) storage.free.arrive();
+      SentTile tile = sent_tile<Shape>(hooks, cluster, tiles, block_in_cluster);
+      if (lane == 0 && cluster < tiles) {
+        storage.next = tile;
+        storage.free.arrive();
+      }
       int number = 0;
       for (int place = cluster; place < tiles; place += clusters, ++number) {
-        const auto at = hooks.at(place);
-        const int row_tile = at.unit * kClusterBlocks + static_cast<int>(block_in_cluster);
-        const int row = row_tile * Shape::kRows;
-        const int column = at.column * Shape::kColumns;
+        const SentTile next = sent_tile<Shape>(hooks, place + clusters, tiles, block_in_cluster);
         storage.full.wait(number % 2);
-        const bool is_staged = hooks.is_staged(row, column);
-        if (is_staged) {
-          hooks.send(row, column, storage.staged, lane);
+        if (tile.is_staged) {
+          hooks.send(tile.row, tile.column, storage.staged, lane);
           wait_until_read();
         }
         __syncwarp();
-        if (lane == 0) storage.free.arrive();
-        if (is_staged) wait_until_stored();
+        if (lane == 0 && place + clusters < tiles) {
+          storage.next = next;
+          storage.free.arrive();
+        }
+        if (tile.is_staged) wait_until_stored();
         __syncwarp();
-        hooks.publish(row, column, lane);
+        hooks.publish(tile.row, tile.column, lane);
+        tile = next;
       }
     } else if (warp >= 2) {
       hooks.help(warp - 2, lane);
@@ -254,8 +276,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   typename Mainloop::TiledMma tiled_mma;
   int number = 0;
   for (int place = cluster; place < tiles; place += clusters, ++number) {
-    const auto at = hooks.at(place);
-    const int row_tile = at.unit * kClusterBlocks + static_cast<int>(block_in_cluster);
     auto accumulators =
         cute::partition_fragment_C(tiled_mma, cute::take<0, 2>(typename Shape::TileShape{}));
     using Tile = FinishedTile<Shape>;
@@ -264,12 +284,12 @@ __global__ void __launch_bounds__(kThreads, 1)
                  args.x[0]);
     mainloop.mma_tail(pipeline, state, depth_tiles);
     state.advance(depth_tiles);
-    Tile tile = {.values = *reinterpret_cast<float(*)[Tile::kValues]>(accumulators.data()),
-                 .first_row = row_tile * Shape::kRows,
-                 .first_column = at.column * Shape::kColumns,
-                 .thread = thread_of_tile};
     storage.free.wait(number % 2);
-    if (hooks.is_staged(tile.first_row, tile.first_column)) {
+    Tile tile = {.values = *reinterpret_cast<float(*)[Tile::kValues]>(accumulators.data()),
+                 .first_row = storage.next.row,
+                 .first_column = storage.next.column,
+                 .thread = thread_of_tile};
+    if (storage.next.is_staged) {
       hooks.stage(tile, storage.staged);
       cutlass::arch::fence_view_async_shared();  // the copy engine reads what was stored
     } else {

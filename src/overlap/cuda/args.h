@@ -3,11 +3,9 @@
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/tile_order.h"
+#include "overlap/cuda/work_order.h"
 
 namespace plait::overlap::cuda {
-
-// Ranks of one communicator on GPUs: a kernel keeps an address of each.
-inline constexpr int kMostRanks = 8;
 
 // NOLINTNEXTLINE(readability-identifier-naming): they are constants of the namespace, kept in ints
 enum Kind { kF32 = 0, kBf16 = 1, kF16 = 2 };
@@ -26,14 +24,17 @@ struct Rows {
   bool aligned;
 };
 
-// Slots and flags of one kind, at every rank. A source's part has one slot for each tile that holds
+// Slots and flags of one kind, at every rank. Each source has a slot in each place: a tile that holds
 // rows of the owner. Both exist twice, for calls with even and with odd numbers.
 struct Slots {
   char* data[kMostRanks];
-  comm::cuda::Flag* flags[kMostRanks];  // [parity][source][tile]; null: nothing is raised
+  comm::cuda::Flag* flags[kMostRanks];  // null: nothing is raised
+  // From one to the next.
   long long parity_bytes;
+  long long place_bytes;
   long long source_bytes;
   int parity_flags;
+  int place_flags;
   int source_flags;
 };
 
@@ -63,6 +64,9 @@ struct CallArgs {
 // Arguments for matmul_reduce_scatter and matmul_all_reduce.
 struct ComputeFirstArgs {
   CallArgs call;
+  WorkOrder work;
+  int own_begin;  // rows
+  int own_end;
   int tile_columns;  // tiles side by side in the whole matrix
   int wire;          // a Kind
   Slots sums;

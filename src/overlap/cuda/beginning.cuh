@@ -26,8 +26,8 @@ __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
 // By a warp: tells all peers that this rank has begun the call.
 __device__ inline void tell_peers(const CallArgs& call, unsigned int epoch, int lane) {
   if (lane < call.shards.world && lane != call.rank)
-    comm::cuda::raise(call.began[lane] + call.rank,
-                      comm::cuda::word_of(call.fingerprint, epoch), 0);
+    comm::cuda::raise(call.began[lane] + call.rank, comm::cuda::word_of(call.fingerprint, epoch),
+                      0);
 }
 
 // By a warp: waits until all peers have finished the call before the last, whose slots are written

@@ -5,10 +5,6 @@
 
 namespace plait::overlap::cuda {
 
-// Pieces in which a tile is added up: each is a part of what one of 8 warps has multiplied.
-inline constexpr int kMostParts = 4;
-inline constexpr int kMostPieces = 8 * kMostParts;
-
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 inline int size_of_kind(int kind) { return kind == kF32 ? 4 : 2; }
 

@@ -50,13 +50,31 @@ class CommFirst {
       const int first_piece = (max(row, begin) - begin) / args_.piece_rows;
       const int last_piece =
           (min(end, args_.call.shards.end(source)) - 1 - begin) / args_.piece_rows;
-      for (int piece = first_piece + lane; piece <= last_piece; piece += 32)
-        comm::cuda::wait(flag_of(args_.call.rank, source, piece), word_, args_.call.waits, source,
-                         piece);
+      wait_for_pieces(source, first_piece, last_piece, lane);
     }
     __syncwarp();
     // The rows were written by ordinary stores, and the copy engine reads them.
     asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+
+  // By a warp. Most pieces have come already: four flags of each lane are looked at at once, because
+  // each look takes about a microsecond.
+  __device__ void wait_for_pieces(int source, int first, int last, int lane) const {
+    constexpr int kAtOnce = 4;
+    bool there = last - first < 32 * kAtOnce;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int piece = first + lane + 32 * i;
+      there &=
+          piece > last || comm::cuda::was_raised(flag_of(args_.call.rank, source, piece), word_);
+    }
+    if (__all_sync(0xffffffff, there)) {
+      comm::cuda::acquire();
+      return;
+    }
+    for (int piece = first + lane; piece <= last; piece += 32)
+      comm::cuda::wait(flag_of(args_.call.rank, source, piece), word_, args_.call.waits, source,
+                       piece);
   }
 
   __device__ void help(int warp, int lane) const {
@@ -135,7 +153,8 @@ class CommFirst {
 
   __device__ Flag* flag_of(int owner, int source, int piece) const {
     const Slots& slots = args_.gathered;
-    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + piece;
+    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags +
+           piece * slots.place_flags;
   }
 
   __device__ void copy_rows(int first, int count, int begin, int lane) const {

@@ -11,7 +11,6 @@
 #include "overlap/cuda/args.h"
 #include "overlap/cuda/beginning.cuh"
 #include "overlap/cuda/copy.cuh"
-#include "overlap/cuda/call_sizes.h"
 #include "overlap/cuda/fragments.cuh"
 
 namespace plait::overlap::cuda {
@@ -25,7 +24,7 @@ class ComputeFirst {
   using Flag = comm::cuda::Flag;
   using Narrow = typename Shape::Narrow;
   using Tile = gemm::cuda::FinishedTile<Shape>;
-  static constexpr int kSlices = Shape::kTileThreads / 32;  // of a tile, one for each warp
+  static_assert(kSlices == Shape::kTileThreads / 32);
 
   __device__ explicit ComputeFirst(const Args& args)
       : args_(args),
@@ -66,8 +65,8 @@ class ComputeFirst {
     constexpr int kBytes = Vectors<Narrow, Tile>::kPerWarp * 16;
     if (lane >= kSlices || row + 16 * lane > last_row_of(row)) return;
     const int owner = args_.call.shards.owner(row);
-    auto* slot = reinterpret_cast<char*>(
-        slot_of<Narrow>(owner, args_.call.rank, place_of(row, column, owner)));
+    auto* slot =
+        reinterpret_cast<char*>(slot_of(owner, args_.call.rank, place_of(row, column, owner)));
     gemm::cuda::start_copy(slot + lane * kBytes, staged + lane * kBytes, kBytes);
   }
 
@@ -103,7 +102,7 @@ class ComputeFirst {
   __device__ __forceinline__ void work(int lane, int first, int step) const {
     int number = args_.claims ? taken(claim(lane)) : first;
     for (;;) {
-      const Work work = work_at(number);
+      const Work work = args_.work.at(number);
       if (work.kind == Work::nothing) return;
       // The next piece is claimed before this one is done, because the answer takes long.
       const unsigned int claimed = args_.claims ? claim(lane) : 0;
@@ -126,38 +125,6 @@ class ComputeFirst {
   }
 
  private:
-  // The tiles, one below the other, that hold rows of a rank: the first, and their number.
-  struct TileRange {
-    int first;
-    int count;
-  };
-  __device__ TileRange tiles_of(int rank) const {
-    const int begin = args_.call.shards.begin(rank);
-    const int end = args_.call.shards.end(rank);
-    const int first = begin / Shape::kRows;
-    return {first, begin < end ? (end - 1) / Shape::kRows - first + 1 : 0};
-  }
-
-  // A piece of work: a part of the columns of a slice of a tile with rows that `rank` owns.
-  struct Work {
-    enum Kind { nothing, sum, fetch } kind;
-    int rank;
-    int row_tile;
-    int column_tile;
-    int slice;
-    int part;
-  };
-
-  // The more ranks there are, the more a piece has to load, and the smaller it is.
-  __device__ int parts() const {
-    const int parts = (args_.call.shards.world + 1) / 2 * (args_.wire == kF32 ? 2 : 1);
-    return parts <= 1 ? 1 : (parts == 2 ? 2 : kMostParts);
-  }
-  __device__ int pieces() const { return kSlices * parts(); }
-  __device__ int piece_of(const Work& work, int place) const {
-    return place * pieces() + work.slice * parts() + work.part;
-  }
-
   // Lane 0 has the number of the piece, before its other lanes have.
   __device__ unsigned int claim(int lane) const {
     return lane == 0 ? atomicAdd(&args_.call.counters->claims[parity()], 1U) : 0;
@@ -166,46 +133,8 @@ class ComputeFirst {
     return static_cast<int>(__shfl_sync(0xffffffff, claimed, 0));
   }
 
-  // The order of pieces: the sums of a group of columns, then the rows of the group before that
-  // other ranks have finished, and so on. A warp that waits for another rank's sums of a group thus
-  // leaves none of this rank's sums of that group, or of the next, to be claimed.
-  __device__ Work work_at(int number) const {
-    const TileOrder& order = args_.call.order;
-    const int group = order.column_group;
-    for (int column = 0; column < order.columns + group; column += group) {
-      const int width = min(group, order.columns - column);
-      if (width > 0) {
-        const TileRange own = tiles_of(args_.call.rank);
-        if (number < own.count * width * pieces())
-          return piece_at(Work::sum, args_.call.rank, number, column);
-        number -= own.count * width * pieces();
-      }
-      if (column == 0 || !args_.spreads) continue;
-      const int earlier = min(group, order.columns - (column - group));
-      for (int step = 1; step < args_.call.shards.world; ++step) {
-        const int source = (args_.call.rank + step) % args_.call.shards.world;
-        const int of_source = tiles_of(source).count * earlier * pieces();
-        if (number < of_source) return piece_at(Work::fetch, source, number, column - group);
-        number -= of_source;
-      }
-    }
-    return {.kind = Work::nothing,
-            .rank = 0,
-            .row_tile = 0,
-            .column_tile = 0,
-            .slice = 0,
-            .part = 0};
-  }
-
-  __device__ Work piece_at(typename Work::Kind kind, int rank, int number, int column) const {
-    const TileRange tiles = tiles_of(rank);
-    const int tile = number / pieces();
-    return {.kind = kind,
-            .rank = rank,
-            .row_tile = tiles.first + tile % tiles.count,
-            .column_tile = args_.call.order.first_column + column + tile / tiles.count,
-            .slice = number % pieces() / parts(),
-            .part = number % parts()};
+  __device__ int piece_of(const Work& work, int place) const {
+    return place * args_.work.pieces() + work.slice * args_.work.parts + work.part;
   }
 
   __device__ int last_row_of(int row) const {
@@ -213,29 +142,31 @@ class ComputeFirst {
   }
 
   __device__ int place_of(int row, int column, int owner) const {
-    const int first = args_.call.shards.begin(owner) / Shape::kRows;
-    return (row / Shape::kRows - first) * args_.tile_columns + column / Shape::kColumns;
+    return (row / Shape::kRows - args_.work.tiles[owner].first) * args_.tile_columns +
+           column / Shape::kColumns;
   }
 
   __device__ int parity() const { return static_cast<int>(epoch_ & 1U); }
 
   __device__ Flag* flag_of(const Slots& slots, int owner, int source, int place) const {
-    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + place;
+    return slots.flags[owner] + parity() * slots.parity_flags + place * slots.place_flags +
+           source * slots.source_flags;
   }
 
   __device__ void raise_flag(const Slots& slots, int owner, int place,
                              unsigned long long bytes) const {
-    const unsigned long long ready_at =
-        owner == args_.call.rank ? 0 : comm::cuda::arrival_over(args_.call.link, owner, bytes);
-    comm::cuda::raise(flag_of(slots, owner, args_.call.rank, place), word_, ready_at);
+    Flag* flag = flag_of(slots, owner, args_.call.rank, place);
+    if (owner == args_.call.rank) {
+      comm::cuda::raise_here(flag, word_);
+    } else {
+      comm::cuda::raise(flag, word_, comm::cuda::arrival_over(args_.call.link, owner, bytes));
+    }
   }
 
-  template <class Wire>
   __device__ uint4* slot_of(int owner, int source, int place) const {
     const Slots& slots = args_.sums;
     return reinterpret_cast<uint4*>(slots.data[owner] + parity() * slots.parity_bytes +
-                                    source * slots.source_bytes) +
-           static_cast<long long>(place) * Vectors<Wire, Tile>::kPerTile;
+                                    place * slots.place_bytes + source * slots.source_bytes);
   }
 
   template <class Wire>
@@ -251,8 +182,8 @@ class ComputeFirst {
         const int row = tile.row(i, r);
         if (row > last_row) continue;
         const int owner = shared ? args_.call.shards.owner(row) : first;
-        uint4* slot = slot_of<Wire>(owner, args_.call.rank,
-                                    place_of(tile.first_row, tile.first_column, owner));
+        uint4* slot =
+            slot_of(owner, args_.call.rank, place_of(tile.first_row, tile.first_column, owner));
 #pragma unroll
         for (int u = 0; u < V::kPerRow; ++u)
           slot[V::index(i, r, u, tile.thread)] = V::pack(tile, i, r, u);
@@ -278,7 +209,8 @@ class ComputeFirst {
     }
     if (!args_.spreads) return;
     __syncwarp();
-    const int bytes = 16 * (Shape::kColumns / parts()) * (args_.call.out_kind == kF32 ? 4 : 2);
+    const int bytes =
+        16 * (Shape::kColumns / args_.work.parts) * (args_.call.out_kind == kF32 ? 4 : 2);
     if (lane < args_.call.shards.world && lane != args_.call.rank)
       raise_flag(args_.results, lane, piece_of(work, place),
                  static_cast<unsigned long long>(bytes));
@@ -303,22 +235,23 @@ class ComputeFirst {
     // So many loads are under way at once, because each takes about a microsecond.
     constexpr int kAtOnce = kRanks * kVectors >= 16 ? 1 : 16 / (kRanks * kVectors);
     const int thread = work.slice * 32 + lane;
-    const int per_part = Tile::kColumnBlocks / 4 / parts();
-    const int begin = args_.call.shards.begin(args_.call.rank);
-    const int end = args_.call.shards.end(args_.call.rank);
+    const int halves = args_.work.halves;
+    const int per_part = Tile::kColumnBlocks / 4 / (args_.work.parts / halves);
+    const int first_r = work.part % halves;
+    const int first_u = work.part / halves * per_part;
 #pragma unroll 1
-    for (int r = 0; r < 2; ++r) {
+    for (int r = first_r; r < 2; r += halves) {
       const int row = work.row_tile * Shape::kRows + Tile::row_in_tile(thread, 0, r);
-      const bool own = begin <= row && row < end;
+      const bool own = args_.own_begin <= row && row < args_.own_end;
 #pragma unroll 1
-      for (int u = work.part * per_part; u < (work.part + 1) * per_part; u += kAtOnce) {
+      for (int u = first_u; u < first_u + per_part; u += kAtOnce) {
         const int first_column = work.column_tile * Shape::kColumns + 32 * u;
         if (first_column >= args_.call.n) break;
         uint4 vectors[kAtOnce][kVectors][kRanks];
 #pragma unroll
         for (int source = 0; source < kRanks; ++source) {
-          const uint4* slot = slot_of<Wire>(args_.call.rank, source, place) +
-                              V::index(0, r, u * kVectors, thread);
+          const uint4* slot =
+              slot_of(args_.call.rank, source, place) + V::index(0, r, u * kVectors, thread);
 #pragma unroll
           for (int v = 0; v < kAtOnce * kVectors; ++v) {
             vectors[v / kVectors][v % kVectors][source] = make_uint4(0, 0, 0, 0);
@@ -358,7 +291,7 @@ class ComputeFirst {
         finished_eight<Out>(sums, args_.call.bias, args_.call.n, first_column);
     const int column = first_column + 8 * (static_cast<int>(threadIdx.x) % 4);
     if (!own || column >= args_.call.n) return;
-    const int first_row = args_.spreads ? 0 : args_.call.shards.begin(args_.call.rank);
+    const int first_row = args_.spreads ? 0 : args_.own_begin;
     store_eight(args_.call.out, eight, row - first_row, column);
     if (!args_.spreads) return;
     for (int step = 1; step < args_.call.shards.world; ++step) {
@@ -403,7 +336,7 @@ class ComputeFirst {
                                         word_, args_.call.waits, work.rank, piece);
     if (!__all_sync(0xffffffff, there)) return;
     __syncwarp();  // orders memory, which the vote does not
-    const int width = Shape::kColumns / parts();
+    const int width = Shape::kColumns / args_.work.parts;
     const int column = first_column + work.part * width;
     const int columns = min(width, args_.call.n - column);
     // A warp has sixteen neighbouring rows.
@@ -422,7 +355,7 @@ class ComputeFirst {
     int number = 0;
     for (int step = 1; step <= args_.call.shards.world; ++step) {
       const int owner = (args_.call.rank + step) % args_.call.shards.world;
-      const auto [first_tile, tiles] = tiles_of(owner);
+      const auto [first_tile, tiles] = args_.work.tiles[owner];
       for (int t = 0; t < tiles * columns; ++t, ++number) {
         if (number % static_cast<int>(gridDim.x) != static_cast<int>(blockIdx.x)) continue;
         const int row_tile = t % tiles;
@@ -432,7 +365,7 @@ class ComputeFirst {
             reinterpret_cast<const uint4*>(staged) +
             (static_cast<long long>(first_tile + row_tile) * args_.tile_columns + column) *
                 V::kPerTile;
-        copy_vectors(from, slot_of<Wire>(owner, args_.call.rank, place), V::kPerTile);
+        copy_vectors(from, slot_of(owner, args_.call.rank, place), V::kPerTile);
         __syncthreads();
         if (threadIdx.x == 0)
           raise_flag(args_.sums, owner, place, static_cast<unsigned long long>(V::kPerTile) * 16);

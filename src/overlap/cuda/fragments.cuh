@@ -90,9 +90,10 @@ struct Vectors {
   }
 };
 
+// What other ranks have written, and nobody reads twice. The acquire of its flag comes before.
 __device__ inline uint4 load_vector(const uint4* at) {
   uint4 v;
-  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(at)
                : "memory");
@@ -228,8 +229,8 @@ __device__ void stage_rows(Tile& tile, const Bias& bias, int n, char* staged, in
   // Each lane gives the address of one row of the four blocks of 8 by 8 that a warp stores at once:
   // upper and lower rows of one column block, then of the next.
   const int row = tile.thread / 32 * 16 + lane % 16;
-  const auto at = static_cast<unsigned int>(
-      __cvta_generic_to_shared(staged + row * stride + lane / 16 * 16));
+  const auto at =
+      static_cast<unsigned int>(__cvta_generic_to_shared(staged + row * stride + lane / 16 * 16));
 #pragma unroll
   for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(

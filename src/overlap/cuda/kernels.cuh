@@ -166,7 +166,9 @@ struct Kernels {
     static_assert(std::size(kTileWidths) == 3);
     const void* kernels[] = {
         reinterpret_cast<const void*>(&gemm::product_kernel<Shape, ComputeFirst<Shape>>),
-        comm_first_kernel<0>(), comm_first_kernel<1>(), comm_first_kernel<2>(),
+        comm_first_kernel<0>(),
+        comm_first_kernel<1>(),
+        comm_first_kernel<2>(),
         reinterpret_cast<const void*>(&exchange_kernel<Shape>),
         reinterpret_cast<const void*>(&work_kernel<Shape>),
         reinterpret_cast<const void*>(&push_kernel<Shape>),

@@ -133,14 +133,11 @@ class Call {
   }
 
   int clusters() const {
-    int multiprocessors = 0;
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device());
-    return std::min(plan_.share.blocks, multiprocessors) / (kUnitRows / kTileRows);
-  }
-  static int device() {
     int device = 0;
+    int multiprocessors = 0;
     cudaGetDevice(&device);
-    return device;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    return std::min(plan_.share.blocks, multiprocessors) / (kUnitRows / kTileRows);
   }
 
   // The order of tiles of a width that suits the whole product.
@@ -183,6 +180,8 @@ class Call {
     ComputeFirstArgs args = {};
     args.call = call_args();
     args.call.order = compute_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
+    args.own_begin = shards_.begin(rank_.rank);
+    args.own_end = shards_.end(rank_.rank);
     args.tile_columns = sizes_.tile_columns;
     args.wire = problem_.wire;
     args.finishes = true;
@@ -190,11 +189,15 @@ class Call {
     args.spreads = problem_.op == DeviceOperator::matmul_all_reduce && rank_.world > 1;
     const int source_flags = sizes_.tiles_per_source;
     const long long source_bytes = sizes_.tiles_per_source * sizes_.tile_bytes;
-    args.sums.source_bytes = source_bytes;
     args.sums.parity_bytes = mailbox_.bytes;
-    args.sums.source_flags = source_flags;
     args.sums.parity_flags = static_cast<int>(mailbox_.flags);
     args.results = args.sums;
+    // What is added up lies side by side.
+    args.sums.place_bytes = rank_.world * sizes_.tile_bytes;
+    args.sums.source_bytes = sizes_.tile_bytes;
+    args.sums.place_flags = rank_.world;
+    args.sums.source_flags = 1;
+    args.results.place_flags = 1;
     args.results.source_flags = source_flags * kMostPieces;
     args.results_stride = sizes_.results_stride;
     for (int r = 0; r < rank_.world; ++r) {
@@ -206,12 +209,22 @@ class Call {
     return args;
   }
 
+  // What the warps that add up and fetch do, in the order of columns that the call has.
+  WorkOrder work_of(const ComputeFirstArgs& args) const {
+    constexpr int kWarps = 10;  // of a block
+    return work_order(shards_, rank_.rank, kTileRows, args.call.order,
+                      {.spreads = args.spreads,
+                       .wire_vectors = size_of_kind(args.wire) / 2,
+                       .warps = clusters() * (kUnitRows / kTileRows) * kWarps});
+  }
+
   // All tiles go to this rank's own memory instead, each to a place of its own.
   ComputeFirstArgs staging_args(const ComputeFirstArgs& whole) const {
     ComputeFirstArgs args = whole;
     args.finishes = false;
     args.spreads = false;
     args.sums = {};
+    args.sums.place_bytes = sizes_.tile_bytes;
     for (int r = 0; r < rank_.world; ++r) {
       const int first_tile = shards_.begin(r) / kTileRows;
       args.sums.data[r] = mailbox_.staged + static_cast<long long>(first_tile) *
@@ -221,7 +234,8 @@ class Call {
   }
 
   void compute_first() {
-    const ComputeFirstArgs whole = compute_first_args();
+    ComputeFirstArgs whole = compute_first_args();
+    whole.work = work_of(whole);
     const Matrices all =
         matrices(operands_.x, operands_.x, operands_.x, operands_.x_stride, operands_.x_stride);
     if (plan_.schedule == DeviceSchedule::fused || rank_.world == 1) {
@@ -239,6 +253,7 @@ class Call {
       args.call.order.columns =
           sizes_.tile_columns * (part + 1) / parts - args.call.order.first_column;
       args.call.order.column_group = args.call.order.columns;
+      args.work = work_of(args);
       note(launch_compute_first(all, product_share, staging_args(args), stream_));
       follow(stream_, side, mailbox_.fork);
       note(launch_exchange(all, beside, args, mailbox_.staged, side));
@@ -282,9 +297,12 @@ class Call {
                           .gathered = {},
                           .width = 0};
     order_comm_first(args);
-    // Over a slow link rows are multiplied as they arrive, though the weight is read more often.
-    if (mailbox_.link.clocks != nullptr) args.call.order.group = args.call.order.turns;
-    if (plan_.group > 0) args.call.order.group = plan_.group;
+    if (plan_.group > 0) {
+      args.call.order.group = plan_.group;
+    } else {
+      multiply_as_rows_arrive(args.call.order);
+    }
+    args.gathered.place_flags = 1;
     args.gathered.source_flags = sizes_.pieces;
     args.gathered.parity_flags = static_cast<int>(mailbox_.flags);
     args.gathered.parity_bytes = mailbox_.bytes;
@@ -312,6 +330,15 @@ class Call {
     if (operands_.gathered != nullptr)
       note(launch_copy_gathered(all, args, static_cast<char*>(operands_.gathered),
                                 operands_.gathered_stride * 2, stream_));
+  }
+
+  // With short runs the product waits less for rows, but reads the weight more often: the last units
+  // are taken as they arrive, and those before them in runs twice as long.
+  static void multiply_as_rows_arrive(TileOrder& order) {
+    order.late = 2 * order.turns;
+    order.late_group = order.turns;
+    constexpr int kFew = 4;
+    order.group = order.turns < kFew ? kFew / order.turns * order.turns : order.turns;
   }
 
   // Whether a tile has rows of this rank and of others.

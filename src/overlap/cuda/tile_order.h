@@ -5,7 +5,8 @@
 // columns, either the own units are all finished before the others begin, or the other way round.
 // The others are taken from all peers by turns, because each peer has a link of its own. Within both
 // parts the units are taken in runs of at most `group`, and a run's tiles go column by column, so
-// that their operands stay in the L2 cache.
+// that their operands stay in the L2 cache. The last units can have shorter runs, so that little is
+// left to multiply when their rows arrive.
 //
 // The functions are compiled for the CPU as well, where the tests check them.
 #pragma once
@@ -17,6 +18,9 @@
 #endif
 
 namespace plait::overlap::cuda {
+
+// Ranks of one communicator on GPUs: a kernel keeps an address of each.
+inline constexpr int kMostRanks = 8;
 
 // Rows of a matrix, cut into balanced shards: the first (m mod world) ranks own one more.
 struct Shards {
@@ -51,6 +55,8 @@ struct TileOrder {
   bool own_leads = true;
   int turns = 1;  // the other units are taken from so many equal parts of the circle by turns
   int group = 8;
+  int late = 0;  // so many of the last units are taken in runs of at most `late_group`
+  int late_group = 8;
   // The order walks through so many of its units, and leaves out those that come before.
   int skipped = 0;
   int taken = units;
@@ -68,10 +74,14 @@ struct TileOrder {
     const int column = walk * column_group;
     const int width = column_group < columns - column ? column_group : columns - column;
     const int in_walk = place - walk * taken * column_group;
-    const int leading = clamp(lead() - skipped, taken);
-    const bool leads = in_walk < leading * width;
-    return in_part(leads ? in_walk : in_walk - leading * width, leads ? 0 : leading,
-                   leads ? leading : taken, first_column + column, width);
+    const int leading = step_of(lead());
+    if (in_walk < leading * width)
+      return in_part(in_walk, 0, leading, group, first_column + column, width);
+    const int early = step_of(units - late < lead() ? lead() : units - late);
+    if (in_walk < early * width)
+      return in_part(in_walk - leading * width, leading, early, group, first_column + column,
+                     width);
+    return in_part(in_walk - early * width, early, taken, late_group, first_column + column, width);
   }
 
   // The unit that is taken after so many others.
@@ -84,15 +94,18 @@ struct TileOrder {
   }
 
  private:
-  static PLAIT_ANYWHERE int clamp(int value, int most) {
-    return value < 0 ? 0 : (value < most ? value : most);
+  // The step at which so many units have been taken or left out.
+  PLAIT_ANYWHERE int step_of(int position) const {
+    const int step = position - skipped;
+    return step < 0 ? 0 : (step < taken ? step : taken);
   }
 
   // Units from step `begin` to step `end`, in runs.
-  PLAIT_ANYWHERE TileAt in_part(int place, int begin, int end, int column, int width) const {
-    const int run = begin + place / (group * width) * group;
-    const int height = group < end - run ? group : end - run;
-    const int in_run = place % (group * width);
+  PLAIT_ANYWHERE TileAt in_part(int place, int begin, int end, int most, int column,
+                                int width) const {
+    const int run = begin + place / (most * width) * most;
+    const int height = most < end - run ? most : end - run;
+    const int in_run = place % (most * width);
     return {.unit = unit_at(run + in_run % height), .column = column + in_run / height};
   }
 

@@ -132,6 +132,8 @@ TEST(TileOrderTest, TakesEveryTileOnceInEveryGrouping) {
                                      .own_leads = first % 2 == 0,
                                      .turns = 1 + first % 5,
                                      .group = group,
+                                     .late = first % 4,
+                                     .late_group = 1 + first % 3,
                                      .column_group = column_group};
             expect_all_tiles_once({order}, units, columns);
           }
@@ -182,6 +184,17 @@ TEST(TileOrderTest, FinishesTheLeadOfEachGroupOfColumnsFirst) {
             << "unit " << tile.unit << ", own " << own;
       });
     }
+  }
+}
+
+TEST(TileOrderTest, TakesTheLastUnitsInShorterRuns) {
+  const TileOrder order = {
+      .units = 5, .columns = 2, .group = 3, .late = 2, .late_group = 1, .column_group = 2};
+  const std::vector<std::pair<int, int>> expected = {{0, 0}, {1, 0}, {2, 0}, {0, 1}, {1, 1},
+                                                     {2, 1}, {3, 0}, {3, 1}, {4, 0}, {4, 1}};
+  for (int place = 0; place < order.count(); ++place) {
+    const TileAt tile = order.at(place);
+    EXPECT_EQ(std::pair(tile.unit, tile.column), expected[static_cast<std::size_t>(place)]);
   }
 }
 
