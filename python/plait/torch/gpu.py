@@ -210,13 +210,6 @@ class OnGpu(Products):
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the rows of all ranks by weight [k, n_r]; `gathered` takes the rows."""
-        own = self.ranks.shard(rows)
-        if x.shape[0] != own.stop - own.start:
-            refuse(
-                "all_gather_matmul",
-                f"x has {x.shape[0]} rows, and rank {self.ranks.rank} of {self.ranks.world} has "
-                f"{own.stop - own.start} of {rows}",
-            )
         return self._run(_native.all_gather_matmul, x, weight, rows, rows, bias, gathered)
 
     def gathering(self, x: torch.Tensor, rows: int) -> Pending:

@@ -158,6 +158,15 @@ def test_report_and_refusals(gloo: Group) -> None:
             pt.matmul_all_reduce(*given, **how)
 
 
+@pytest.mark.parametrize("name", ["matmul_all_gather", "all_gather_matmul"])
+def test_rows_that_are_not_this_ranks_share_are_refused(name: str, gloo: Group) -> None:
+    """Else the missing rows would be taken for zeros."""
+    for count in (1, 3):
+        x, how_many = torch.ones(count, 6), 2 * dist.get_world_size()
+        with pytest.raises(plait.Error, match=rf"{name}: x has {count} rows, and rank .* has 2 of"):
+            getattr(pt, name)(x, torch.ones(3, 6), rows=how_many, options=SERIAL, group=gloo)
+
+
 def by_kernels(group: Group) -> gpu.OnGpu:
     """The class that calls kernels of a GPU, with the kernels of the CPU."""
     return gpu.OnGpu(Ranks(group, "test"), context_of(group, pt.Options(), "test"), CPU)
