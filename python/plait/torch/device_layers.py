@@ -95,6 +95,8 @@ def _operands(
         )
     if bias is not None and bias.device != x.device:
         refuse(call.name, f"x is on {x.device}, and bias on {bias.device}")
+    if bias is not None and list(bias.shape) != [weight.shape[0]]:
+        refuse(call.name, f"bias is {list(bias.shape)}, not [{weight.shape[0]}]")
     if call.parameter is not None and tensors.require_gradients(call.parameter):
         main_grad_on(x.device, call.parameter, call.name)
     return x, weight, None if bias is None else bias.to(x.dtype)

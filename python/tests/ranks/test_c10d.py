@@ -226,6 +226,9 @@ def test_calls_are_refused_alike_by_both_engines(function: Any, gloo: dist.Proce
         given = {"options": options, "group": gloo if options.engine == "c10d" else None}
         with pytest.raises(plait.Error, match="x has one dimension, and sequence_parallel needs"):
             function(torch.ones(4), weight, sequence_parallel=True, **given)
+        for bad in (torch.ones(1), torch.ones(2, 3)):  # which torch's sums would stretch
+            with pytest.raises(plait.Error, match=r"bias is .*, not \[3\]"):
+                function(torch.ones(2, 4), weight, bad, **given)
         with pytest.raises(plait.Error, match=f"{function.__name__}: .* has no main_grad"):
             function(torch.ones(2, 4), weight, **how, **given)
         weight.main_grad = torch.ones(4, 4)
