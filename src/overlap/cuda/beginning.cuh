@@ -13,7 +13,7 @@ __device__ inline unsigned int epoch_of(const CallArgs& call) {
 }
 
 // By one thread of each block of the kernel that begins a call, once the block's other threads know
-// the number of the call. The last block counts the call, so that no block reads too large a number.
+// the number of the call. The last block counts the call, so that no block reads too large a
 __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   if (!call.begins) return;
   __threadfence();

@@ -57,8 +57,8 @@ class CommFirst {
     asm volatile("fence.proxy.async.global;" ::: "memory");
   }
 
-  // By a warp. Most pieces have come already: four flags of each lane are looked at at once, because
-  // each look takes about a microsecond.
+  // By a warp. Most pieces have come already: four flags of each lane are looked at at once,
+  // because each look takes about a microsecond.
   __device__ void wait_for_pieces(int source, int first, int last, int lane) const {
     constexpr int kAtOnce = 4;
     bool there = last - first < 32 * kAtOnce;

@@ -1,9 +1,9 @@
 // Stores a finished tile's values: as partial sums in slots, or as rows of a matrix.
 //
-// A slot keeps a tile in the order in which the threads of a tile have its values in registers: warp
-// after warp, and for each warp vectors of 16 bytes, thread after thread. Every store and load of a
-// warp is then 512 bytes without gaps, all that a warp has of a tile lies in one piece, and a reader
-// with the same kernel's shape finds in its vectors the very elements that it has itself.
+// A slot keeps a tile in the order in which the threads of a tile have its values in registers:
+// warp after warp, and for each warp vectors of 16 bytes, thread after thread. Every store and load
+// of a warp is then 512 bytes without gaps, all that a warp has of a tile lies in one piece, and a
+// reader with the same kernel's shape finds in its vectors the very elements that it has itself.
 #pragma once
 
 #include <cuda_bf16.h>

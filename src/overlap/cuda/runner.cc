@@ -332,8 +332,8 @@ class Call {
                                 operands_.gathered_stride * 2, stream_));
   }
 
-  // With short runs the product waits less for rows, but reads the weight more often: the last units
-  // are taken as they arrive, and those before them in runs twice as long.
+  // With short runs the product waits less for rows, but reads the weight more often: the last
+  // units are taken as they arrive, and those before them in runs twice as long.
   static void multiply_as_rows_arrive(TileOrder& order) {
     order.late = 2 * order.turns;
     order.late_group = order.turns;

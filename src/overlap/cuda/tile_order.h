@@ -3,10 +3,10 @@
 // Rows are cut into units: as many rows as a cluster of blocks multiplies at once. Neighbouring
 // units, in a circle, are this rank's own; the others belong to its peers. For each group of
 // columns, either the own units are all finished before the others begin, or the other way round.
-// The others are taken from all peers by turns, because each peer has a link of its own. Within both
-// parts the units are taken in runs of at most `group`, and a run's tiles go column by column, so
-// that their operands stay in the L2 cache. The last units can have shorter runs, so that little is
-// left to multiply when their rows arrive.
+// The others are taken from all peers by turns, because each peer has a link of its own. Within
+// both parts the units are taken in runs of at most `group`, and a run's tiles go column by column,
+// so that their operands stay in the L2 cache. The last units can have shorter runs, so that little
+// is left to multiply when their rows arrive.
 //
 // The functions are compiled for the CPU as well, where the tests check them.
 #pragma once

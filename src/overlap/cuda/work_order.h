@@ -9,8 +9,8 @@
 // A warp that waits for another rank's sums of a group thus leaves none of this rank's sums of that
 // group, or of the next, to be taken.
 //
-// The functions are compiled for the CPU as well, where the tests check them. Divisions take long on
-// a GPU: what doesn't depend on the piece is computed before.
+// The functions are compiled for the CPU as well, where the tests check them. Divisions take long
+// on a GPU: what doesn't depend on the piece is computed before.
 #pragma once
 
 #include "overlap/cuda/tile_order.h"
