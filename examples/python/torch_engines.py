@@ -13,7 +13,7 @@ for options in (
     pt.Options(),  # plait's product and collective
     pt.Options(product="torch"),  # torch's product, then plait's collective
     pt.Options(product="auto"),  # the faster of these two, measured at the first call
-    pt.Options(engine="c10d", schedule="pipelined", parts=4),  # torch's, on any device
+    pt.Options(engine="c10d", schedule="pipelined", parts=4),  # torch's products and collectives
 ):
     layer = pt.RowParallelLinear.from_linear(linear, options=options)
     times = []

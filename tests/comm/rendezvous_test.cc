@@ -201,7 +201,7 @@ TEST(Rendezvous, TwoConnectsOfRankZeroAtOnceAreTold) {
   refused = true;
 }
 
-TEST(Rendezvous, EverybodyHearsWhoIsMissing) {
+TEST(Rendezvous, AllRanksHearWhichAreMissing) {
   const std::string job = fresh_job();
   Milestones started;
   fork_ranks(2, [&](int index) {

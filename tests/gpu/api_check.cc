@@ -196,6 +196,9 @@ void run_case(const Case& c, Communicator& comm, const char* plan, cudaStream_t 
   }
   if (wrong != 0) fail(what + ": " + std::to_string(wrong) + " elements are wrong");
   if (gathers && gathered.get() != all) fail(what + ": the gathered rows are wrong");
+  // No rank frees its matrices before all ranks have queued their calls: cudaFree would hold them
+  // up while it waits for kernels that wait for them.
+  barrier(comm);
 }
 
 // One for each rank, used by all groups: a GPU runs only 32 of a process's streams independently.

@@ -44,7 +44,7 @@ class VirtualRanks {
                        .gave_up = words_.back().data(),
                        .epoch = words_.back().data() + 1,
                        .timeout = timeout};
-      mailbox.claims = words_.back().data() + 2;
+      mailbox.counters = reinterpret_cast<cuda::Counters*>(words_.back().data() + 2);
       mailbox.zeros = words_.back().data() + 32;
       mailbox.side = sides_[static_cast<std::size_t>(r)].get();
       check_cuda(cudaEventCreateWithFlags(&mailbox.fork, cudaEventDisableTiming));

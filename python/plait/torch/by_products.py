@@ -1,4 +1,4 @@
-"""Which calls torch's products serve, or plait's kernels on a GPU."""
+"""What serves the calls that don't go to plait's kernels of the CPU, and what it refuses."""
 
 import torch
 import torch.distributed as dist
@@ -12,7 +12,7 @@ from plait.torch.rows import check_floats
 
 
 def products_for(how: How, operator: str, x: torch.Tensor) -> Products:
-    """Return what serves a call of torch's products, or on a GPU."""
+    """Return what serves an operator on a GPU, or of the engine "c10d"."""
     group, options = group_called(how.group, operator), options_of(*how[1:4])
     if x.is_cuda:
         return gpu.products_of(group, options, operator, x.device, x.dtype)

@@ -5,12 +5,13 @@
     )
     y = plait.torch.matmul_all_reduce(x, weight, options=plait.torch.Options(engine="c10d"))
 
-It works on every device, with every backend of torch.distributed that has the three collectives:
-all_reduce, reduce_scatter_single and all_gather_single. It also serves tensors on a GPU that
-plait's own kernels there don't take, without being asked for. A product that adds up afterwards is
-cut by columns: while one part's sums travel, the next part is multiplied. Any other is cut by rows.
-Sizes need not be divisible by the number of ranks or parts. One rank makes products in one part,
-unless the options name a schedule.
+Layers take tensors on every device, and operators tensors on CPUs and NVIDIA GPUs. The process
+group may have every backend with the three collectives all_reduce, reduce_scatter_single and
+all_gather_single. The engine also serves tensors on a GPU that plait's own kernels there don't
+take, without being asked for. A product that adds up afterwards is cut by columns: while one part's
+sums travel, the next part is multiplied. Any other is cut by rows. Sizes need not be divisible by
+the number of ranks or parts. One rank makes products in one part and without collectives, unless
+the options name several parts.
 
 Promised is a bound, not bits: the backend chooses the order of a sum, and rounds each partial sum
 to the dtype of the result. With u the unit roundoff of that dtype, K the number of products in a
@@ -123,6 +124,8 @@ class Products:
 
     def __init__(self, ranks: Ranks, parts: int) -> None:
         self.ranks, self.parts = ranks, parts
+        if ranks.world == 1 and parts == 1:
+            ranks.group = None  # there is nothing to exchange, and nothing to try out
 
     def place(self) -> tuple[int, int]:
         """Return this rank and the number of ranks."""

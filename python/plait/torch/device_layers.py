@@ -2,21 +2,24 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
 from plait.errors import refuse
+from plait.torch import tensors
 from plait.torch.c10d import Pending, Products
-from plait.torch.main_grad import placeholder
+from plait.torch.main_grad import main_grad_on, placeholder
+from plait.torch.rows import shard_of_rows
 
 
 @dataclass
 class Call:
     """How a layer is called."""
 
+    name: str  # of the function
     products: Products
     sequence_parallel: bool
     rows: int | None  # of the first dimension, of all ranks together
@@ -27,23 +30,20 @@ def column_parallel_linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: Call
 ) -> torch.Tensor:
     """Do what plait.torch.column_parallel_linear does."""
-    ranks = call.products.ranks
+    x, weight, bias = _operands(x, weight, bias, call)
+    first, inner = x.shape[0] if x.dim() > 1 else 1, math.prod(x.shape[1:-1])
     if call.sequence_parallel:
-        first = x.shape[0] * ranks.world if call.rows is None else call.rows
-    else:
-        first = x.shape[0] if x.dim() > 1 else 1
-    x, weight, bias = _operands("column", x, weight, bias)
-    inner = math.prod(x.shape[1:-1])
+        rank, world = call.products.place()
+        first = first * world if call.rows is None else call.rows
+        own = shard_of_rows(first, inner, rank, world, call.name)
+        if x.shape[0] != own:
+            refuse(
+                call.name,
+                f"x has {x.shape[0] * inner} rows, and rank {rank} of {world} has {own * inner} "
+                f"of {first * inner}",
+            )
     rows = first * inner
     flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    if call.sequence_parallel:
-        own = ranks.shard(rows)
-        if flat.shape[0] != own.stop - own.start:
-            _refuse(
-                "column",
-                f"x has {flat.shape[0]} rows, and rank {ranks.rank} of {ranks.world} has "
-                f" {own.stop - own.start} of {rows}",
-            )
     out: torch.Tensor = _Column.apply(flat, weight, bias, call, rows)  # type: ignore[no-untyped-call]
     return out.reshape(*((first, *x.shape[1:-1]) if x.dim() > 1 else ()), weight.shape[0])
 
@@ -56,50 +56,50 @@ def row_parallel_linear(
     bias_gradient_of_own_rows: bool,
 ) -> torch.Tensor:
     """Do what plait.torch.row_parallel_linear does."""
-    x, weight, bias = _operands("row", x, weight, bias)
-    inner = math.prod(x.shape[1:-1])
+    x, weight, bias = _operands(x, weight, bias, call)
     first = x.shape[0] if x.dim() > 1 else 1
-    world = call.products.ranks.world
-    if call.sequence_parallel and inner > 1 and first % world != 0:
-        _refuse(
-            "row",
-            f"the first dimension of x is {first}, which {world} ranks can't share evenly; "
-            f"with sequence_parallel and {x.dim()} dimensions they have to",
-        )
+    if call.sequence_parallel:
+        first = shard_of_rows(first, math.prod(x.shape[1:-1]), *call.products.place(), call.name)
     own_bias_gradient = bias_gradient_of_own_rows and call.sequence_parallel
     flat = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     out: torch.Tensor = _Row.apply(flat, weight, bias, call, own_bias_gradient)  # type: ignore[no-untyped-call]
-    if call.sequence_parallel:
-        first = out.shape[0] // inner if inner else 0
     return out.reshape(*((first, *x.shape[1:-1]) if x.dim() > 1 else ()), weight.shape[0])
 
 
 def _operands(
-    kind: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: Call
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         if isinstance(tensor, DTensor):
-            _refuse(kind, f"{name} is a DTensor; plait takes plain tensors, such as its local part")
+            refuse(
+                call.name,
+                f"{name} is a DTensor; plait takes plain tensors, such as its local part",
+            )
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
-        _refuse(
-            kind,
+        refuse(
+            call.name,
             f"x is {list(x.shape)} and weight {list(weight.shape)}; weight must have two "
             "dimensions, and the last dimensions must be equal",
         )
+    if call.sequence_parallel and x.dim() == 1:
+        refuse(call.name, "x has one dimension, and sequence_parallel needs another one to share")
     if x.dtype != weight.dtype or x.device != weight.device:
-        _refuse(kind, f"x is {x.dtype} on {x.device}, weight {weight.dtype} on {weight.device}")
+        refuse(
+            call.name,
+            f"x is {x.dtype} on {x.device}, and weight {weight.dtype} on {weight.device}",
+        )
     if bias is not None and bias.device != x.device:
-        _refuse(kind, f"x is on {x.device}, and bias on {bias.device}")
+        refuse(call.name, f"x is on {x.device}, and bias on {bias.device}")
+    if bias is not None and list(bias.shape) != [weight.shape[0]]:
+        refuse(call.name, f"bias is {list(bias.shape)}, not [{weight.shape[0]}]")
+    if call.parameter is not None and tensors.require_gradients(call.parameter):
+        main_grad_on(x.device, call.parameter, call.name)
     return x, weight, None if bias is None else bias.to(x.dtype)
-
-
-def _refuse(kind: str, sentence: str) -> NoReturn:
-    refuse(f"{kind}_parallel_linear", sentence)
 
 
 _Gradients = tuple[torch.Tensor | None, ...]
@@ -116,11 +116,7 @@ def _weight_gradient(call: Call, grad_out: torch.Tensor, x: torch.Tensor) -> tor
     """Return grad_out transposed by x, or add it to main_grad."""
     if call.parameter is None:
         return torch.mm(grad_out.t(), x)
-    main_grad: torch.Tensor | None = getattr(call.parameter, "main_grad", None)
-    if main_grad is None:
-        refuse("backward", "accumulate_into_main_grad is set, and the weight has no main_grad")
-    if main_grad.device != x.device:
-        refuse("backward", f"main_grad is on {main_grad.device}, and the weight on {x.device}")
+    main_grad = main_grad_on(x.device, call.parameter, call.name)
     if main_grad.dtype == x.dtype:
         main_grad.addmm_(grad_out.t(), x)
     elif x.is_cuda and main_grad.dtype == torch.float32:  # a product that is not rounded before

@@ -8,7 +8,9 @@ operands lie in a way that the kernels don't read, that rank copies them.
 
 import functools
 import logging
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ import torch.distributed as dist
 
 from plait import _native
 from plait._native import Communicator, Dtype, Operator, Place, TensorView, WeightLayout, WeightView
-from plait.errors import Error, refuse
+from plait.errors import refuse
 from plait.torch import groups, tensors
 from plait.torch.c10d import Pending, Products
 from plait.torch.context import Context, context_of
@@ -67,8 +69,9 @@ def products_of(
     ranks = Ranks(group, operator)
     if options.product == "auto":
         refuse(operator, f"product='auto' measures products of the CPU, and x is on {device}")
+    is_asked_for = options.engine == "c10d" or options.product == "torch"
     why = "the options say so"
-    if options.engine == "native" and options.product == "plait":
+    if not is_asked_for:
         why = _why_not(ranks.group, operator, device, dtype)
         if not why:
             return OnGpu(ranks, context_of(group, options, operator), device)
@@ -86,14 +89,15 @@ def products_of(
                 f"process group has no collectives for GPUs; make it with the backend 'nccl'",
             )
         ranks.group = None  # one rank has nothing to exchange
-    _tell(f"{operator} on {device}: {why}")
+    if not is_asked_for and ranks.rank == 0:
+        _warn(f"plait's kernels do not serve calls on {device}: {why}; torch's products do")
     parts = 1 if options.product == "torch" else options._c10d_parts(ranks.world)
     return Products(ranks, parts)
 
 
 @functools.lru_cache(maxsize=256)
-def _tell(sentence: str) -> None:
-    _log.info("torch's products and collectives serve %s", sentence)
+def _warn(sentence: str) -> None:
+    _log.warning("%s", sentence)
 
 
 def _why_not(
@@ -104,20 +108,33 @@ def _why_not(
         return f"plait has no kernel for {operator}"
     if dtype not in _DTYPES:
         return f"x is {dtype}, and plait's kernels take {', '.join(map(str, _DTYPES))}"
-    if group is None:
+    if group is None or group.size() == 1:
         return _own_refusal(device)
-    known = _agreed.setdefault(group, {})
-    if device not in known:
-        known[device] = _agree(group, device)
-    return known[device]
+    with _lock:
+        agreed = _agreed.setdefault(group, _Agreed())
+    with agreed.lock:  # two threads may make their first calls at once
+        if device not in agreed.refusals:
+            agreed.refusals[device] = _agree(group, operator, device)
+        return agreed.refusals[device]
 
 
-_agreed: WeakKeyDictionary[dist.ProcessGroup, dict[torch.device, str]] = WeakKeyDictionary()
+@dataclass
+class _Agreed:
+    """What the ranks of a group have agreed on, by this rank's GPUs."""
+
+    refusals: dict[torch.device, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-def _agree(group: dist.ProcessGroup, device: torch.device) -> str:
+_agreed: WeakKeyDictionary[dist.ProcessGroup, _Agreed] = WeakKeyDictionary()
+_lock = threading.Lock()  # of the dictionary; never held while a rank waits for others
+
+
+def _agree(group: dist.ProcessGroup, operator: str, device: torch.device) -> str:
     """Say why some rank of the group can't use plait's kernels; empty: all can. Collective."""
-    said = groups.told_by_all(group, "gpu", f"{groups.host()}\n{_own_refusal(device)}")
+    mine = f"{groups.host()}\n{_own_refusal(device)}"
+    missing = operator, "has made no call on a GPU in this process group"
+    said = groups.told_by_all(group, "gpu", mine, missing)
     hosts, reasons = zip(*(one.rsplit("\n", 1) for one in said), strict=True)
     if len(said) > _MOST_RANKS:
         return f"there are {len(said)} ranks, and plait's kernels are for at most {_MOST_RANKS}"
@@ -130,11 +147,12 @@ def _agree(group: dist.ProcessGroup, device: torch.device) -> str:
 def _own_refusal(device: torch.device) -> str:
     """Say why this process can't use plait's kernels on a GPU; empty: it can."""
     desc = _native.OpDesc(Operator.matmul, m=1, n=_UNIT, k=_UNIT, x=Dtype.bf16, device=str(device))
-    with Communicator.connect(place=Place(0, 1, "alone")) as comm:
-        try:
+    # Whatever goes wrong is told to the other ranks, which wait to hear of this one.
+    try:
+        with Communicator.connect(place=Place(0, 1, "alone")) as comm:
             _native.prepare(desc, comm)
-        except Error as error:
-            return str(error).replace("\n", " ")
+    except (RuntimeError, MemoryError) as error:
+        return str(error).replace("\n", " ") or type(error).__name__
     return ""
 
 
@@ -147,8 +165,8 @@ def _has_collectives(group: dist.ProcessGroup) -> bool:
     return True
 
 
-def _gathers_well(group: dist.ProcessGroup | None) -> bool:
-    return group is not None and "nccl" in str(dist.get_backend_config(group))
+def _has_nccl(group: dist.ProcessGroup) -> bool:
+    return "nccl" in str(dist.get_backend_config(group))
 
 
 class OnGpu(Products):
@@ -192,19 +210,14 @@ class OnGpu(Products):
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the rows of all ranks by weight [k, n_r]; `gathered` takes the rows."""
-        own = self.ranks.shard(rows)
-        if x.shape[0] != own.stop - own.start:
-            refuse(
-                "all_gather_matmul",
-                f"x has {x.shape[0]} rows, and rank {self.ranks.rank} of {self.ranks.world} has "
-                f"{own.stop - own.start} of {rows}",
-            )
         return self._run(_native.all_gather_matmul, x, weight, rows, rows, bias, gathered)
 
     def gathering(self, x: torch.Tensor, rows: int) -> Pending:
         """Begin to gather the rows of all ranks, `rows` in all."""
-        if self.ranks.group is None or _gathers_well(self.ranks.group):
-            return super().gathering(x, rows)
+        if self.ranks.group is None or _has_nccl(self.ranks.group):
+            # A fused kernel beside it would need the multiprocessors that NCCL's kernel keeps while
+            # it waits for another rank, whose own fused kernel may leave NCCL none.
+            return Pending(super().gathering(x, rows).wait())
         # A product by a few columns moves the rows where the group can't.
         gathered = x.new_empty(rows, x.shape[1])
         self.all_gather_matmul(x, x.new_zeros(x.shape[1], _UNIT), rows, gathered=gathered)

@@ -127,11 +127,17 @@ def _timeout(group: dist.ProcessGroup) -> timedelta | None:
     return None
 
 
-def told_by_all(group: dist.ProcessGroup, about: str, mine: str) -> list[str]:
-    """Return what each rank of a group says about something. Collective."""
+def told_by_all(
+    group: dist.ProcessGroup, about: str, mine: str, missing: tuple[str, str]
+) -> list[str]:
+    """Return what each rank of a group says about something. Collective.
+
+    `missing`: the call that waits, and what a rank that doesn't come has not done.
+    """
     store = PrefixStore(f"plait-{about}/", _connection(group.get_group_store()))
     rank, world = group.rank(), group.size()
     meeting = _Meeting(fresh(store, world), rank, world, _timeout(group))
+    meeting.missing = missing
     return [said.decode() for said in meeting.all(about, mine)]
 
 
@@ -154,6 +160,7 @@ class _Meeting:
     def __init__(self, store: Store, rank: int, world: int, timeout: timedelta | None) -> None:
         self._store, self._rank, self._world = store, rank, world
         self._patience = (_PATIENCE if timeout is None else timeout).total_seconds()
+        self.missing = "connect", "has not connected"  # see told_by_all()
 
     def tell(self, key: str, mine: str | bytes) -> None:
         """Leave something for the others."""
@@ -178,12 +185,13 @@ class _Meeting:
     def _give_up(self, key: str, ranks: Sequence[int]) -> None:
         missing = next((r for r in ranks if not self._store.check([f"{key}/{r}"])), None)
         if missing is not None:
+            operator, lack = self.missing
             raise Error(
                 Code.timeout,
-                f"connect: rank {self._rank} has waited {self._patience:g} s for rank {missing} of "
-                f"{self._world}, which has not connected",
+                f"{operator}: rank {self._rank} has waited {self._patience:g} s for rank {missing} "
+                f"of {self._world}, which {lack}",
                 culprit=missing,
-                operator="connect",
+                operator=operator,
             )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from plait import _native
+from plait.errors import refuse
 from plait.torch import quantized, tensors, weights
 from plait.torch.by_products import check_for_products, products_for
 from plait.torch.context import Context
@@ -159,7 +160,14 @@ class Operator:
         if gathered is not None:
             given["gathered"] = gathered
         if self.gathers:
-            given["rows"] = self.rows(x.shape[0], products.place, how.rows)
+            given["rows"] = rows = self.rows(x.shape[0], products.place, how.rows)
+            own = own_rows(rows, products.place, -1)
+            if x.shape[0] != own:
+                rank, world = products.place()
+                refuse(
+                    self.name,
+                    f"x has {x.shape[0]} rows, and rank {rank} of {world} has {own} of {rows}",
+                )
         out: torch.Tensor = getattr(products, self.name)(x.detach(), by, **given)
         return out
 

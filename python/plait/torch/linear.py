@@ -79,7 +79,9 @@ def column_parallel_linear(
     if products is not None:
         count_other("column_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
-        by_products = device_layers.Call(products, sequence_parallel, rows, main_grad)
+        by_products = device_layers.Call(
+            "column_parallel_linear", products, sequence_parallel, rows, main_grad
+        )
         return device_layers.column_parallel_linear(x, weight, bias, by_products)
     context = context_of(group, options, "column_parallel_linear")
     comm, inner = context.comm, math.prod(x.shape[1:-1])
@@ -136,7 +138,9 @@ def row_parallel_linear(
     if products is not None:
         count_other("row_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
-        by_products = device_layers.Call(products, sequence_parallel, None, main_grad)
+        by_products = device_layers.Call(
+            "row_parallel_linear", products, sequence_parallel, None, main_grad
+        )
         return device_layers.row_parallel_linear(
             x, weight, bias, by_products, bias_gradient_of_own_rows
         )

@@ -10,9 +10,7 @@ from plait.torch.rows import check_matrix
 
 def main_grad_of(parameter: Any, operator: str) -> torch.Tensor:
     """Return a parameter's main_grad, or raise Error where a gradient can't be added to it."""
-    main_grad: torch.Tensor | None = getattr(parameter, "main_grad", None)
-    if main_grad is None:
-        refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
+    main_grad = _given(parameter, operator)
     check_matrix(main_grad, operator, "main_grad")
     if main_grad.shape != parameter.shape or not main_grad.is_contiguous():
         refuse(
@@ -20,6 +18,26 @@ def main_grad_of(parameter: Any, operator: str) -> torch.Tensor:
             f"main_grad is {list(main_grad.shape)} with strides {list(main_grad.stride())}, and "
             f"the weight is {list(parameter.shape)}; it must be contiguous and as large",
         )
+    return main_grad
+
+
+def main_grad_on(device: torch.device, parameter: Any, operator: str) -> torch.Tensor:
+    """Return a parameter's main_grad for torch's own product, which takes any strides."""
+    main_grad = _given(parameter, operator)
+    if main_grad.device != device:
+        refuse(operator, f"main_grad is on {main_grad.device}, and the weight on {device}")
+    if main_grad.shape != parameter.shape:
+        refuse(
+            operator,
+            f"main_grad is {list(main_grad.shape)}, and the weight {list(parameter.shape)}",
+        )
+    return main_grad
+
+
+def _given(parameter: Any, operator: str) -> torch.Tensor:
+    main_grad: torch.Tensor | None = getattr(parameter, "main_grad", None)
+    if main_grad is None:
+        refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
     return main_grad
 
 

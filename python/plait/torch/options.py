@@ -27,7 +27,7 @@ class Options:
     parts: int | None = None  # of "pipelined"
     wire: str | None = None  # in what partial sums travel: "f32", "bf16", "f16" or "s8"
     settings: plait.Settings | None = None  # None: load_settings()
-    engine: Engine = "native"  # "c10d": torch's own collectives, on any device
+    engine: Engine = "native"  # "c10d": torch's own products and collectives
 
     # Only layers have it. "auto" takes the faster one, measured on all ranks at the first call of
     # each size and dtype, and report() says what was found. It is not the default for two reasons.

@@ -16,10 +16,7 @@ _reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.redu
 
 
 class Ranks:
-    """A process group, or this process alone where there are no groups.
-
-    A group of one rank makes its collectives as any other does.
-    """
+    """A process group, or this process alone: `group` is None where nothing is exchanged."""
 
     def __init__(self, group: dist.ProcessGroup | None, operator: str) -> None:
         group = group_of(group, operator)

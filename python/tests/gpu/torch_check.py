@@ -5,7 +5,8 @@
 One rank runs the engine "c10d" over NCCL and plait's kernels. Two ranks are processes that share
 the GPU, which NCCL refuses: they run plait's kernels, and the engine over gloo. Operands are small
 whole numbers whose sums bfloat16 can hold, so that every result must be exact. It ends with the
-status 77 where there is no GPU, and with 1 where something has failed.
+status 77 where there is no GPU, and with 1 where something has failed. A line that begins with "--"
+says what could not be tried, and why.
 """
 
 import os
@@ -34,9 +35,15 @@ NATIVE = pt.Options()
 KERNELS, TORCHS = "plait's kernels on the GPU", "torch's product and collectives"
 OWN = ["matmul_all_reduce", "matmul_reduce_scatter", "all_gather_matmul"]
 OTHERS = ["matmul_all_gather", "reduce_scatter_matmul", "all_reduce_matmul"]
-SMALL, ODD, LARGE = (64, 96, 48), (37, 70, 41), (2048, 1536, 1024)
+# With ODD, two ranks have unequal numbers of rows, outputs and inputs, also after these are filled
+# up to multiples of 8.
+SMALL, ODD, LARGE = (64, 96, 48), (37, 71, 33), (2048, 1536, 1024)
 
 failures: list[str] = []
+
+
+class NotServed(Exception):
+    """What is to be proved can't be, for a reason outside of plait."""
 
 
 def rank() -> int:
@@ -54,6 +61,8 @@ def proving(what: str) -> Iterator[None]:
     try:
         yield
         torch.cuda.synchronize()
+    except NotServed as error:
+        say(f"--  {what}: {error}")
     except Exception as error:
         failures.append(what)
         print(f"FAILED {what}: rank {rank()}: {type(error).__name__}: {error}", flush=True)
@@ -243,18 +252,14 @@ def other_ways_to_call() -> None:
 
 
 def in_a_graph() -> None:
-    """A captured call gives the right values for other operands, or its capture is an error."""
+    """A captured call gives the right values for other operands."""
     problem = Problem("matmul_all_reduce", SMALL)
     x, w = problem.x.detach(), problem.w.detach()
     pt.matmul_all_reduce(x, w)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            out = pt.matmul_all_reduce(x, w)
-    except RuntimeError as error:
-        say(f"    a graph can't capture the call: {str(error).splitlines()[0]}")
-        return
+    with torch.cuda.graph(graph):
+        out = pt.matmul_all_reduce(x, w)
     x.neg_()
     graph.replay()
     expect(out, x.double() @ w.double().t(), "a replayed graph")
@@ -290,7 +295,7 @@ def one_rank() -> None:
         other_ways_to_call()
     with proving("one rank: refusals, each one sentence"):
         refusals()
-    with proving("one rank: a call in a CUDA graph is right or refused"):
+    with proving("one rank: a call in a CUDA graph"):
         in_a_graph()
 
 
@@ -299,10 +304,12 @@ def over_gloo(name: str) -> None:
         try:
             for size in (SMALL, ODD):
                 Problem(name, size).check(C10D, TORCHS, dist.group.WORLD)
-        except plait.Error:
-            raise
         except RuntimeError as error:
-            say(f"    gloo of this torch doesn't serve {name} here: {str(error).splitlines()[0]}")
+            words = str(error).partition("\n")[0]
+            is_limit_of_gloo = "gloo" in words.lower() or "scalar type" in words
+            if isinstance(error, plait.Error) or not is_limit_of_gloo:
+                raise
+            raise NotServed(words) from error
 
 
 def two_ranks() -> None:

@@ -217,6 +217,28 @@ def test_frozen_weight_and_autocast(gloo: dist.ProcessGroup) -> None:
         agree(layer(x).dtype is torch.bfloat16, "autocast")
 
 
+@pytest.mark.parametrize("function", [pt.column_parallel_linear, pt.row_parallel_linear])
+def test_calls_are_refused_alike_by_both_engines(function: Any, gloo: dist.ProcessGroup) -> None:
+    """All ranks refuse before the first collective, where one of them would wait for the others."""
+    weight: Any = nn.Parameter(torch.ones(3, 4))
+    how: dict[str, Any] = {"accumulate_into_main_grad": True}
+    for options in (Options(), *OPTIONS):
+        given = {"options": options, "group": gloo if options.engine == "c10d" else None}
+        with pytest.raises(plait.Error, match="x has one dimension, and sequence_parallel needs"):
+            function(torch.ones(4), weight, sequence_parallel=True, **given)
+        for bad in (torch.ones(1), torch.ones(2, 3)):  # which torch's sums would stretch
+            with pytest.raises(plait.Error, match=r"bias is .*, not \[3\]"):
+                function(torch.ones(2, 4), weight, bad, **given)
+        with pytest.raises(plait.Error, match=f"{function.__name__}: .* has no main_grad"):
+            function(torch.ones(2, 4), weight, **how, **given)
+        weight.main_grad = torch.ones(4, 4)
+        with pytest.raises(plait.Error, match=rf"{function.__name__}: main_grad is \[4, 4\]"):
+            function(torch.ones(2, 4), weight, **how, **given)
+        del weight.main_grad
+        with torch.no_grad():
+            function(torch.ones(2, 4), weight, **how, **given)
+
+
 def test_what_is_refused(gloo: dist.ProcessGroup) -> None:
     for bad, sentence in (
         ({"engine": "gloo"}, "native, c10d"),
@@ -228,8 +250,10 @@ def test_what_is_refused(gloo: dist.ProcessGroup) -> None:
     layer = pt.ColumnParallelLinear.from_linear(
         nn.Linear(4, 4), sequence_parallel=True, options=OPTIONS[0], group=gloo
     )
-    with pytest.raises(plait.Error, match=r"x has 1 rows, and rank .* of 100"):
+    with pytest.raises(plait.Error, match=r"x has 1 rows, and rank \d+ of \d+ has \d+ of 100$"):
         layer(torch.ones(1, 4), rows=100)
+    with pytest.raises(plait.Error, match="the first of several dimensions is 5"):
+        layer(torch.ones(2, 3, 4), rows=5 if dist.get_world_size() < 5 else 7)
     with pytest.raises(plait.Error, match="last dimensions must be equal"):
         layer(torch.ones(1, 5))
     with pytest.raises(plait.Error, match=r"x is torch\.float64"):

@@ -1,5 +1,9 @@
 """Operators by torch's products and collectives, and by the class that calls kernels on GPUs."""
 
+import logging
+import threading
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,6 +158,15 @@ def test_report_and_refusals(gloo: Group) -> None:
             pt.matmul_all_reduce(*given, **how)
 
 
+@pytest.mark.parametrize("name", ["matmul_all_gather", "all_gather_matmul"])
+def test_rows_that_are_not_this_ranks_share_are_refused(name: str, gloo: Group) -> None:
+    """Else the missing rows would be taken for zeros."""
+    for count in (1, 3):
+        x, how_many = torch.ones(count, 6), 2 * dist.get_world_size()
+        with pytest.raises(plait.Error, match=rf"{name}: x has {count} rows, and rank .* has 2 of"):
+            getattr(pt, name)(x, torch.ones(3, 6), rows=how_many, options=SERIAL, group=gloo)
+
+
 def by_kernels(group: Group) -> gpu.OnGpu:
     """The class that calls kernels of a GPU, with the kernels of the CPU."""
     return gpu.OnGpu(Ranks(group, "test"), context_of(group, pt.Options(), "test"), CPU)
@@ -219,7 +232,7 @@ def test_what_serves_a_gpu(world: int, gloo: Group) -> None:
         pytest.skip("there is a GPU")
     cuda = torch.device("cuda:0")
     how_of: dict[str, Any] = {"operator": "matmul_all_reduce", "device": cuda}
-    said = gpu._agree(gloo, cuda)
+    said = gpu._agree(gloo, "matmul_all_reduce", cuda)
     agree("rank 0: " in said and "cuda:0 cannot be used" in said, said)
     served = gpu.products_of(gloo, pt.Options(), dtype=torch.bfloat16, **how_of)
     agree(type(served) is Products, type(served).__name__)
@@ -237,9 +250,102 @@ def test_what_serves_a_gpu(world: int, gloo: Group) -> None:
         gpu.products_of(dist.group.WORLD, pt.Options(), "matmul_all_gather", cuda, torch.bfloat16)
 
 
-def test_operands_on_several_devices() -> None:
+def test_other_products_than_plaits_are_told_once(
+    gloo: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    cuda = torch.device("cuda:0")
+    gpu._warn.cache_clear()
+    with caplog.at_level(logging.INFO, logger="plait.torch"):
+        gpu.products_of(gloo, SERIAL, "matmul", cuda, torch.bfloat16)
+        agree(not caplog.messages, "the options ask for it")
+        for operator in ("matmul", "matmul_all_reduce"):
+            gpu.products_of(gloo, pt.Options(), operator, cuda, torch.float32)
+    found = [(one.levelname, one.getMessage()) for one in caplog.records]
+    words = "plait's kernels do not serve calls on cuda:0: x is torch.float32"
+    told = len(found) == 1 and found[0][0] == "WARNING" and found[0][1].startswith(words)
+    agree(told if dist.get_rank() == 0 else not found, f"{found}")
+
+
+def test_a_rank_that_fails_to_ask_its_gpu_still_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(**given: Any) -> None:
+        raise plait.Error(plait.Code.system, "connect: no\nmemory")
+
+    monkeypatch.setattr(gpu, "Communicator", type("Failing", (), {"connect": connect}))
+    said = gpu._own_refusal.__wrapped__(torch.device("cuda:7"))
+    agree(said == "connect: no memory", said)
+
+
+def test_a_missing_rank_is_named_by_the_call_that_waits(world: int) -> None:
+    if world == 1:
+        pytest.skip("there is no other rank")
+    group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=1))
+    said = ""
+    if dist.get_rank() == 0:
+        with pytest.raises(plait.Error) as caught:
+            gpu._agree(group, "matmul", torch.device("cuda:0"))
+        said = str(caught.value)
+    words = f"matmul: rank 0 has waited 1 s for rank 1 of {world}, which has made no call on a GPU "
+    agree(dist.get_rank() != 0 or said.startswith(words), said)
+    dist.destroy_process_group(group)
+
+
+def test_two_threads_agree_once(world: int) -> None:
+    group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=20))
+    found: list[str] = []
+
+    def ask() -> None:
+        found.append(gpu._why_not(group, "matmul", torch.device("cuda:0"), torch.bfloat16))
+
+    time.sleep(0.3 * dist.get_rank())  # both threads of rank 0 wait for the others
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    agree(len(found) == 2 and found[0] == found[1], f"{found}")
+    dist.destroy_process_group(group)
+
+
+def test_rows_that_nccl_gathers_are_there_before_a_kernel_runs(
+    classes: tuple[gpu.OnGpu, Products], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_has_nccl", lambda group: True)
+    x = torch.arange(13.0).reshape(13, 1)
+    pending = classes[0].gathering(x[shard(13)], 13)
+    agree(pending.work is None and torch.equal(pending.filled, x), f"{pending}")
+
+
+def test_one_rank_has_nothing_to_exchange(world: int) -> None:
+    groups_of_one: list[Any] = [dist.new_group([rank], backend="gloo") for rank in range(world)]
+    group = groups_of_one[dist.get_rank()]
+    cuda = torch.device("cuda:0")
+    said = gpu._why_not(group, "matmul", cuda, torch.bfloat16)
+    agree(said == gpu._own_refusal(cuda), f"one rank agreed with others: {said}")
+    for options, parts, exchanges in (
+        (pt.Options(engine="c10d"), 1, False),
+        (SERIAL, 1, False),
+        (PIPELINED, 3, True),
+    ):
+        products = Products(Ranks(group, "test"), options._c10d_parts(1))
+        agree(products.parts == parts, f"{products.parts} parts")
+        agree((products.ranks.group is not None) == exchanges, f"{options} and a group of one rank")
+        for name in NAMES:
+            x, w = torch.ones(5, 6, requires_grad=True), torch.ones(4, 6)
+            out = getattr(pt, name)(x, w, options=options, group=group)
+            (grad,) = torch.autograd.grad(out.sum(), x)
+            agree(bool((out == 6).all() and (grad == 4).all()), f"{name} by {options}")
+    dist.destroy_process_group(group)
+
+
+def test_operands_that_products_do_not_take() -> None:
     x, w = rows(torch.ones(4, 6)), torch.ones(3, 6, device="meta")
     with pytest.raises(plait.Error, match="weight is on meta"):
         by_products.check_for_products("matmul", x, w, None, turned=False)
+
+
+def test_options_pass_through_operators() -> None:
     assert how.options_of("c10d", 3, "") == PIPELINED
     assert how.options_of("c10d", 1, "") == SERIAL
+    assert how.options_of("c10d", 0, "") == OPTIONS[2]

@@ -77,14 +77,15 @@ __device__ inline unsigned long long arrival_over(const EmulatedLink& link, int 
   unsigned long long* free_at = &link.clocks[peer].free_at;
   const auto duration =
       static_cast<unsigned long long>(static_cast<float>(bytes) * link.nanoseconds_per_byte);
-  unsigned long long seen = *static_cast<volatile unsigned long long*>(free_at);
-  for (;;) {
-    const unsigned long long now = gpu_clock();
-    const unsigned long long end = (seen > now ? seen : now) + duration;
-    const unsigned long long before = atomicCAS(free_at, seen, end);
-    if (before == seen) return end + link.latency;
-    seen = before;
-  }
+  // Not one step but two, which never repeat: if another chunk comes between them, this one only
+  // waits for it.
+  atomicMax(free_at, gpu_clock());
+  return atomicAdd(free_at, duration) + duration + link.latency;
+}
+
+// For a flag that only this GPU reads.
+__device__ inline void store_release_here(unsigned long long* at, unsigned long long value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
 
 // Raises the flag. What this thread has written, and what others have written before they met it at
@@ -92,6 +93,12 @@ __device__ inline unsigned long long arrival_over(const EmulatedLink& link, int 
 __device__ inline void raise(Flag* flag, unsigned long long word, unsigned long long ready_at) {
   *static_cast<volatile unsigned long long*>(&flag->ready_at) = ready_at;
   store_release(&flag->word, word);
+}
+
+// Raises a flag of this rank's own.
+__device__ inline void raise_here(Flag* flag, unsigned long long word) {
+  *static_cast<volatile unsigned long long*>(&flag->ready_at) = 0;
+  store_release_here(&flag->word, word);
 }
 
 // Ends all waits of this rank. The first record stands.
@@ -122,6 +129,15 @@ __device__ inline bool is_raised(const Flag* flag, unsigned long long found,
       *static_cast<const volatile unsigned long long*>(&flag->ready_at);
   return ready_at == 0 || gpu_clock() >= ready_at;
 }
+
+// A first look at a flag, which many flags can have at once. If all have been raised, an acquire must
+// follow before what they stand for is read.
+__device__ inline bool was_raised(const Flag* flag, unsigned long long expected) {
+  const unsigned long long found = *static_cast<const volatile unsigned long long*>(&flag->word);
+  const bool same_call = static_cast<unsigned int>(found) == static_cast<unsigned int>(expected);
+  return (!same_call || found == expected) && is_raised(flag, found, expected);
+}
+__device__ inline void acquire() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 // Returns true once the flag has been raised, and false once a wait of this rank has given up.
 // Ranks in different calls have different fingerprints; `compares` is false where only the number

@@ -1,28 +1,37 @@
 // A product of 16-bit matrices on a Hopper GPU, in one persistent kernel.
 //
 // Each block has three warpgroups. One thread of the first loads tiles of X and W into shared
-// memory (TMA), the other two multiply them (wgmma) and finish the tiles. A second warp of the
-// first warpgroup publishes finished tiles, so that warps that multiply need not wait until their
-// stores can be seen. The last two are free for the hooks' other work.
+// memory (TMA), the other two multiply them (wgmma) and finish the tiles. Most finished tiles go to
+// shared memory, and a second warp of the first warpgroup has the copy engine store them from there,
+// while the next tile is multiplied. The last two warps are free for the hooks' other work.
 //
 // Hooks decide the order of the tiles, what is waited for, and what becomes of a finished tile:
 //
 //   struct Hooks {
 //     struct Args;                               // passed to the kernel by value
-//     __device__ explicit Hooks(const Args&);
+//     __device__ explicit Hooks(const Args&);    // by every thread
+//     __device__ void block_began();             // by one thread, once all threads have hooks
+//     __device__ void begin(int lane);           // by the sending warp, before the first tile
 //     __device__ int tiles() const;              // of a cluster's size
 //     __device__ TileAt at(int place) const;     // unit: as many rows as a cluster has
 //     __device__ int matrix(int row) const;      // which X has the tile's rows
 //     __device__ void before_load(int row, int lane);     // by a whole warp
-//     template <class Tile> __device__ void finish(Tile& tile);  // by all threads of the tile
-//     static constexpr bool kPublishes;
-//     __device__ void publish(int row, int column, int lane);  // by a warp, once all have finished
+//     // Whether the tile goes through shared memory. If so, all threads of the tile stage it, and
+//     // the sending warp starts the copies. Otherwise the threads finish it by themselves.
+//     __device__ bool is_staged(int row, int column) const;
+//     template <class Tile> __device__ void stage(Tile& tile, char* staged);
+//     __device__ void send(int row, int column, const char* staged, int lane);
+//     template <class Tile> __device__ void finish(Tile& tile);
+//     __device__ void publish(int row, int column, int lane);  // by a warp, once all is stored
 //     __device__ void help(int warp, int lane);  // by each free warp, and by the others at the end
 //   };
 //
 // The sum over k is one chain of f32 additions per element, in steps of 16 values, in an order that
 // depends on nothing but k.
 #pragma once
+
+// CUTLASS has matrix instructions of 160 and 224 columns only if this is defined.
+#define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -38,9 +47,9 @@ namespace plait::gemm::cuda {
 
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kThreads = 3 * kWarpgroup;
-inline constexpr int kHelpers = 2;      // warps
-inline constexpr int kUnpublished = 4;  // tiles of a block, at most
+inline constexpr int kHelpers = 2;  // warps
 inline constexpr int kClusterBlocks = 2;
+inline constexpr int kSharedBytes = 227 * 1024;  // of a block, at most
 
 // Layout tags of W.
 struct OutIn {
@@ -50,7 +59,14 @@ struct InOut {
   using Cutlass = cutlass::layout::RowMajor;
 };
 
-template <class Element_, class Layout_>
+// A tile of a block, as the sending warp knows it.
+struct SentTile {
+  int row;
+  int column;
+  bool is_staged;
+};
+
+template <class Element_, class Layout_, int kColumns_ = 256>
 struct ProductShape {
   using Element = Element_;
   using Layout = Layout_;
@@ -58,9 +74,14 @@ struct ProductShape {
   using Narrow =
       std::conditional_t<std::is_same_v<Element, cutlass::half_t>, __half, __nv_bfloat16>;
   static constexpr int kRows = 128;
-  static constexpr int kColumns = 256;
+  static constexpr int kColumns = kColumns_;
   static constexpr int kDepth = 64;
-  static constexpr int kStages = 4;
+  // A staged tile has room for 16 bytes behind each row, so that neighbouring rows lie in other
+  // banks of the shared memory.
+  static constexpr int kStagedStride = kColumns * 2 + 16;
+  static constexpr int kStagedBytes = kRows * kStagedStride;
+  static constexpr int kStages =
+      (kSharedBytes - kStagedBytes - 2048) / ((kRows + kColumns) * kDepth * 2);
   static constexpr int kTileThreads = 2 * kWarpgroup;
   static constexpr int kUnitRows = kRows * kClusterBlocks;
 
@@ -76,9 +97,12 @@ struct ProductShape {
   struct Storage {
     alignas(1024) typename Mainloop::TensorStorage tensors;
     alignas(16) typename Mainloop::PipelineStorage pipeline;
-    cutlass::arch::ClusterBarrier finished[kUnpublished];
-    cutlass::arch::ClusterBarrier published[kUnpublished];
+    alignas(128) char staged[kStagedBytes];
+    cutlass::arch::ClusterBarrier full;  // a tile is finished
+    cutlass::arch::ClusterBarrier free;  // the next may be: this one
+    SentTile next;
   };
+  static_assert(sizeof(Storage) <= kSharedBytes);
 };
 
 // A finished tile, as one thread has it: values of single elements in registers.
@@ -120,6 +144,34 @@ struct ProductArgs {
   int k;  // not 0
 };
 
+// Starts a copy from shared memory to a GPU's memory. The number of bytes is a multiple of 16, and
+// so are both addresses.
+__device__ inline void start_copy(char* to, const char* staged, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(cute::cast_smem_ptr_to_uint(staged)), "r"(bytes)
+               : "memory");
+}
+
+// Waits until the copies that this thread has started no longer need their shared memory.
+__device__ inline void wait_until_read() {
+  asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// Waits until this thread could see what its copies have stored.
+__device__ inline void wait_until_stored() {
+  asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+}
+
+// The tile at this place of the order, if there is one.
+template <class Shape, class Hooks>
+__device__ SentTile sent_tile(const Hooks& hooks, int place, int tiles, unsigned int block) {
+  if (place >= tiles) return {};
+  const auto at = hooks.at(place);
+  const int row = (at.unit * kClusterBlocks + static_cast<int>(block)) * Shape::kRows;
+  const int column = at.column * Shape::kColumns;
+  return {.row = row, .column = column, .is_staged = hooks.is_staged(row, column)};
+}
+
 // One long function: with its three parts as functions, ptxas of CUDA 13.0 has the matrix
 // instructions wait for one another (C7510).
 template <class Shape, class Hooks>
@@ -153,24 +205,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   pipeline_params.transaction_bytes = args.x[0].tma_transaction_bytes;
   Pipeline pipeline(storage.pipeline, pipeline_params, typename Shape::Cluster{});
   if (warp == 0 && cute::elect_one_sync()) {
-    for (int i = 0; i < kUnpublished; ++i) {
-      storage.finished[i].init(Shape::kTileThreads);
-      storage.published[i].init(1);
-    }
+    storage.full.init(Shape::kTileThreads);
+    storage.free.init(1);
     cutlass::arch::fence_barrier_init();
   }
+  Hooks hooks(hook_args);
   __syncthreads();
+  if (threadIdx.x == 0) hooks.block_began();
   cute::cluster_arrive_relaxed();
   cute::cluster_wait();
 
-  Hooks hooks(hook_args);
   Mainloop mainloop;
   const auto sizes = cute::make_shape(args.m, args.n, args.k, 1);
   const int depth_tiles = (args.k + Shape::kDepth - 1) / Shape::kDepth;
   const int tiles = hooks.tiles();
 
   if (is_producer) {
-    cutlass::arch::warpgroup_reg_dealloc<88>();
+    cutlass::arch::warpgroup_reg_dealloc<120>();
     if (warp == 0) {
       const auto inputs = mainloop.load_init(sizes, args.x[0]);
       PipelineState state = cutlass::make_producer_start_state<Pipeline>();
@@ -186,16 +237,32 @@ __global__ void __launch_bounds__(kThreads, 1)
         state.advance(depth_tiles);
       }
       mainloop.load_tail(pipeline, state);
-    } else if (warp == 1 && Hooks::kPublishes) {
+    } else if (warp == 1) {
+      // Warps that multiply have no time to find out which tile is next: this warp tells them.
+      hooks.begin(lane);
+      __syncwarp();
+      SentTile tile = sent_tile<Shape>(hooks, cluster, tiles, block_in_cluster);
+      if (lane == 0 && cluster < tiles) {
+        storage.next = tile;
+        storage.free.arrive();
+      }
       int number = 0;
       for (int place = cluster; place < tiles; place += clusters, ++number) {
-        const auto at = hooks.at(place);
-        const int row_tile = at.unit * kClusterBlocks + static_cast<int>(block_in_cluster);
-        const int slot = number % kUnpublished;
-        storage.finished[slot].wait(number / kUnpublished % 2);
-        hooks.publish(row_tile * Shape::kRows, at.column * Shape::kColumns, lane);
+        const SentTile next = sent_tile<Shape>(hooks, place + clusters, tiles, block_in_cluster);
+        storage.full.wait(number % 2);
+        if (tile.is_staged) {
+          hooks.send(tile.row, tile.column, storage.staged, lane);
+          wait_until_read();
+        }
         __syncwarp();
-        if (lane == 0) storage.published[slot].arrive();
+        if (lane == 0 && place + clusters < tiles) {
+          storage.next = next;
+          storage.free.arrive();
+        }
+        if (tile.is_staged) wait_until_stored();
+        __syncwarp();
+        hooks.publish(tile.row, tile.column, lane);
+        tile = next;
       }
     } else if (warp >= 2) {
       hooks.help(warp - 2, lane);
@@ -203,14 +270,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  cutlass::arch::warpgroup_reg_alloc<208>();
+  cutlass::arch::warpgroup_reg_alloc<192>();
   PipelineState state;
   const int thread_of_tile = thread_in_group + (warpgroup - 1) * kWarpgroup;
   typename Mainloop::TiledMma tiled_mma;
   int number = 0;
   for (int place = cluster; place < tiles; place += clusters, ++number) {
-    const auto at = hooks.at(place);
-    const int row_tile = at.unit * kClusterBlocks + static_cast<int>(block_in_cluster);
     auto accumulators =
         cute::partition_fragment_C(tiled_mma, cute::take<0, 2>(typename Shape::TileShape{}));
     using Tile = FinishedTile<Shape>;
@@ -219,18 +284,19 @@ __global__ void __launch_bounds__(kThreads, 1)
                  args.x[0]);
     mainloop.mma_tail(pipeline, state, depth_tiles);
     state.advance(depth_tiles);
+    storage.free.wait(number % 2);
     Tile tile = {.values = *reinterpret_cast<float(*)[Tile::kValues]>(accumulators.data()),
-                 .first_row = row_tile * Shape::kRows,
-                 .first_column = at.column * Shape::kColumns,
+                 .first_row = storage.next.row,
+                 .first_column = storage.next.column,
                  .thread = thread_of_tile};
-    const int slot = number % kUnpublished;
-    // The slot is free at first; afterwards, once its last tile has been published.
-    if constexpr (Hooks::kPublishes) storage.published[slot].wait((number / kUnpublished + 1) % 2);
-    hooks.finish(tile);
-    if constexpr (Hooks::kPublishes) {
-      asm volatile("" ::: "memory");  // stores stay before the arrival
-      storage.finished[slot].arrive();
+    if (storage.next.is_staged) {
+      hooks.stage(tile, storage.staged);
+      cutlass::arch::fence_view_async_shared();  // the copy engine reads what was stored
+    } else {
+      hooks.finish(tile);
     }
+    asm volatile("" ::: "memory");  // stores stay before the arrival
+    storage.full.arrive();
   }
   hooks.help(warp, lane);
 }

@@ -3,11 +3,9 @@
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/tile_order.h"
+#include "overlap/cuda/work_order.h"
 
 namespace plait::overlap::cuda {
-
-// Ranks of one communicator on GPUs: a kernel keeps an address of each.
-inline constexpr int kMostRanks = 8;
 
 // NOLINTNEXTLINE(readability-identifier-naming): they are constants of the namespace, kept in ints
 enum Kind { kF32 = 0, kBf16 = 1, kF16 = 2 };
@@ -26,21 +24,33 @@ struct Rows {
   bool aligned;
 };
 
-// Slots and flags of one kind, at every rank. A source's part has one slot for each tile that holds
+// Slots and flags of one kind, at every rank. Each source has a slot in each place: a tile that holds
 // rows of the owner. Both exist twice, for calls with even and with odd numbers.
 struct Slots {
   char* data[kMostRanks];
-  comm::cuda::Flag* flags[kMostRanks];  // [parity][source][tile]; null: nothing is raised
+  comm::cuda::Flag* flags[kMostRanks];  // null: nothing is raised
+  // From one to the next.
   long long parity_bytes;
+  long long place_bytes;
   long long source_bytes;
   int parity_flags;
+  int place_flags;
   int source_flags;
+};
+
+// Words in the GPU's memory with which the blocks of a rank count. They are 0 at first.
+struct Counters {
+  unsigned int claims[2];  // the next piece of work for warps, in calls with even and odd numbers
+  unsigned int started;    // blocks of the kernel that begins a call
 };
 
 // Arguments that all kernels of a call have.
 struct CallArgs {
   Shards shards;
   int rank;
+  bool begins;  // the kernel begins the call; otherwise an earlier one has
+  Counters* counters;
+  comm::cuda::Flag* began[kMostRanks];  // at every rank: a flag for each rank
   int n;
   TileOrder order;
   unsigned int fingerprint;
@@ -54,12 +64,15 @@ struct CallArgs {
 // Arguments for matmul_reduce_scatter and matmul_all_reduce.
 struct ComputeFirstArgs {
   CallArgs call;
+  WorkOrder work;
+  int own_begin;  // rows
+  int own_end;
   int tile_columns;  // tiles side by side in the whole matrix
   int wire;          // a Kind
   Slots sums;
-  unsigned int* claims;  // the next piece of work for warps; null: they share it evenly
-  bool finishes;         // the product's kernel adds up too
-  // matmul_all_reduce: finished rows go to all ranks, with a flag for each slice of a tile of the
+  bool claims;    // warps claim pieces of work; otherwise they share them evenly
+  bool finishes;  // the product's kernel adds up too
+  // matmul_all_reduce: finished rows go to all ranks, with a flag for each piece of a tile of the
   // rank that has finished them.
   bool spreads;
   Slots results;
@@ -74,10 +87,11 @@ struct CommFirstArgs {
   long long x_stride;   // bytes
   int row_bytes;        // a multiple of 16
   bool pushes;          // this kernel sends the rows; otherwise an earlier one has
-  bool pushes_to_self;  // tiles with rows of several ranks are read from the gathered rows
+  bool pushes_to_self;  // own rows are gathered too: a tile or the caller needs them there
   bool reads_own;       // tiles of own rows alone are read where the caller has them
   int piece_rows;       // rows under one flag
   Slots gathered;       // the rows of all ranks, without gaps
+  int width;            // columns of a tile
 };
 
 }  // namespace plait::overlap::cuda

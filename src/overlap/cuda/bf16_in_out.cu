@@ -2,6 +2,6 @@
 
 namespace plait::overlap::cuda {
 
-const KernelSet kBf16InOut = Kernels<gemm::ProductShape<cutlass::bfloat16_t, gemm::InOut>>::set();
+const KernelSet kBf16InOut = Kernels<cutlass::bfloat16_t, gemm::InOut>::set();
 
 }  // namespace plait::overlap::cuda

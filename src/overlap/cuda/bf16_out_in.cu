@@ -2,6 +2,6 @@
 
 namespace plait::overlap::cuda {
 
-const KernelSet kBf16OutIn = Kernels<gemm::ProductShape<cutlass::bfloat16_t, gemm::OutIn>>::set();
+const KernelSet kBf16OutIn = Kernels<cutlass::bfloat16_t, gemm::OutIn>::set();
 
 }  // namespace plait::overlap::cuda

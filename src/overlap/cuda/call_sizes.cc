@@ -8,7 +8,6 @@ namespace {
 constexpr long long kAlignment = 1024;
 
 long long rounded_up(long long value, long long to) { return (value + to - 1) / to * to; }
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 // Few rows are under one flag, so that all free warps send the first rows before the last.
 int piece_rows_of(int rows) { return std::clamp(rows / 2048, 1, 16); }
@@ -31,6 +30,22 @@ CallSizes sizes_of(const DeviceProblem& problem, int world) {
   return sizes;
 }
 
+int tile_width(int units, int n, int clusters) {
+  int best = kTileWidths[0];
+  long long least = 0;
+  for (const int width : kTileWidths) {
+    // The clusters multiply in waves. Narrow tiles take some more time for each column, since they
+    // read more of x.
+    constexpr long long kExtra = 8;  // columns
+    const int waves = ceil_div(units * ceil_div(n, width), std::max(clusters, 1));
+    const long long time = waves * (width + kExtra);
+    if (least != 0 && time >= least) continue;
+    best = width;
+    least = time;
+  }
+  return best;
+}
+
 long long bytes_of_flags(long long flags) {
   return rounded_up(
       (DeviceMailbox::kBegan + 2 * flags) * static_cast<long long>(sizeof(comm::cuda::Flag)),
@@ -46,7 +61,7 @@ MailboxNeeds needs_of(const DeviceProblem& problem, int world) {
       break;
     case DeviceOperator::matmul_all_reduce:
     case DeviceOperator::matmul_reduce_scatter:
-      needs.flags = 1LL * world * sizes.tiles_per_source * (spreads ? 1 + kMostSlices : 1);
+      needs.flags = 1LL * world * sizes.tiles_per_source * (spreads ? 1 + kMostPieces : 1);
       needs.bytes = 1LL * world * sizes.tiles_per_source * sizes.tile_bytes;
       if (spreads) needs.bytes += problem.m * sizes.results_stride;
       needs.staged = static_cast<long long>(ceil_div(problem.m, kUnitRows)) *

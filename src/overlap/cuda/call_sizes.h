@@ -5,8 +5,7 @@
 
 namespace plait::overlap::cuda {
 
-inline constexpr int kMostSlices = 8;  // of a tile, one for each warp that multiplies it
-
+inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 inline int size_of_kind(int kind) { return kind == kF32 ? 4 : 2; }
 
 struct CallSizes {
@@ -19,6 +18,10 @@ struct CallSizes {
 };
 
 CallSizes sizes_of(const DeviceProblem& problem, int world);
+
+// Columns of the tiles with which this many clusters of blocks finish n columns of units of rows
+// soonest.
+int tile_width(int units, int n, int clusters);
 
 // Bytes of a mailbox's flags: the began flags, and `flags` for calls of each parity. Slots follow.
 long long bytes_of_flags(long long flags);

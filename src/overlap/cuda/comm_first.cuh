@@ -7,6 +7,7 @@
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/args.h"
+#include "overlap/cuda/beginning.cuh"
 #include "overlap/cuda/fragments.cuh"
 
 namespace plait::overlap::cuda {
@@ -16,14 +17,16 @@ class CommFirst {
  public:
   using Args = CommFirstArgs;
   using Flag = comm::cuda::Flag;
-  static constexpr bool kPublishes = false;
 
   __device__ explicit CommFirst(const Args& args)
       : args_(args),
-        epoch_(args.call.waits.epoch != nullptr
-                   ? *static_cast<volatile unsigned int*>(args.call.waits.epoch)
-                   : 0),
+        epoch_(epoch_of(args.call)),
         word_(comm::cuda::word_of(args.call.fingerprint, epoch_)) {}
+
+  __device__ void block_began() const { count_call(args_.call, epoch_); }
+  __device__ void begin(int lane) const {
+    if (args_.call.begins && blockIdx.x == 0) tell_peers(args_.call, epoch_, lane);
+  }
 
   __device__ int tiles() const { return args_.call.order.count(); }
   __device__ TileAt at(int place) const { return args_.call.order.at(place); }
@@ -47,19 +50,61 @@ class CommFirst {
       const int first_piece = (max(row, begin) - begin) / args_.piece_rows;
       const int last_piece =
           (min(end, args_.call.shards.end(source)) - 1 - begin) / args_.piece_rows;
-      for (int piece = first_piece + lane; piece <= last_piece; piece += 32)
-        comm::cuda::wait(flag_of(args_.call.rank, source, piece), word_, args_.call.waits, source,
-                         piece);
+      wait_for_pieces(source, first_piece, last_piece, lane);
     }
     __syncwarp();
     // The rows were written by ordinary stores, and the copy engine reads them.
     asm volatile("fence.proxy.async.global;" ::: "memory");
   }
 
+  // By a warp. Most pieces have come already: four flags of each lane are looked at at once,
+  // because each look takes about a microsecond.
+  __device__ void wait_for_pieces(int source, int first, int last, int lane) const {
+    constexpr int kAtOnce = 4;
+    bool there = last - first < 32 * kAtOnce;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int piece = first + lane + 32 * i;
+      there &=
+          piece > last || comm::cuda::was_raised(flag_of(args_.call.rank, source, piece), word_);
+    }
+    if (__all_sync(0xffffffff, there)) {
+      comm::cuda::acquire();
+      return;
+    }
+    for (int piece = first + lane; piece <= last; piece += 32)
+      comm::cuda::wait(flag_of(args_.call.rank, source, piece), word_, args_.call.waits, source,
+                       piece);
+  }
+
   __device__ void help(int warp, int lane) const {
     if (!args_.pushes || warp >= gemm::cuda::kHelpers) return;
+    if (args_.call.begins) wait_for_peers(args_.call, epoch_, lane);
     push(static_cast<int>(blockIdx.x) * gemm::cuda::kHelpers + warp,
          static_cast<int>(gridDim.x) * gemm::cuda::kHelpers, lane);
+  }
+
+  // Tiles of f32 have no room in shared memory, and the copy engine needs aligned rows.
+  __device__ bool is_staged(int row, int /*column*/) const {
+    return args_.call.out_kind != kF32 && args_.call.out.aligned && args_.call.n % 8 == 0 &&
+           row < args_.call.shards.m;
+  }
+
+  template <class Tile>
+  __device__ void stage(Tile& tile, char* staged) const {
+    if (args_.call.out_kind == kBf16) {
+      stage_rows<Bfloat>(tile, args_.call.bias, args_.call.n, staged, Shape::kStagedStride);
+    } else {
+      stage_rows<Half>(tile, args_.call.bias, args_.call.n, staged, Shape::kStagedStride);
+    }
+  }
+
+  __device__ void send(int row, int column, const char* staged, int lane) const {
+    const int rows = min(Shape::kRows, args_.call.shards.m - row);
+    const int bytes = 2 * min(Shape::kColumns, args_.call.n - column);
+    for (int r = lane; r < rows; r += 32)
+      gemm::cuda::start_copy(args_.call.out.data + (row + r) * args_.call.out.stride + column * 2LL,
+                             staged + r * Shape::kStagedStride, bytes);
   }
 
   __device__ void publish(int /*row*/, int /*column*/, int /*lane*/) const {}
@@ -108,35 +153,35 @@ class CommFirst {
 
   __device__ Flag* flag_of(int owner, int source, int piece) const {
     const Slots& slots = args_.gathered;
-    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + piece;
+    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags +
+           piece * slots.place_flags;
   }
 
-  // Several loads are under way at once, because each takes about a microsecond.
   __device__ void copy_rows(int first, int count, int begin, int lane) const {
-    constexpr int kAtOnce = 8;
-    const int per_row = args_.row_bytes / 16;
-    const int total = count * per_row;
-    const char* x = args_.x + first * args_.x_stride;
-    for (int v = lane; v < total; v += kAtOnce * 32) {
+    for (int row = first; row < first + count; ++row)
+      copy_row(args_.x + row * args_.x_stride,
+               static_cast<long long>(begin + row) * args_.row_bytes, lane);
+  }
+
+  // Copies a row to where it belongs among the gathered rows of all ranks. Many loads are under way
+  // at once, because each takes about a microsecond.
+  __device__ void copy_row(const char* x, long long place, int lane) const {
+    constexpr int kAtOnce = 16;
+    const auto* from = reinterpret_cast<const uint4*>(x);
+    const int count = args_.row_bytes / 16;
+    for (int v = lane; v < count; v += kAtOnce * 32) {
       uint4 vectors[kAtOnce];
 #pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        const int at = v + a * 32;
-        if (at < total)
-          vectors[a] = *reinterpret_cast<const uint4*>(x + at / per_row * args_.x_stride +
-                                                       at % per_row * 16LL);
-      }
-      for (int step = 0; step < args_.call.shards.world; ++step) {
-        if (step == 0 && !args_.pushes_to_self) continue;
+      for (int a = 0; a < kAtOnce; ++a)
+        if (v + a * 32 < count) vectors[a] = from[v + a * 32];
+      for (int step = args_.pushes_to_self ? 0 : 1; step < args_.call.shards.world; ++step) {
         const int peer =
             (args_.call.rank + args_.call.shards.world - step) % args_.call.shards.world;
-        char* rows = args_.gathered.data[peer] + parity() * args_.gathered.parity_bytes +
-                     static_cast<long long>(begin + first) * args_.row_bytes;
+        auto* to = reinterpret_cast<uint4*>(args_.gathered.data[peer] +
+                                            parity() * args_.gathered.parity_bytes + place);
 #pragma unroll
-        for (int a = 0; a < kAtOnce; ++a) {
-          const int at = v + a * 32;
-          if (at < total) *reinterpret_cast<uint4*>(rows + at * 16LL) = vectors[a];
-        }
+        for (int a = 0; a < kAtOnce; ++a)
+          if (v + a * 32 < count) to[v + a * 32] = vectors[a];
       }
     }
   }

@@ -9,6 +9,7 @@
 
 #include "comm/cuda/signals.h"
 #include "overlap/cuda/args.h"
+#include "overlap/cuda/beginning.cuh"
 #include "overlap/cuda/copy.cuh"
 #include "overlap/cuda/fragments.cuh"
 
@@ -23,20 +24,51 @@ class ComputeFirst {
   using Flag = comm::cuda::Flag;
   using Narrow = typename Shape::Narrow;
   using Tile = gemm::cuda::FinishedTile<Shape>;
-  static constexpr bool kPublishes = true;
-  static constexpr int kSlices = Shape::kTileThreads / 32;  // of a tile, one for each warp
+  static_assert(kSlices == Shape::kTileThreads / 32);
 
   __device__ explicit ComputeFirst(const Args& args)
       : args_(args),
-        epoch_(args.call.waits.epoch != nullptr
-                   ? *static_cast<volatile unsigned int*>(args.call.waits.epoch)
-                   : 0),
+        epoch_(epoch_of(args.call)),
         word_(comm::cuda::word_of(args.call.fingerprint, epoch_)) {}
+
+  __device__ void block_began() const { count_call(args_.call, epoch_); }
+  __device__ void begin(int lane) const {
+    if (!args_.call.begins) return;
+    if (blockIdx.x == 0) tell_peers(args_.call, epoch_, lane);
+    wait_for_peers(args_.call, epoch_, lane);
+  }
 
   __device__ int tiles() const { return args_.call.order.count(); }
   __device__ TileAt at(int place) const { return args_.call.order.at(place); }
   __device__ int matrix(int /*row*/) const { return 0; }
   __device__ void before_load(int /*row*/, int /*lane*/) const {}
+
+  // Tiles with rows of several owners are stored row by row, and f32 has no room in shared memory.
+  __device__ bool is_staged(int row, int /*column*/) const {
+    return args_.wire != kF32 && row < args_.call.shards.m &&
+           args_.call.shards.owner(row) == args_.call.shards.owner(last_row_of(row));
+  }
+
+  __device__ void stage(Tile& tile, char* staged) const {
+    using V = Vectors<Narrow, Tile>;
+    auto* vectors = reinterpret_cast<uint4*>(staged);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int u = 0; u < V::kPerRow; ++u)
+        vectors[V::index(0, r, u, tile.thread)] = V::pack(tile, 0, r, u);
+    }
+  }
+
+  // A lane copies what a warp has staged: 16 rows.
+  __device__ void send(int row, int column, const char* staged, int lane) const {
+    constexpr int kBytes = Vectors<Narrow, Tile>::kPerWarp * 16;
+    if (lane >= kSlices || row + 16 * lane > last_row_of(row)) return;
+    const int owner = args_.call.shards.owner(row);
+    auto* slot =
+        reinterpret_cast<char*>(slot_of(owner, args_.call.rank, place_of(row, column, owner)));
+    gemm::cuda::start_copy(slot + lane * kBytes, staged + lane * kBytes, kBytes);
+  }
 
   __device__ void finish(Tile& tile) const {
     if (tile.first_row >= args_.call.shards.m) return;
@@ -62,20 +94,24 @@ class ComputeFirst {
   }
 
   // Adds up own rows and fetches other ranks' finished rows, as long as there is work.
-  __device__ void help(int /*warp*/, int lane) const {
+  __device__ __forceinline__ void help(int /*warp*/, int lane) const {
     if (args_.finishes) work(lane, 0, 0);
   }
 
   // Does a warp's part of the work: the pieces that it claims, or every `step`-th from `first` on.
-  __device__ void work(int lane, int first, int step) const {
-    for (int number = next(lane, first, 0);; number = next(lane, number, step)) {
-      const Work work = work_at(number);
+  __device__ __forceinline__ void work(int lane, int first, int step) const {
+    int number = args_.claims ? taken(claim(lane)) : first;
+    for (;;) {
+      const Work work = args_.work.at(number);
       if (work.kind == Work::nothing) return;
+      // The next piece is claimed before this one is done, because the answer takes long.
+      const unsigned int claimed = args_.claims ? claim(lane) : 0;
       if (work.kind == Work::sum) {
         add_up(work, lane);
       } else {
         collect(work, lane);
       }
+      number = args_.claims ? taken(claimed) : number + step;
     }
   }
 
@@ -89,100 +125,54 @@ class ComputeFirst {
   }
 
  private:
-  // The tiles, one below the other, that hold rows of a rank: the first, and their number.
-  struct TileRange {
-    int first;
-    int count;
-  };
-  __device__ TileRange tiles_of(int rank) const {
-    const int begin = args_.call.shards.begin(rank);
-    const int end = args_.call.shards.end(rank);
-    const int first = begin / Shape::kRows;
-    return {first, begin < end ? (end - 1) / Shape::kRows - first + 1 : 0};
+  // Lane 0 has the number of the piece, before its other lanes have.
+  __device__ unsigned int claim(int lane) const {
+    return lane == 0 ? atomicAdd(&args_.call.counters->claims[parity()], 1U) : 0;
+  }
+  __device__ int taken(unsigned int claimed) const {
+    return static_cast<int>(__shfl_sync(0xffffffff, claimed, 0));
   }
 
-  // A piece of work: a slice of a tile with rows that `rank` owns.
-  struct Work {
-    enum Kind { nothing, sum, fetch } kind;
-    int rank;
-    int row_tile;
-    int column_tile;
-    int slice;
-  };
-
-  __device__ int next(int lane, int number, int step) const {
-    if (args_.claims == nullptr) return number + step;
-    int claimed = 0;
-    if (lane == 0) claimed = static_cast<int>(atomicAdd(args_.claims, 1U));
-    return __shfl_sync(0xffffffff, claimed, 0);
+  __device__ int piece_of(const Work& work, int place) const {
+    return place * args_.work.pieces() + work.slice * args_.work.parts + work.part;
   }
 
-  // The order of pieces: the sums of a group of columns, then the rows of the group before that
-  // other ranks have finished, and so on. A warp that waits for another rank's sums of a group thus
-  // leaves none of this rank's sums of that group, or of the next, to be claimed.
-  __device__ Work work_at(int number) const {
-    const TileOrder& order = args_.call.order;
-    const int group = order.column_group;
-    for (int column = 0; column < order.columns + group; column += group) {
-      const int width = min(group, order.columns - column);
-      if (width > 0) {
-        const TileRange own = tiles_of(args_.call.rank);
-        if (number < own.count * width * kSlices)
-          return slice_at(Work::sum, args_.call.rank, number, column);
-        number -= own.count * width * kSlices;
-      }
-      if (column == 0 || !args_.spreads) continue;
-      const int earlier = min(group, order.columns - (column - group));
-      for (int step = 1; step < args_.call.shards.world; ++step) {
-        const int source = (args_.call.rank + step) % args_.call.shards.world;
-        const int pieces = tiles_of(source).count * earlier * kSlices;
-        if (number < pieces) return slice_at(Work::fetch, source, number, column - group);
-        number -= pieces;
-      }
-    }
-    return {.kind = Work::nothing, .rank = 0, .row_tile = 0, .column_tile = 0, .slice = 0};
-  }
-
-  __device__ Work slice_at(typename Work::Kind kind, int rank, int number, int column) const {
-    const TileRange tiles = tiles_of(rank);
-    const int tile = number / kSlices;
-    return {.kind = kind,
-            .rank = rank,
-            .row_tile = tiles.first + tile % tiles.count,
-            .column_tile = args_.call.order.first_column + column + tile / tiles.count,
-            .slice = number % kSlices};
+  __device__ int last_row_of(int row) const {
+    return min(row + Shape::kRows, args_.call.shards.m) - 1;
   }
 
   __device__ int place_of(int row, int column, int owner) const {
-    const int first = args_.call.shards.begin(owner) / Shape::kRows;
-    return (row / Shape::kRows - first) * args_.tile_columns + column / Shape::kColumns;
+    return (row / Shape::kRows - args_.work.tiles[owner].first) * args_.tile_columns +
+           column / Shape::kColumns;
   }
 
   __device__ int parity() const { return static_cast<int>(epoch_ & 1U); }
 
   __device__ Flag* flag_of(const Slots& slots, int owner, int source, int place) const {
-    return slots.flags[owner] + parity() * slots.parity_flags + source * slots.source_flags + place;
+    return slots.flags[owner] + parity() * slots.parity_flags + place * slots.place_flags +
+           source * slots.source_flags;
   }
 
   __device__ void raise_flag(const Slots& slots, int owner, int place,
                              unsigned long long bytes) const {
-    const unsigned long long ready_at =
-        owner == args_.call.rank ? 0 : comm::cuda::arrival_over(args_.call.link, owner, bytes);
-    comm::cuda::raise(flag_of(slots, owner, args_.call.rank, place), word_, ready_at);
+    Flag* flag = flag_of(slots, owner, args_.call.rank, place);
+    if (owner == args_.call.rank) {
+      comm::cuda::raise_here(flag, word_);
+    } else {
+      comm::cuda::raise(flag, word_, comm::cuda::arrival_over(args_.call.link, owner, bytes));
+    }
   }
 
-  template <class Wire>
   __device__ uint4* slot_of(int owner, int source, int place) const {
     const Slots& slots = args_.sums;
     return reinterpret_cast<uint4*>(slots.data[owner] + parity() * slots.parity_bytes +
-                                    source * slots.source_bytes) +
-           static_cast<long long>(place) * Vectors<Wire, Tile>::kPerTile;
+                                    place * slots.place_bytes + source * slots.source_bytes);
   }
 
   template <class Wire>
   __device__ void store_partial(Tile& tile) const {
     using V = Vectors<Wire, Tile>;
-    const int last_row = min(tile.first_row + Shape::kRows, args_.call.shards.m) - 1;
+    const int last_row = last_row_of(tile.first_row);
     const int first = args_.call.shards.owner(tile.first_row);
     const bool shared = first != args_.call.shards.owner(last_row);
 #pragma unroll
@@ -192,8 +182,8 @@ class ComputeFirst {
         const int row = tile.row(i, r);
         if (row > last_row) continue;
         const int owner = shared ? args_.call.shards.owner(row) : first;
-        uint4* slot = slot_of<Wire>(owner, args_.call.rank,
-                                    place_of(tile.first_row, tile.first_column, owner));
+        uint4* slot =
+            slot_of(owner, args_.call.rank, place_of(tile.first_row, tile.first_column, owner));
 #pragma unroll
         for (int u = 0; u < V::kPerRow; ++u)
           slot[V::index(i, r, u, tile.thread)] = V::pack(tile, i, r, u);
@@ -202,7 +192,7 @@ class ComputeFirst {
   }
 
   // Adds up one slice of a tile, once the partial sums of all ranks have arrived.
-  __device__ void add_up(const Work& work, int lane) const {
+  __device__ __forceinline__ void add_up(const Work& work, int lane) const {
     const int row = work.row_tile * Shape::kRows;
     const int place = place_of(row, work.column_tile * Shape::kColumns, args_.call.rank);
     bool there = true;
@@ -220,89 +210,104 @@ class ComputeFirst {
     if (!args_.spreads) return;
     __syncwarp();
     const int bytes =
-        32 * Tile::kRowBlocks * Shape::kColumns / 2 * (args_.call.out_kind == kF32 ? 4 : 2);
+        16 * (Shape::kColumns / args_.work.parts) * (args_.call.out_kind == kF32 ? 4 : 2);
     if (lane < args_.call.shards.world && lane != args_.call.rank)
-      raise_flag(args_.results, lane, place * kSlices + work.slice,
+      raise_flag(args_.results, lane, piece_of(work, place),
                  static_cast<unsigned long long>(bytes));
   }
 
   template <class Wire>
-  __device__ void add_up_of(const Work& work, int place, int lane) const {
-    if (args_.call.out_kind == kBf16) {
-      add_up_to<Wire, Bfloat>(work, place, lane);
-    } else if (args_.call.out_kind == kF16) {
-      add_up_to<Wire, Half>(work, place, lane);
+  __device__ __forceinline__ void add_up_of(const Work& work, int place, int lane) const {
+    if (args_.call.shards.world <= 2) {
+      add_up_some<Wire, 2>(work, place, lane);
+    } else if (args_.call.shards.world <= 4) {
+      add_up_some<Wire, 4>(work, place, lane);
     } else {
-      add_up_to<Wire, float>(work, place, lane);
+      add_up_some<Wire, kMostRanks>(work, place, lane);
     }
   }
 
-  template <class Wire, class Out>
-  __device__ void add_up_to(const Work& work, int place, int lane) const {
+  // Sums of up to kRanks ranks. A lane has two elements of each of four column blocks at a time.
+  template <class Wire, int kRanks>
+  __device__ __forceinline__ void add_up_some(const Work& work, int place, int lane) const {
+    using V = Vectors<Wire, Tile>;
+    constexpr int kVectors = 8 / V::kElements;  // for eight elements
+    // So many loads are under way at once, because each takes about a microsecond.
+    constexpr int kAtOnce = kRanks * kVectors >= 16 ? 1 : 16 / (kRanks * kVectors);
     const int thread = work.slice * 32 + lane;
-    const int first_row = work.row_tile * Shape::kRows;
-    const int begin = args_.call.shards.begin(args_.call.rank);
-    const int end = args_.call.shards.end(args_.call.rank);
-    const int quarter = lane % 4;
+    const int halves = args_.work.halves;
+    const int per_part = Tile::kColumnBlocks / 4 / (args_.work.parts / halves);
+    const int first_r = work.part % halves;
+    const int first_u = work.part / halves * per_part;
 #pragma unroll 1
-    for (int block = 0; block < 2 * Tile::kRowBlocks; ++block) {
-      const int row = first_row + Tile::row_in_tile(thread, block / 2, block % 2);
-      const bool own = begin <= row && row < end;
+    for (int r = first_r; r < 2; r += halves) {
+      const int row = work.row_tile * Shape::kRows + Tile::row_in_tile(thread, 0, r);
+      const bool own = args_.own_begin <= row && row < args_.own_end;
 #pragma unroll 1
-      for (int u = 0; u < Tile::kColumnBlocks / 4; ++u) {
+      for (int u = first_u; u < first_u + per_part; u += kAtOnce) {
         const int first_column = work.column_tile * Shape::kColumns + 32 * u;
         if (first_column >= args_.call.n) break;
-        float sums[8];
-        sum_of_ranks<Wire>(sums, place, block, u, thread, own);
-        const EightOf<Out> eight =
-            finished_eight<Out>(sums, args_.call.bias, args_.call.n, first_column);
-        const int column = first_column + 8 * quarter;
-        if (!own || column >= args_.call.n) continue;
-        store_eight(args_.call.out, eight, row - (args_.spreads ? 0 : begin), column);
-        if (args_.spreads) spread(eight, row, column);
+        uint4 vectors[kAtOnce][kVectors][kRanks];
+#pragma unroll
+        for (int source = 0; source < kRanks; ++source) {
+          const uint4* slot =
+              slot_of(args_.call.rank, source, place) + V::index(0, r, u * kVectors, thread);
+#pragma unroll
+          for (int v = 0; v < kAtOnce * kVectors; ++v) {
+            vectors[v / kVectors][v % kVectors][source] = make_uint4(0, 0, 0, 0);
+            if (own && source < args_.call.shards.world)
+              vectors[v / kVectors][v % kVectors][source] = load_vector(slot + 32 * v);
+          }
+        }
+#pragma unroll
+        for (int a = 0; a < kAtOnce; ++a) {
+          float sums[8];
+#pragma unroll
+          for (int v = 0; v < kVectors; ++v) {
+            float total[V::kElements];
+            tree_of<V, kRanks, kRanks>(vectors[a][v], 0, total);
+#pragma unroll
+            for (int e = 0; e < V::kElements; ++e) sums[v * V::kElements + e] = total[e];
+          }
+          write(sums, row, first_column + 32 * a, own);
+        }
       }
     }
   }
 
+  __device__ void write(const float (&sums)[8], int row, int first_column, bool own) const {
+    if (args_.call.out_kind == kBf16) {
+      write_as<Bfloat>(sums, row, first_column, own);
+    } else if (args_.call.out_kind == kF16) {
+      write_as<Half>(sums, row, first_column, own);
+    } else {
+      write_as<float>(sums, row, first_column, own);
+    }
+  }
+
   template <class Out>
-  __device__ void spread(const EightOf<Out>& eight, int row, int column) const {
+  __device__ void write_as(const float (&sums)[8], int row, int first_column, bool own) const {
+    const EightOf<Out> eight =
+        finished_eight<Out>(sums, args_.call.bias, args_.call.n, first_column);
+    const int column = first_column + 8 * (static_cast<int>(threadIdx.x) % 4);
+    if (!own || column >= args_.call.n) return;
+    const int first_row = args_.spreads ? 0 : args_.own_begin;
+    store_eight(args_.call.out, eight, row - first_row, column);
+    if (!args_.spreads) return;
     for (int step = 1; step < args_.call.shards.world; ++step) {
       const int peer = (args_.call.rank + step) % args_.call.shards.world;
       store_eight(results_at(peer), eight, row, column);
     }
   }
 
-  // Adds up two elements of each of four column blocks over ranks, as a tree: neighbours in pairs,
-  // level by level. All loads are under way before the first addition.
-  template <class Wire>
-  __device__ void sum_of_ranks(float (&sums)[8], int place, int block, int u, int thread,
-                               bool own) const {
-    using V = Vectors<Wire, Tile>;
-    constexpr int kParts = 8 / V::kElements;  // vectors for eight elements
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const int index = V::index(block / 2, block % 2, u * kParts + part, thread);
-      uint4 vectors[kMostRanks];
-#pragma unroll
-      for (int source = 0; source < kMostRanks; ++source) {
-        vectors[source] = make_uint4(0, 0, 0, 0);
-        if (own && source < args_.call.shards.world)
-          vectors[source] = load_vector(slot_of<Wire>(args_.call.rank, source, place) + index);
-      }
-      float total[V::kElements];
-      tree_of<V, kMostRanks>(vectors, 0, total);
-#pragma unroll
-      for (int e = 0; e < V::kElements; ++e) sums[part * V::kElements + e] = total[e];
-    }
-  }
-
-  // Adds up the `kCount` ranks from `first` on, as far as they exist.
-  template <class V, int kCount>
-  __device__ void tree_of(const uint4 (&vectors)[kMostRanks], int first,
+  // Adds up the `kCount` ranks from `first` on, as far as they exist, as a tree: neighbours in
+  // pairs, level by level.
+  template <class V, int kCount, int kRanks>
+  __device__ void tree_of(const uint4 (&vectors)[kRanks], int first,
                           float (&total)[V::kElements]) const {
     if constexpr (kCount == 1) {
 #pragma unroll
-      for (int source = 0; source < kMostRanks; ++source)
+      for (int source = 0; source < kRanks; ++source)
         if (source == first) V::unpack(vectors[source], total);
     } else {
       tree_of<V, kCount / 2>(vectors, first, total);
@@ -323,28 +328,24 @@ class ComputeFirst {
   }
 
   // Copies a slice that another rank has finished.
-  __device__ void collect(const Work& work, int lane) const {
+  __device__ __forceinline__ void collect(const Work& work, int lane) const {
     const int first_row = work.row_tile * Shape::kRows;
     const int first_column = work.column_tile * Shape::kColumns;
-    const int place = place_of(first_row, first_column, work.rank) * kSlices + work.slice;
-    const bool there = comm::cuda::wait(flag_of(args_.results, args_.call.rank, work.rank, place),
-                                        word_, args_.call.waits, work.rank, place);
+    const int piece = piece_of(work, place_of(first_row, first_column, work.rank));
+    const bool there = comm::cuda::wait(flag_of(args_.results, args_.call.rank, work.rank, piece),
+                                        word_, args_.call.waits, work.rank, piece);
     if (!__all_sync(0xffffffff, there)) return;
     __syncwarp();  // orders memory, which the vote does not
-    const int begin = args_.call.shards.begin(work.rank);
-    const int end = args_.call.shards.end(work.rank);
-    const int columns = min(Shape::kColumns, args_.call.n - first_column);
-#pragma unroll 1
-    for (int block = 0; block < Tile::kRowBlocks; ++block) {
-      // A warp has sixteen neighbouring rows of each block.
-      const int top = first_row + Tile::row_in_tile(work.slice * 32, block, 0);
-      const int from = max(top, begin);
-      const int to = min(top + 16, end);
-      if (from < to) {
-        copy_rows(results_at(args_.call.rank), args_.call.out, {from, to, first_column, columns},
-                  args_.call.out_kind == kF32 ? 4 : 2, lane);
-      }
-    }
+    const int width = Shape::kColumns / args_.work.parts;
+    const int column = first_column + work.part * width;
+    const int columns = min(width, args_.call.n - column);
+    // A warp has sixteen neighbouring rows.
+    const int top = first_row + Tile::row_in_tile(work.slice * 32, 0, 0);
+    const int from = max(top, args_.call.shards.begin(work.rank));
+    const int to = min(top + 16, args_.call.shards.end(work.rank));
+    if (from < to && columns > 0)
+      copy_rows(results_at(args_.call.rank), args_.call.out, {from, to, column, columns},
+                args_.call.out_kind == kF32 ? 4 : 2, lane);
   }
 
   template <class Wire>
@@ -354,7 +355,7 @@ class ComputeFirst {
     int number = 0;
     for (int step = 1; step <= args_.call.shards.world; ++step) {
       const int owner = (args_.call.rank + step) % args_.call.shards.world;
-      const auto [first_tile, tiles] = tiles_of(owner);
+      const auto [first_tile, tiles] = args_.work.tiles[owner];
       for (int t = 0; t < tiles * columns; ++t, ++number) {
         if (number % static_cast<int>(gridDim.x) != static_cast<int>(blockIdx.x)) continue;
         const int row_tile = t % tiles;
@@ -364,7 +365,7 @@ class ComputeFirst {
             reinterpret_cast<const uint4*>(staged) +
             (static_cast<long long>(first_tile + row_tile) * args_.tile_columns + column) *
                 V::kPerTile;
-        copy_vectors(from, slot_of<Wire>(owner, args_.call.rank, place), V::kPerTile);
+        copy_vectors(from, slot_of(owner, args_.call.rank, place), V::kPerTile);
         __syncthreads();
         if (threadIdx.x == 0)
           raise_flag(args_.sums, owner, place, static_cast<unsigned long long>(V::kPerTile) * 16);

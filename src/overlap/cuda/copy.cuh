@@ -19,7 +19,7 @@ __device__ inline void copy_rows(const Rows& source, const Rows& target, const R
   const int per_vector = 16 / element;
   const int vectors = target.aligned ? part.columns / per_vector : 0;
   const long long first_byte = static_cast<long long>(part.first_column) * element;
-#pragma unroll 4
+#pragma unroll 8
   for (int v = lane; v < (part.end_row - part.first_row) * vectors; v += 32) {
     const int row = part.first_row + v / vectors;
     const long long at = first_byte + v % vectors * 16LL;

@@ -98,7 +98,7 @@ CudaGroup::CudaGroup(Communicator& comm, Device device, bool alone)
       .gave_up = words,
       .epoch = words + 1,
       .timeout = static_cast<unsigned long long>(comm.state().group().policy().timeout)};
-  mailbox_.claims = words + 2;
+  mailbox_.counters = reinterpret_cast<Counters*>(words + 2);
   mailbox_.zeros = words_->data() + 1024;
   side_ = make_stream(kWhere);
   for (OwnedEvent* event : {&fork_, &join_, &queued_}) *event = make_event(kWhere);

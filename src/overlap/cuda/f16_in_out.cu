@@ -2,6 +2,6 @@
 
 namespace plait::overlap::cuda {
 
-const KernelSet kF16InOut = Kernels<gemm::ProductShape<cutlass::half_t, gemm::InOut>>::set();
+const KernelSet kF16InOut = Kernels<cutlass::half_t, gemm::InOut>::set();
 
 }  // namespace plait::overlap::cuda

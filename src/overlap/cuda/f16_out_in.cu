@@ -2,6 +2,6 @@
 
 namespace plait::overlap::cuda {
 
-const KernelSet kF16OutIn = Kernels<gemm::ProductShape<cutlass::half_t, gemm::OutIn>>::set();
+const KernelSet kF16OutIn = Kernels<cutlass::half_t, gemm::OutIn>::set();
 
 }  // namespace plait::overlap::cuda

@@ -1,9 +1,9 @@
 // Stores a finished tile's values: as partial sums in slots, or as rows of a matrix.
 //
 // A slot keeps a tile in the order in which the threads of a tile have its values in registers:
-// vectors of 16 bytes, thread after thread. Every store and load of a warp is then 512 bytes
-// without gaps, and a reader with the same kernel's shape finds in its vectors the very elements
-// that it has itself.
+// warp after warp, and for each warp vectors of 16 bytes, thread after thread. Every store and load
+// of a warp is then 512 bytes without gaps, all that a warp has of a tile lies in one piece, and a
+// reader with the same kernel's shape finds in its vectors the very elements that it has itself.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -49,10 +49,11 @@ struct Vectors {
   static constexpr int kElements = 16 / static_cast<int>(sizeof(Wire));
   static constexpr int kBlocks = kElements / 2;  // column blocks in one vector
   static constexpr int kPerRow = Tile::kColumnBlocks / kBlocks;
-  static constexpr int kPerTile = Tile::kRowBlocks * 2 * kPerRow * Tile::kThreads;
+  static constexpr int kPerWarp = Tile::kRowBlocks * 2 * kPerRow * 32;
+  static constexpr int kPerTile = kPerWarp * (Tile::kThreads / 32);
 
   static __device__ int index(int i, int r, int u, int thread) {
-    return ((i * 2 + r) * kPerRow + u) * Tile::kThreads + thread;
+    return thread / 32 * kPerWarp + ((i * 2 + r) * kPerRow + u) * 32 + thread % 32;
   }
 
   static __device__ uint4 pack(Tile& tile, int i, int r, int u) {
@@ -89,9 +90,10 @@ struct Vectors {
   }
 };
 
+// What other ranks have written, and nobody reads twice. The acquire of its flag comes before.
 __device__ inline uint4 load_vector(const uint4* at) {
   uint4 v;
-  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(at)
                : "memory");
@@ -206,6 +208,35 @@ __device__ void for_each_eight(Tile& tile, const Bias& bias, int n, Store&& stor
       }
     }
     asm volatile("" ::: "memory");  // keeps loads of the next columns' bias below
+  }
+}
+
+// Puts the rows of a tile, finished and rounded to Out, into shared memory, `stride` bytes apart.
+template <class Out, class Tile>
+__device__ void stage_rows(Tile& tile, const Bias& bias, int n, char* staged, int stride) {
+  static_assert(sizeof(Out) == 2 && Tile::kRowBlocks == 1);
+  const int lane = tile.thread % 32;
+  const auto value = [&](int r, int j) {
+    float two[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      two[c] = tile.value(0, r, j, c);
+      const int column = tile.column(j) + c;
+      if (bias.values != nullptr && column < n) two[c] = bias_at(bias, column) + two[c];
+    }
+    return pack_two<Out>(two[0], two[1]);
+  };
+  // Each lane gives the address of one row of the four blocks of 8 by 8 that a warp stores at once:
+  // upper and lower rows of one column block, then of the next.
+  const int row = tile.thread / 32 * 16 + lane % 16;
+  const auto at =
+      static_cast<unsigned int>(__cvta_generic_to_shared(staged + row * stride + lane / 16 * 16));
+#pragma unroll
+  for (int j = 0; j < Tile::kColumnBlocks; j += 2) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     at + static_cast<unsigned int>(j) * 16),
+                 "r"(value(0, j)), "r"(value(1, j)), "r"(value(0, j + 1)), "r"(value(1, j + 1))
+                 : "memory");
   }
 }
 

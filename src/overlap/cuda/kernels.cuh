@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 
 #include "overlap/cuda/comm_first.cuh"
 #include "overlap/cuda/compute_first.cuh"
@@ -43,27 +44,27 @@ template <class Shape>
 __global__ void __launch_bounds__(32)
     wait_for_rows_kernel(const __grid_constant__ CommFirstArgs args) {
   CommFirst<Shape> rows(args);
-  const TileOrder& order = args.call.order;
-  for (int u = 0; u < order.taken; ++u) {
-    const int first = (order.first + u) % order.units * Shape::kUnitRows;
+  for (int step = 0; step < args.call.order.taken; ++step) {
+    const int first = args.call.order.unit_at(step) * Shape::kUnitRows;
     for (int row = first; row < first + Shape::kUnitRows; row += Shape::kRows)
       rows.before_load(row, static_cast<int>(threadIdx.x));
   }
 }
 
-template <class Shape>
+template <class Element, class Layout>
 struct Kernels {
-  static_assert(Shape::kRows == kTileRows && Shape::kColumns == kTileColumns &&
-                Shape::kUnitRows == kUnitRows);
+  template <int kColumns>
+  using ShapeOf = gemm::ProductShape<Element, Layout, kColumns>;
+  using Shape = ShapeOf<kTileColumns>;
+  static_assert(Shape::kRows == kTileRows && Shape::kUnitRows == kUnitRows);
 
-  using Mainloop = typename Shape::Mainloop;
-  using Element = typename Shape::Element;
-
-  static typename Shape::Params params_of(const Matrices& matrices, int which) {
+  template <class OfWidth>
+  static typename OfWidth::Params params_of(const Matrices& matrices, int which) {
+    using Mainloop = typename OfWidth::Mainloop;
     typename Mainloop::StrideA x_stride{};
     cute::get<0>(x_stride) = matrices.x_stride[which];
     typename Mainloop::StrideB weight_stride{};
-    constexpr int kStrided = std::is_same_v<typename Shape::Layout, gemm::OutIn> ? 0 : 1;
+    constexpr int kStrided = std::is_same_v<Layout, gemm::OutIn> ? 0 : 1;
     cute::get<kStrided>(weight_stride) = matrices.weight_stride;
     return Mainloop::to_underlying_arguments(
         cute::make_shape(matrices.rows_in_memory, matrices.columns_in_memory, matrices.k, 1),
@@ -72,19 +73,20 @@ struct Kernels {
         nullptr);
   }
 
-  template <class Hooks>
+  template <class OfWidth, class Hooks>
   static cudaError_t start(const Matrices& matrices, const Share& share,
                            const typename Hooks::Args& hooks, int tiles, cudaStream_t stream) {
     if (tiles == 0) return cudaSuccess;
-    const auto kernel = &gemm::product_kernel<Shape, Hooks>;
-    constexpr int kBytes = static_cast<int>(sizeof(typename Shape::Storage));
+    const auto kernel = &gemm::product_kernel<OfWidth, Hooks>;
+    constexpr int kBytes = static_cast<int>(sizeof(typename OfWidth::Storage));
     static const cudaError_t ready = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     if (ready != cudaSuccess) return ready;
-    gemm::ProductArgs<Shape> args = {
-        .x = {params_of(matrices, 0)}, .m = matrices.m, .n = matrices.n, .k = matrices.k};
+    gemm::ProductArgs<OfWidth> args = {
+        .x = {params_of<OfWidth>(matrices, 0)}, .m = matrices.m, .n = matrices.n, .k = matrices.k};
     for (int which = 1; which < gemm::kMatrices; ++which) {
-      args.x[which] = matrices.x[which] == matrices.x[0] ? args.x[0] : params_of(matrices, which);
+      args.x[which] =
+          matrices.x[which] == matrices.x[0] ? args.x[0] : params_of<OfWidth>(matrices, which);
     }
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
@@ -109,11 +111,26 @@ struct Kernels {
 
   static cudaError_t compute_first(const Matrices& matrices, const Share& share,
                                    const ComputeFirstArgs& args, cudaStream_t stream) {
-    return start<ComputeFirst<Shape>>(matrices, share, args, args.call.order.count(), stream);
+    return start<Shape, ComputeFirst<Shape>>(matrices, share, args, args.call.order.count(),
+                                             stream);
   }
+
   static cudaError_t comm_first(const Matrices& matrices, const Share& share,
                                 const CommFirstArgs& args, cudaStream_t stream) {
-    return start<CommFirst<Shape>>(matrices, share, args, args.call.order.count(), stream);
+    return comm_first_of<0>(matrices, share, args, stream);
+  }
+  template <int kIndex>
+  static cudaError_t comm_first_of(const Matrices& matrices, const Share& share,
+                                   const CommFirstArgs& args, cudaStream_t stream) {
+    if constexpr (kIndex == std::size(kTileWidths)) {
+      return cudaErrorInvalidValue;
+    } else {
+      using OfWidth = ShapeOf<kTileWidths[kIndex]>;
+      if (args.width != OfWidth::kColumns)
+        return comm_first_of<kIndex + 1>(matrices, share, args, stream);
+      return start<OfWidth, CommFirst<OfWidth>>(matrices, share, args, args.call.order.count(),
+                                                stream);
+    }
   }
 
   static unsigned int blocks(const Share& share) {
@@ -137,12 +154,21 @@ struct Kernels {
     return cudaGetLastError();
   }
 
+  template <int kIndex>
+  static const void* comm_first_kernel() {
+    using OfWidth = ShapeOf<kTileWidths[kIndex]>;
+    return reinterpret_cast<const void*>(&gemm::product_kernel<OfWidth, CommFirst<OfWidth>>);
+  }
+
   // Loads the kernels now. Otherwise a kernel's first launch loads it, which can wait until the GPU
   // is idle. That would be a deadlock if another rank's kernel waits there for this launch.
   static cudaError_t load() {
+    static_assert(std::size(kTileWidths) == 3);
     const void* kernels[] = {
         reinterpret_cast<const void*>(&gemm::product_kernel<Shape, ComputeFirst<Shape>>),
-        reinterpret_cast<const void*>(&gemm::product_kernel<Shape, CommFirst<Shape>>),
+        comm_first_kernel<0>(),
+        comm_first_kernel<1>(),
+        comm_first_kernel<2>(),
         reinterpret_cast<const void*>(&exchange_kernel<Shape>),
         reinterpret_cast<const void*>(&work_kernel<Shape>),
         reinterpret_cast<const void*>(&push_kernel<Shape>),

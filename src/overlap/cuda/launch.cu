@@ -1,5 +1,6 @@
 #include "overlap/cuda/launch.h"
 
+#include "overlap/cuda/beginning.cuh"
 #include "overlap/cuda/kernel_set.h"
 
 namespace plait::overlap::cuda {
@@ -11,19 +12,13 @@ const KernelSet& set_of(const Matrices& matrices) {
   return out_in ? kBf16OutIn : kBf16InOut;
 }
 
-__global__ void begin_kernel(const __grid_constant__ Beginning beginning) {
-  const int peer = static_cast<int>(threadIdx.x);
-  unsigned int epoch = *static_cast<volatile unsigned int*>(beginning.waits.epoch) + 1;
+__global__ void begin_kernel(const __grid_constant__ CallArgs call) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const unsigned int epoch = epoch_of(call);
   __syncwarp();
-  if (peer == 0) {
-    *static_cast<volatile unsigned int*>(beginning.waits.epoch) = epoch;
-    *beginning.claims = 0;
-  }
-  if (peer >= beginning.world || peer == beginning.rank) return;
-  comm::cuda::raise(beginning.began[peer] + beginning.rank,
-                    comm::cuda::word_of(beginning.fingerprint, epoch), 0);
-  comm::cuda::wait_for_epoch(beginning.began[beginning.rank] + peer, epoch - 1, beginning.waits,
-                             peer);
+  if (lane == 0) count_call(call, epoch);
+  tell_peers(call, epoch, lane);
+  wait_for_peers(call, epoch, lane);
 }
 
 __global__ void __launch_bounds__(256)
@@ -90,8 +85,8 @@ cudaError_t load_kernels() {
   return cudaSuccess;
 }
 
-cudaError_t launch_begin(const Beginning& beginning, cudaStream_t stream) {
-  begin_kernel<<<1, 32, 0, stream>>>(beginning);
+cudaError_t launch_begin(const CallArgs& call, cudaStream_t stream) {
+  begin_kernel<<<1, 32, 0, stream>>>(call);
   return cudaGetLastError();
 }
 

@@ -35,6 +35,10 @@ inline constexpr int kTileRows = 128;
 inline constexpr int kTileColumns = 256;
 inline constexpr int kUnitRows = 256;
 
+// Tiles whose values stay on their rank can also be narrower, so that the last tiles of a product
+// come nearer to filling the GPU.
+inline constexpr int kTileWidths[] = {256, 224, 160};
+
 cudaError_t launch_compute_first(const Matrices& matrices, const Share& share,
                                  const ComputeFirstArgs& args, cudaStream_t stream);
 cudaError_t launch_comm_first(const Matrices& matrices, const Share& share,
@@ -61,16 +65,7 @@ cudaError_t launch_copy_gathered(const Matrices& matrices, const CommFirstArgs& 
 // Loads all kernels, so that no launch does it while another rank's kernel waits for this rank.
 cudaError_t load_kernels();
 
-// Begins a call: counts it, tells the peers, and waits until all have finished the call before the
-// last, whose slots this one writes again.
-struct Beginning {
-  comm::cuda::Waits waits;
-  unsigned int* claims;
-  unsigned int fingerprint;
-  int rank;
-  int world;
-  comm::cuda::Flag* began[kMostRanks];  // at every rank: a flag for each rank
-};
-cudaError_t launch_begin(const Beginning& beginning, cudaStream_t stream);
+// Begins a call whose first kernel doesn't.
+cudaError_t launch_begin(const CallArgs& call, cudaStream_t stream);
 
 }  // namespace plait::overlap::cuda

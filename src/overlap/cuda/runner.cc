@@ -31,7 +31,7 @@ class Call {
         shards_{.m = problem.m, .world = rank.world} {}
 
   cudaError_t run() {
-    if (rank_.world > 1 || is_compute_first()) begin();
+    if ((rank_.world > 1 || is_compute_first()) && !begins_itself()) begin();
     switch (problem_.op) {
       case DeviceOperator::matmul:
         product(alone(), plan_.share);
@@ -53,21 +53,21 @@ class Call {
            problem_.op == DeviceOperator::matmul_reduce_scatter;
   }
 
+  // Whether the call is one kernel, which also begins it.
+  bool begins_itself() const {
+    if (problem_.m == 0 || problem_.n == 0) return false;
+    return plan_.schedule == DeviceSchedule::fused || rank_.world == 1;
+  }
+
   // The first failure stands.
   void note(cudaError_t status) {
     if (status_ == cudaSuccess) status_ = status;
   }
 
   void begin() {
-    Beginning beginning = {.waits = mailbox_.waits,
-                           .claims = mailbox_.claims,
-                           .fingerprint = fingerprint_,
-                           .rank = rank_.rank,
-                           .world = rank_.world,
-                           .began = {}};
-    for (int r = 0; r < rank_.world; ++r)
-      beginning.began[r] = reinterpret_cast<comm::cuda::Flag*>(mailbox_.base[r]);
-    note(launch_begin(beginning, stream_));
+    CallArgs args = call_args();
+    args.begins = true;
+    note(launch_begin(args, stream_));
   }
 
   comm::cuda::Flag* flags_of(int rank) const {
@@ -111,19 +111,41 @@ class Call {
     const int size = size_of_kind(problem_.out);
     const bool aligned = reinterpret_cast<unsigned long long>(operands_.out) % 16 == 0 &&
                          operands_.out_stride * size % 16 == 0;
-    return {.shards = shards_,
-            .rank = rank_.rank,
-            .n = problem_.n,
-            .order = {.units = 0, .columns = 0},
-            .fingerprint = fingerprint_,
-            .waits = mailbox_.waits,
-            .link = mailbox_.link,
-            .out_kind = problem_.out,
-            .out = {.data = static_cast<char*>(operands_.out),
-                    .stride = operands_.out_stride * size,
-                    .n = problem_.n,
-                    .aligned = aligned},
-            .bias = operands_.bias};
+    CallArgs args = {.shards = shards_,
+                     .rank = rank_.rank,
+                     .begins = begins_itself(),
+                     .counters = mailbox_.counters,
+                     .began = {},
+                     .n = problem_.n,
+                     .order = {.units = 0, .columns = 0},
+                     .fingerprint = fingerprint_,
+                     .waits = mailbox_.waits,
+                     .link = mailbox_.link,
+                     .out_kind = problem_.out,
+                     .out = {.data = static_cast<char*>(operands_.out),
+                             .stride = operands_.out_stride * size,
+                             .n = problem_.n,
+                             .aligned = aligned},
+                     .bias = operands_.bias};
+    for (int r = 0; r < rank_.world; ++r)
+      args.began[r] = reinterpret_cast<comm::cuda::Flag*>(mailbox_.base[r]);
+    return args;
+  }
+
+  int clusters() const {
+    int device = 0;
+    int multiprocessors = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    return std::min(plan_.share.blocks, multiprocessors) / (kUnitRows / kTileRows);
+  }
+
+  // The order of tiles of a width that suits the whole product.
+  void order_comm_first(CommFirstArgs& args) const {
+    const int units = ceil_div(problem_.m, kUnitRows);
+    args.width = tile_width(units, problem_.n, clusters());
+    args.call.order = comm_first_order(args.call.shards, args.call.rank, kUnitRows,
+                                       ceil_div(problem_.n, args.width));
   }
 
   // A product whose rows are all this rank's own.
@@ -136,11 +158,13 @@ class Call {
                           .pushes_to_self = false,
                           .reads_own = true,
                           .piece_rows = 1,
-                          .gathered = {}};
+                          .gathered = {},
+                          .width = 0};
     args.call.shards = {.m = problem_.m, .world = 1};
     args.call.rank = 0;
+    args.call.begins = false;
     args.call.waits.epoch = nullptr;
-    args.call.order = comm_first_order(args.call.shards, 0, kUnitRows, sizes_.tile_columns);
+    order_comm_first(args);
     args.call.order.group = 8;
     return args;
   }
@@ -156,19 +180,25 @@ class Call {
     ComputeFirstArgs args = {};
     args.call = call_args();
     args.call.order = compute_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
+    args.own_begin = shards_.begin(rank_.rank);
+    args.own_end = shards_.end(rank_.rank);
     args.tile_columns = sizes_.tile_columns;
     args.wire = problem_.wire;
     args.finishes = true;
-    args.claims = mailbox_.claims;
+    args.claims = true;
     args.spreads = problem_.op == DeviceOperator::matmul_all_reduce && rank_.world > 1;
     const int source_flags = sizes_.tiles_per_source;
     const long long source_bytes = sizes_.tiles_per_source * sizes_.tile_bytes;
-    args.sums.source_bytes = source_bytes;
     args.sums.parity_bytes = mailbox_.bytes;
-    args.sums.source_flags = source_flags;
     args.sums.parity_flags = static_cast<int>(mailbox_.flags);
     args.results = args.sums;
-    args.results.source_flags = source_flags * kMostSlices;
+    // What is added up lies side by side.
+    args.sums.place_bytes = rank_.world * sizes_.tile_bytes;
+    args.sums.source_bytes = sizes_.tile_bytes;
+    args.sums.place_flags = rank_.world;
+    args.sums.source_flags = 1;
+    args.results.place_flags = 1;
+    args.results.source_flags = source_flags * kMostPieces;
     args.results_stride = sizes_.results_stride;
     for (int r = 0; r < rank_.world; ++r) {
       args.sums.data[r] = slots_of(r);
@@ -179,12 +209,22 @@ class Call {
     return args;
   }
 
+  // What the warps that add up and fetch do, in the order of columns that the call has.
+  WorkOrder work_of(const ComputeFirstArgs& args) const {
+    constexpr int kWarps = 10;  // of a block
+    return work_order(shards_, rank_.rank, kTileRows, args.call.order,
+                      {.spreads = args.spreads,
+                       .wire_vectors = size_of_kind(args.wire) / 2,
+                       .warps = clusters() * (kUnitRows / kTileRows) * kWarps});
+  }
+
   // All tiles go to this rank's own memory instead, each to a place of its own.
   ComputeFirstArgs staging_args(const ComputeFirstArgs& whole) const {
     ComputeFirstArgs args = whole;
     args.finishes = false;
     args.spreads = false;
     args.sums = {};
+    args.sums.place_bytes = sizes_.tile_bytes;
     for (int r = 0; r < rank_.world; ++r) {
       const int first_tile = shards_.begin(r) / kTileRows;
       args.sums.data[r] = mailbox_.staged + static_cast<long long>(first_tile) *
@@ -194,7 +234,8 @@ class Call {
   }
 
   void compute_first() {
-    const ComputeFirstArgs whole = compute_first_args();
+    ComputeFirstArgs whole = compute_first_args();
+    whole.work = work_of(whole);
     const Matrices all =
         matrices(operands_.x, operands_.x, operands_.x, operands_.x_stride, operands_.x_stride);
     if (plan_.schedule == DeviceSchedule::fused || rank_.world == 1) {
@@ -207,11 +248,12 @@ class Call {
     cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
     for (int part = 0; part < parts; ++part) {
       ComputeFirstArgs args = whole;
-      args.claims = nullptr;
+      args.claims = false;
       args.call.order.first_column = sizes_.tile_columns * part / parts;
       args.call.order.columns =
           sizes_.tile_columns * (part + 1) / parts - args.call.order.first_column;
       args.call.order.column_group = args.call.order.columns;
+      args.work = work_of(args);
       note(launch_compute_first(all, product_share, staging_args(args), stream_));
       follow(stream_, side, mailbox_.fork);
       note(launch_exchange(all, beside, args, mailbox_.staged, side));
@@ -252,11 +294,15 @@ class Call {
                           .pushes_to_self = true,
                           .reads_own = false,
                           .piece_rows = sizes_.piece_rows,
-                          .gathered = {}};
-    args.call.order = comm_first_order(shards_, rank_.rank, kUnitRows, sizes_.tile_columns);
-    // Over a slow link rows are multiplied as they arrive, though the weight is read more often.
-    if (mailbox_.link.clocks != nullptr) args.call.order.group = 1;
-    if (plan_.group > 0) args.call.order.group = plan_.group;
+                          .gathered = {},
+                          .width = 0};
+    order_comm_first(args);
+    if (plan_.group > 0) {
+      args.call.order.group = plan_.group;
+    } else {
+      multiply_as_rows_arrive(args.call.order);
+    }
+    args.gathered.place_flags = 1;
     args.gathered.source_flags = sizes_.pieces;
     args.gathered.parity_flags = static_cast<int>(mailbox_.flags);
     args.gathered.parity_bytes = mailbox_.bytes;
@@ -270,6 +316,8 @@ class Call {
     // begin outside the GPU's memory: there the rows are read as they were gathered.
     const char* begin = args.x - shards_.begin(rank_.rank) * args.x_stride;
     args.reads_own = is_on_gpu(begin);
+    args.pushes_to_self =
+        operands_.gathered != nullptr || !args.reads_own || shares_tiles(rank_.rank);
     const char* own = args.reads_own ? begin : even;
     const Matrices all =
         matrices(even, odd, own, args.reads_own ? operands_.x_stride : problem_.k, problem_.k);
@@ -282,6 +330,21 @@ class Call {
     if (operands_.gathered != nullptr)
       note(launch_copy_gathered(all, args, static_cast<char*>(operands_.gathered),
                                 operands_.gathered_stride * 2, stream_));
+  }
+
+  // With short runs the product waits less for rows, but reads the weight more often: the last
+  // units are taken as they arrive, and those before them in runs twice as long.
+  static void multiply_as_rows_arrive(TileOrder& order) {
+    order.late = 2 * order.turns;
+    order.late_group = order.turns;
+    constexpr int kFew = 4;
+    order.group = order.turns < kFew ? kFew / order.turns * order.turns : order.turns;
+  }
+
+  // Whether a tile has rows of this rank and of others.
+  bool shares_tiles(int rank) const {
+    const int end = shards_.end(rank);
+    return shards_.begin(rank) % kTileRows != 0 || (end % kTileRows != 0 && end != problem_.m);
   }
 
   void gather_alone() {
@@ -305,9 +368,8 @@ class Call {
       CommFirstArgs args = whole;
       const int begin = units * part / parts;
       args.pushes = false;
-      args.call.order.first = (whole.call.order.first + begin) % units;
+      args.call.order.skipped = begin;
       args.call.order.taken = units * (part + 1) / parts - begin;
-      args.call.order.lead = 0;
       note(launch_wait_for_rows(all, args, stream_));
       note(launch_comm_first(all, product_share, args, stream_));
     }

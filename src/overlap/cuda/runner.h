@@ -61,8 +61,8 @@ struct DeviceMailbox {
   long long bytes;
   char* staged;
   comm::cuda::Waits waits;
-  unsigned int* claims;  // in the GPU's memory
-  const void* zeros;     // 16 bytes, read in place of matrices without elements
+  Counters* counters;  // in the GPU's memory
+  const void* zeros;   // 16 bytes, read in place of matrices without elements
   comm::cuda::EmulatedLink link = {};
   cudaStream_t side;  // for work beside the product
   cudaEvent_t fork;

@@ -127,9 +127,13 @@ TEST(TileOrderTest, TakesEveryTileOnceInEveryGrouping) {
           for (int first = 0; first < units; first += 3) {
             const TileOrder order = {.units = units,
                                      .columns = columns,
-                                     .first = first,
-                                     .lead = units / 2,
+                                     .first_own = first,
+                                     .own = units / 2,
+                                     .own_leads = first % 2 == 0,
+                                     .turns = 1 + first % 5,
                                      .group = group,
+                                     .late = first % 4,
+                                     .late_group = 1 + first % 3,
                                      .column_group = column_group};
             expect_all_tiles_once({order}, units, columns);
           }
@@ -140,8 +144,14 @@ TEST(TileOrderTest, TakesEveryTileOnceInEveryGrouping) {
 }
 
 TEST(TileOrderTest, TakesOnlyTheUnitsAndColumnsOfAPart) {
-  const TileOrder order = {
-      .units = 5, .columns = 2, .first = 4, .taken = 3, .first_column = 7, .column_group = 2};
+  const TileOrder order = {.units = 5,
+                           .columns = 2,
+                           .first_own = 3,
+                           .own = 2,
+                           .skipped = 1,
+                           .taken = 3,
+                           .first_column = 7,
+                           .column_group = 2};
   Tiles tiles;
   EXPECT_TRUE(add_all(order, tiles));
   EXPECT_EQ(tiles, (Tiles{{4, 7}, {4, 8}, {0, 7}, {0, 8}, {1, 7}, {1, 8}}));
@@ -158,14 +168,41 @@ TEST(TileOrderTest, GoesColumnByColumnWithinARun) {
 }
 
 TEST(TileOrderTest, FinishesTheLeadOfEachGroupOfColumnsFirst) {
-  for (int lead = 0; lead <= 11; ++lead) {
-    const TileOrder order = {
-        .units = 11, .columns = 20, .first = 9, .lead = lead, .group = 4, .column_group = 8};
-    for_each_tile(order, [&](TileAt tile, int within, int width) {
-      const bool leads = (tile.unit - order.first + order.units) % order.units < lead;
-      EXPECT_EQ(leads, within < lead * width) << "unit " << tile.unit << ", lead " << lead;
-    });
+  for (int own = 0; own <= 11; ++own) {
+    for (const bool own_leads : {false, true}) {
+      const TileOrder order = {.units = 11,
+                               .columns = 20,
+                               .first_own = 9,
+                               .own = own,
+                               .own_leads = own_leads,
+                               .turns = 3,
+                               .group = 4,
+                               .column_group = 8};
+      for_each_tile(order, [&](TileAt tile, int within, int width) {
+        const bool is_own = (tile.unit - order.first_own + order.units) % order.units < own;
+        EXPECT_EQ(is_own == own_leads, within < order.lead() * width)
+            << "unit " << tile.unit << ", own " << own;
+      });
+    }
   }
+}
+
+TEST(TileOrderTest, TakesTheLastUnitsInShorterRuns) {
+  const TileOrder order = {
+      .units = 5, .columns = 2, .group = 3, .late = 2, .late_group = 1, .column_group = 2};
+  const std::vector<std::pair<int, int>> expected = {{0, 0}, {1, 0}, {2, 0}, {0, 1}, {1, 1},
+                                                     {2, 1}, {3, 0}, {3, 1}, {4, 0}, {4, 1}};
+  for (int place = 0; place < order.count(); ++place) {
+    const TileAt tile = order.at(place);
+    EXPECT_EQ(std::pair(tile.unit, tile.column), expected[static_cast<std::size_t>(place)]);
+  }
+}
+
+TEST(TileOrderTest, TakesTheOtherUnitsByTurns) {
+  const TileOrder order = {.units = 9, .columns = 1, .first_own = 1, .own = 2, .turns = 3};
+  const std::vector<int> expected = {1, 2, 3, 6, 8, 4, 7, 0, 5};
+  for (int step = 0; step < order.units; ++step)
+    EXPECT_EQ(order.unit_at(step), expected[static_cast<std::size_t>(step)]) << "step " << step;
 }
 
 TEST(ComputeFirstOrderTest, TakesEveryTileOnce) {
@@ -179,7 +216,7 @@ TEST(ComputeFirstOrderTest, TakesOwnTilesLastInEachGroupOfColumns) {
   for_each_rank([](const Shards& shards, int rank, int columns) {
     const TileOrder order = compute_first_order(shards, rank, kUnitRows, columns);
     for_each_tile(order, [&](TileAt tile, int within, int width) {
-      EXPECT_EQ(has_rows_of(shards, rank, tile.unit), within >= order.lead * width)
+      EXPECT_EQ(has_rows_of(shards, rank, tile.unit), within >= order.lead() * width)
           << "unit " << tile.unit;
     });
   });
@@ -212,7 +249,7 @@ TEST(CommFirstOrderTest, TakesTilesOfOwnRowsFirst) {
   for_each_rank([](const Shards& shards, int rank, int columns) {
     const TileOrder order = comm_first_order(shards, rank, kUnitRows, columns);
     for_each_tile(order, [&](TileAt tile, int within, int width) {
-      EXPECT_EQ(has_only_rows_of(shards, rank, tile.unit), within < order.lead * width)
+      EXPECT_EQ(has_only_rows_of(shards, rank, tile.unit), within < order.lead() * width)
           << "unit " << tile.unit;
     });
   });
@@ -226,9 +263,8 @@ TEST(CommFirstOrderTest, TakesEveryTileOnceInParts) {
       for (int part = 0; part < count; ++part) {
         TileOrder& order = parts[static_cast<std::size_t>(part)];
         const int begin = whole.units * part / count;
-        order.first = (whole.first + begin) % whole.units;
+        order.skipped = begin;
         order.taken = whole.units * (part + 1) / count - begin;
-        order.lead = 0;
       }
       expect_all_tiles_once(parts, whole.units, columns);
     }

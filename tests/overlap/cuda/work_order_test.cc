@@ -1,0 +1,136 @@
+#include "overlap/cuda/work_order.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace plait::overlap::cuda {
+namespace {
+
+constexpr int kTileRows = 128;
+constexpr int kUnitRows = 256;
+
+struct Problem {
+  int m;
+  int world;
+  int columns;
+  bool spreads;
+  int warps;
+};
+
+template <class Check>
+void for_each_problem(Check&& check) {
+  for (const int m : {0, 1, 255, 700, 2048, 4100}) {
+    for (const int world : {1, 2, 3, 5, 8}) {
+      for (const int columns : {0, 1, 8, 9, 23}) {
+        for (const bool spreads : {false, true}) {
+          for (const int warps : {0, 1320, 1 << 20}) {
+            SCOPED_TRACE("m=" + std::to_string(m) + " world=" + std::to_string(world) +
+                         " columns=" + std::to_string(columns) +
+                         " spreads=" + std::to_string(spreads));
+            check(Problem{m, world, columns, spreads, warps});
+            if (testing::Test::HasFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+WorkOrder order_of(const Problem& problem, int rank) {
+  const Shards shards = {.m = problem.m, .world = problem.world};
+  return work_order(shards, rank, kTileRows,
+                    compute_first_order(shards, rank, kUnitRows, problem.columns),
+                    {.spreads = problem.spreads, .wire_vectors = 1, .warps = problem.warps});
+}
+
+using Piece = std::tuple<int, int, int, int>;  // tile's row and column, slice, part
+Piece piece_of(const Work& work) {
+  return {work.row_tile, work.column_tile, work.slice, work.part};
+}
+
+std::set<Piece> pieces_of(const WorkOrder& order, int rank) {
+  std::set<Piece> pieces;
+  const TileRange& tiles = order.tiles[rank];
+  for (int row = tiles.first; row < tiles.first + tiles.count; ++row)
+    for (int column = 0; column < order.columns; ++column)
+      for (int slice = 0; slice < kSlices; ++slice)
+        for (int part = 0; part < order.parts; ++part) pieces.emplace(row, column, slice, part);
+  return pieces;
+}
+
+TEST(WorkOrderTest, AddsUpEachOwnPieceAndFetchesEachOtherOnce) {
+  for_each_problem([](const Problem& problem) {
+    for (int rank = 0; rank < problem.world; ++rank) {
+      const WorkOrder order = order_of(problem, rank);
+      std::set<Piece> taken[kMostRanks];
+      for (int number = 0;; ++number) {
+        const Work work = order.at(number);
+        if (work.kind == Work::nothing) break;
+        EXPECT_EQ(work.kind == Work::sum, work.rank == rank);
+        EXPECT_TRUE(taken[work.rank].insert(piece_of(work)).second) << "piece " << number;
+      }
+      for (int r = 0; r < problem.world; ++r) {
+        if (r == rank || problem.spreads) {
+          EXPECT_EQ(taken[r], pieces_of(order, r)) << "rank " << r;
+        } else {
+          EXPECT_TRUE(taken[r].empty()) << "rank " << r;
+        }
+      }
+    }
+  });
+}
+
+TEST(WorkOrderTest, FetchesAGroupOnceTheNextIsAddedUp) {
+  for_each_problem([](const Problem& problem) {
+    const WorkOrder order = order_of(problem, problem.world - 1);
+    const std::size_t own = pieces_of(order, problem.world - 1).size();
+    std::size_t added = 0;
+    int fetched_group = 0;
+    int added_group = 0;
+    for (int number = 0;; ++number) {
+      const Work work = order.at(number);
+      if (work.kind == Work::nothing) break;
+      const int group = work.column_tile / order.column_group;
+      if (work.kind == Work::sum) {
+        EXPECT_GE(group, added_group);
+        EXPECT_LE(group, fetched_group + 2);
+        added_group = group;
+        ++added;
+      } else {
+        EXPECT_GE(group, fetched_group);
+        fetched_group = group;
+        if (own > 0) {
+          EXPECT_TRUE(added_group > group || added == own);
+        }
+      }
+    }
+  });
+}
+
+TEST(WorkOrderTest, NothingFollowsTheLastPiece) {
+  for_each_problem([](const Problem& problem) {
+    const WorkOrder order = order_of(problem, 0);
+    int number = 0;
+    while (order.at(number).kind != Work::nothing) ++number;
+    for (int after = number; after < number + 5000; after += 7)
+      EXPECT_EQ(order.at(after).kind, Work::nothing) << number << ", " << after;
+  });
+}
+
+TEST(WorkOrderTest, HalvesPiecesIfThereAreWarpsEnough) {
+  const Problem few = {.m = 2048, .world = 8, .columns = 32, .spreads = false, .warps = 1320};
+  EXPECT_EQ(order_of(few, 0).halves, 2);
+  EXPECT_EQ(order_of(few, 0).parts, 2 * kMostParts);
+  Problem many = few;
+  many.m = 8192;
+  EXPECT_EQ(order_of(many, 0).halves, 1);
+  Problem spreading = few;
+  spreading.spreads = true;
+  EXPECT_EQ(order_of(spreading, 0).parts, kMostParts);
+}
+
+}  // namespace
+}  // namespace plait::overlap::cuda
