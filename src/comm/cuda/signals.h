@@ -130,8 +130,8 @@ __device__ inline bool is_raised(const Flag* flag, unsigned long long found,
   return ready_at == 0 || gpu_clock() >= ready_at;
 }
 
-// A first look at a flag, which many flags can have at once. If all have been raised, an acquire must
-// follow before what they stand for is read.
+// A first look at a flag, which many flags can have at once. If all have been raised, an acquire
+// must follow before what they stand for is read.
 __device__ inline bool was_raised(const Flag* flag, unsigned long long expected) {
   const unsigned long long found = *static_cast<const volatile unsigned long long*>(&flag->word);
   const bool same_call = static_cast<unsigned int>(found) == static_cast<unsigned int>(expected);

@@ -2,8 +2,8 @@
 //
 // Each block has three warpgroups. One thread of the first loads tiles of X and W into shared
 // memory (TMA), the other two multiply them (wgmma) and finish the tiles. Most finished tiles go to
-// shared memory, and a second warp of the first warpgroup has the copy engine store them from there,
-// while the next tile is multiplied. The last two warps are free for the hooks' other work.
+// shared memory, and a second warp of the first warpgroup has the copy engine store them from
+// there, while the next tile is multiplied. The last two warps are free for the hooks' other work.
 //
 // Hooks decide the order of the tiles, what is waited for, and what becomes of a finished tile:
 //

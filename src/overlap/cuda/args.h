@@ -24,8 +24,8 @@ struct Rows {
   bool aligned;
 };
 
-// Slots and flags of one kind, at every rank. Each source has a slot in each place: a tile that holds
-// rows of the owner. Both exist twice, for calls with even and with odd numbers.
+// Slots and flags of one kind, at every rank. Each source has a slot in each place: a tile that
+// holds rows of the owner. Both exist twice, for calls with even and with odd numbers.
 struct Slots {
   char* data[kMostRanks];
   comm::cuda::Flag* flags[kMostRanks];  // null: nothing is raised

@@ -13,13 +13,13 @@ __device__ inline unsigned int epoch_of(const CallArgs& call) {
 }
 
 // By one thread of each block of the kernel that begins a call, once the block's other threads know
-// the number of the call. The last block counts the call, so that no block reads too large a
+// the number of the call. The last block counts the call: no block then reads too large a number.
 __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   if (!call.begins) return;
   __threadfence();
   if (atomicAdd(&call.counters->started, 1U) + 1 != gridDim.x) return;
   call.counters->started = 0;
-  call.counters->claims[(epoch + 1) & 1U] = 0;  // the next call's: nobody claims work from it now
+  call.counters->claims[(epoch + 1) & 1U] = 0;  // the next call's, from which no warp claims work now
   *static_cast<volatile unsigned int*>(call.waits.epoch) = epoch;
 }
 

@@ -232,7 +232,7 @@ class ComputeFirst {
   __device__ __forceinline__ void add_up_some(const Work& work, int place, int lane) const {
     using V = Vectors<Wire, Tile>;
     constexpr int kVectors = 8 / V::kElements;  // for eight elements
-    // So many loads are under way at once, because each takes about a microsecond.
+    // Several loads are under way at once, because each takes about a microsecond.
     constexpr int kAtOnce = kRanks * kVectors >= 16 ? 1 : 16 / (kRanks * kVectors);
     const int thread = work.slice * 32 + lane;
     const int halves = args_.work.halves;

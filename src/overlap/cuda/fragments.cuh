@@ -90,7 +90,7 @@ struct Vectors {
   }
 };
 
-// What other ranks have written, and nobody reads twice. The acquire of its flag comes before.
+// For what other ranks have written, read once. The acquire of its flag comes before.
 __device__ inline uint4 load_vector(const uint4* at) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
