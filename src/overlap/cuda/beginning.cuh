@@ -19,8 +19,7 @@ __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   __threadfence();
   if (atomicAdd(&call.counters->started, 1U) + 1 != gridDim.x) return;
   call.counters->started = 0;
-  call.counters->claims[(epoch + 1) & 1U] =
-      0;  // the next call's, from which no warp claims work now
+  call.counters->claims[(epoch + 1) & 1U] = 0;  // for the next call
   *static_cast<volatile unsigned int*>(call.waits.epoch) = epoch;
 }
 
