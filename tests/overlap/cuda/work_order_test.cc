@@ -9,8 +9,8 @@
 namespace plait::overlap::cuda {
 namespace {
 
-constexpr int kTileRows = 128;
-constexpr int kUnitRows = 256;
+constexpr int kRowsOfTile = 128;
+constexpr int kRowsOfUnit = 256;
 
 struct Problem {
   int m;
@@ -41,8 +41,8 @@ void for_each_problem(Check&& check) {
 
 WorkOrder order_of(const Problem& problem, int rank) {
   const Shards shards = {.m = problem.m, .world = problem.world};
-  return work_order(shards, rank, kTileRows,
-                    compute_first_order(shards, rank, kUnitRows, problem.columns),
+  return work_order(shards, rank, kRowsOfTile,
+                    compute_first_order(shards, rank, kRowsOfUnit, problem.columns),
                     {.spreads = problem.spreads, .wire_vectors = 1, .warps = problem.warps});
 }
 
