@@ -2,9 +2,10 @@
 // schedules.
 //
 // Each tile's partial sums go to the slots of all ranks that own rows of it, this one included.
-// Warps that multiply never wait for the sums of others. Beside them, and after them, warps take one slice of an
-// own tile after the other: they wait until every rank's partial sums are there, add them up as a
-// tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why this cannot deadlock.
+// Warps that multiply never wait for the sums of others. Beside them, and after them, warps take
+// one slice of an own tile after the other: they wait until every rank's partial sums are there,
+// add them up as a tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why this
+// cannot deadlock.
 #pragma once
 
 #include "comm/cuda/signals.h"
