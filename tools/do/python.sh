@@ -43,9 +43,18 @@ build_wheel() {
   cmake --install build/release --prefix build/prefix --strip &&
     in_venv python -m pip wheel . --no-build-isolation --no-deps -w build/wheels \
       -C "cmake.define.PLAIT_PREFIX=$PWD/build/prefix" &&
-    in_venv python -m auditwheel repair --exclude libgomp.so.1 --exclude 'libmpi.so*' -w build/wheelhouse \
-      build/wheels/plait-*.whl &&
+    in_venv python -m auditwheel repair --exclude libgomp.so.1 --exclude 'libmpi.so*' --exclude 'libmpich.so*' \
+      -w build/wheelhouse build/wheels/plait-*.whl &&
+    has_no_mpi build/wheelhouse/plait-*.whl &&
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
+}
+
+# has_no_mpi WHEEL: beside the MPI of a program, a second one in the wheel would take its place in plait's plugin.
+has_no_mpi() {
+  local carried
+  carried=$(python3 -m zipfile -l "$1" | grep -oE 'plait\.libs/lib(mpi|mpich|uc[a-z])[^ ]*') || return 0
+  printf 'the wheel holds libraries of an MPI: %s\n' "$carried"
+  return 1
 }
 
 # Installs the wheel in an empty environment of every Python of this machine: it must load, compute and have its

@@ -2,7 +2,8 @@
 // ranks' memory, in pieces with a flag each. A tile is loaded once the pieces of its rows have
 // arrived.
 //
-// Writing never waits, so waits for rows cannot deadlock: see docs/concepts/fused-on-gpu.md.
+// Writing waits for peers to begin, but never for rows, so waits for rows cannot deadlock: see
+// docs/concepts/fused-on-gpu.md.
 #pragma once
 
 #include "comm/cuda/signals.h"

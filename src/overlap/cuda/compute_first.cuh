@@ -1,10 +1,11 @@
 // matmul_reduce_scatter and matmul_all_reduce in one kernel, and the steps of their other
 // schedules.
 //
-// The warps that multiply write each tile's partial sums to the slots of all ranks that own rows of
-// it, this one included, and never wait. Beside them, and after them, warps take one slice of an
-// own tile after the other: they wait until every rank's partial sums are there, add them up as a
-// tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why this cannot deadlock.
+// Each tile's partial sums go to the slots of all ranks that own rows of it, this one included.
+// Warps that multiply never wait for the sums of others. Beside them, and after them, warps take
+// one slice of an own tile after the other: they wait until every rank's partial sums are there,
+// add them up as a tree, and write the rows out. See docs/concepts/fused-on-gpu.md for why this
+// cannot deadlock.
 #pragma once
 
 #include "comm/cuda/signals.h"

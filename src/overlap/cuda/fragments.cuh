@@ -83,11 +83,6 @@ struct Vectors {
       }
     }
   }
-
-  // The element of the tile's row that is element e of vector u.
-  static __device__ float& value(Tile& tile, int i, int r, int u, int e) {
-    return tile.value(i, r, kBlocks * u + e / 2, e % 2);
-  }
 };
 
 // For what other ranks have written, read once. The acquire of its flag comes before.

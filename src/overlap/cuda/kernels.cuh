@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <iterator>
 
 #include "overlap/cuda/comm_first.cuh"
@@ -79,9 +81,6 @@ struct Kernels {
     if (tiles == 0) return cudaSuccess;
     const auto kernel = &gemm::product_kernel<OfWidth, Hooks>;
     constexpr int kBytes = static_cast<int>(sizeof(typename OfWidth::Storage));
-    static const cudaError_t ready = cudaFuncSetAttribute(
-        reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    if (ready != cudaSuccess) return ready;
     gemm::ProductArgs<OfWidth> args = {
         .x = {params_of<OfWidth>(matrices, 0)}, .m = matrices.m, .n = matrices.n, .k = matrices.k};
     for (int which = 1; which < gemm::kMatrices; ++which) {
@@ -98,15 +97,35 @@ struct Kernels {
     config.attrs = &cluster;
     config.numAttrs = 1;
     config.gridDim = dim3(gemm::kClusterBlocks);
-    static const int most = [&] {
-      int clusters = 0;
-      return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess ? clusters
-                                                                                       : 0;
-    }();
+    int most = 0;
+    const cudaError_t asked = most_clusters<OfWidth, Hooks>(config, most);
+    if (asked != cudaSuccess) return asked;
     const int clusters = std::min({share.blocks / gemm::kClusterBlocks, most, tiles});
     if (clusters < 1) return cudaErrorInvalidConfiguration;
     config.gridDim = dim3(static_cast<unsigned int>(clusters * gemm::kClusterBlocks));
     return cudaLaunchKernelEx(&config, kernel, args, hooks);
+  }
+
+  // How many clusters of the kernel fit on the current GPU. The first time it also gives the kernel
+  // its shared memory there. Both take long, so each GPU's answer is kept.
+  template <class OfWidth, class Hooks>
+  static cudaError_t most_clusters(const cudaLaunchConfig_t& config, int& most) {
+    const auto kernel = &gemm::product_kernel<OfWidth, Hooks>;
+    constexpr std::size_t kMostGpus = 64;
+    static std::array<std::atomic<int>, kMostGpus> known = {};
+    int device = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status != cudaSuccess) return status;
+    const auto gpu = static_cast<std::size_t>(device);
+    if (gpu < kMostGpus) most = known[gpu].load(std::memory_order_relaxed);
+    if (most > 0) return cudaSuccess;
+    status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(config.dynamicSmemBytes));
+    if (status != cudaSuccess) return status;
+    status = cudaOccupancyMaxActiveClusters(&most, kernel, &config);
+    if (status == cudaSuccess && gpu < kMostGpus) known[gpu].store(most, std::memory_order_relaxed);
+    return status;
   }
 
   static cudaError_t compute_first(const Matrices& matrices, const Share& share,

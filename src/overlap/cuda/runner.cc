@@ -242,7 +242,7 @@ class Call {
       note(launch_compute_first(all, plan_.share, whole, stream_));
       return;
     }
-    const bool cut = plan_.schedule == DeviceSchedule::pipelined;
+    const bool cut = plan_.schedule == DeviceSchedule::pipelined && plan_.share.blocks >= 4;
     const int parts = cut ? std::clamp(plan_.parts, 1, std::max(sizes_.tile_columns, 1)) : 1;
     const auto [product_share, beside] = shares_of(parts);
     cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
@@ -262,7 +262,8 @@ class Call {
     follow(side, stream_, mailbox_.join);
   }
 
-  // If a product is cut in parts, the work beside it gets a quarter of the blocks.
+  // If a product is cut in parts, the work beside it gets a quarter of the blocks. With very few
+  // blocks the product stays whole, because it needs a cluster.
   struct Shares {
     Share product;
     Share beside;
@@ -333,7 +334,7 @@ class Call {
   }
 
   // With short runs the product waits less for rows, but reads the weight more often: the last
-  // units are taken as they arrive, and those before them in runs twice as long.
+  // units are taken as they arrive, one of each peer, and those before them in longer runs.
   static void multiply_as_rows_arrive(TileOrder& order) {
     order.late = 2 * order.turns;
     order.late_group = order.turns;
@@ -357,7 +358,7 @@ class Call {
   }
 
   void comm_first_by_steps(const Matrices& all, const CommFirstArgs& whole) {
-    const bool cut = plan_.schedule == DeviceSchedule::pipelined;
+    const bool cut = plan_.schedule == DeviceSchedule::pipelined && plan_.share.blocks >= 4;
     const int units = whole.call.order.units;
     const int parts = cut ? std::clamp(plan_.parts, 1, std::max(units, 1)) : 1;
     const auto [product_share, beside] = shares_of(parts);

@@ -38,7 +38,7 @@ enum class DeviceSchedule { serial, pipelined, fused };
 struct DevicePlan {
   DeviceSchedule schedule = DeviceSchedule::fused;
   int parts = 4;
-  int group = 0;  // units of rows multiplied side by side; 0: as many as suit the shards
+  int group = 0;  // units of rows multiplied side by side; 0: as many as suit the peers
   Share share = {.blocks = 1 << 16};
 };
 

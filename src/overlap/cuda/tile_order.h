@@ -145,14 +145,11 @@ inline TileOrder comm_first_order(const Shards& shards, int rank, int unit_rows,
   const int begin = (shards.begin(rank) + unit_rows - 1) / unit_rows;
   const bool at_end = shards.end(rank) == shards.m;
   const int end = at_end ? units : shards.end(rank) / unit_rows;
-  const int largest_shard = (shards.m + shards.world - 1) / shards.world;
-  const int per_shard = largest_shard / unit_rows;
   TileOrder order = {.units = units,
                      .columns = columns,
                      .first_own = units > 0 ? begin % units : 0,
                      .own = end > begin ? end - begin : 0,
                      .turns = shards.world > 1 ? shards.world - 1 : 1};
-  order.group = per_shard < 1 ? 1 : (per_shard < order.group ? per_shard : order.group);
   return order;
 }
 
