@@ -1,7 +1,5 @@
 // Behaviour is defined in conformance/; this runs its suites over this transport.
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include "comm/ucx_case.h"
 #include "conformance/collectives.h"
@@ -46,26 +44,6 @@ INSTANTIATE_TEST_SUITE_P(ReadUcx, RootsConformance, worlds_of(kRead, {3}), case_
 
 INSTANTIATE_TEST_SUITE_P(LinkedUcx, MailboxConformance, worlds_of(kLinked, {2}), case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedUcx, CollectivesConformance, worlds_of(kLinked, {2}), case_name);
-
-// Ranks of a host share memory, and reach the others by UCX.
-RankMaker placed(const std::string& name, const std::vector<int>& hosts) {
-  return {.name = name, .run = over_hosts(hosts, "ucx"), .sees_calls = false, .one_host = false};
-}
-
-const RankMaker kTwoAndTwo = placed("two_and_two_of_", {0, 0, 1, 1});
-const RankMaker kThreeAndOne = placed("three_and_one_of_", {0, 0, 0, 1});
-
-INSTANTIATE_TEST_SUITE_P(TwoAndTwoUcx, TransportConformance, worlds_of(kTwoAndTwo, {4}), case_name);
-INSTANTIATE_TEST_SUITE_P(TwoAndTwoUcx, MailboxConformance, worlds_of(kTwoAndTwo, {4}), case_name);
-INSTANTIATE_TEST_SUITE_P(TwoAndTwoUcx, CollectivesConformance, worlds_of(kTwoAndTwo, {4}),
-                         case_name);
-
-INSTANTIATE_TEST_SUITE_P(ThreeAndOneUcx, TransportConformance, worlds_of(kThreeAndOne, {4}),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(ThreeAndOneUcx, MailboxConformance, worlds_of(kThreeAndOne, {4}),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(ThreeAndOneUcx, CollectivesConformance, worlds_of(kThreeAndOne, {4}),
-                         case_name);
 
 }  // namespace
 }  // namespace plait::conformance
