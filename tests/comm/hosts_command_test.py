@@ -199,12 +199,16 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
     def test_operators_have_equal_bits_over_ucx(self):
         self.verify("ucx")
 
-    def verify(self, transport):
-        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", str(CASES))
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_layers_have_equal_bits(self):
+        self.verify("tcp", 10, "--layers")
+
+    def verify(self, transport, cases=CASES, *words):
+        first, second = self.start(2, PLAIT, "verify", "--transport", transport, "--cases", str(cases), *words)
         said = self.output_of(first)
         self.output_of(second)
         self.assertEqual((first.returncode, second.returncode), (0, 0), said)
-        self.assertIn(f"{CASES} passed", said)
+        self.assertIn(f"{cases} passed", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_operators_have_equal_bits_on_two_hosts_of_two_ranks(self):

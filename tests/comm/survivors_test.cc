@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/survivors.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 #include "plait/communicator.h"
@@ -24,7 +25,6 @@ using conformance::Case;
 using conformance::case_name;
 using conformance::contains;
 using conformance::expect_error;
-using conformance::RanksTest;
 using conformance::run_as_threads;
 using conformance::run_in_processes;
 using conformance::run_over_tcp;
@@ -83,7 +83,6 @@ class Numbers {
   std::array<std::atomic<int>, 8>* numbers_ = nullptr;
 };
 
-class Processes : public RanksTest {};
 INSTANTIATE_TEST_SUITE_P(Shm, Processes, worlds_of(kShm, {3, 4}), case_name);
 INSTANTIATE_TEST_SUITE_P(Tcp, Processes, worlds_of(kTcp, {3, 4}), case_name);
 

@@ -138,9 +138,9 @@ void run_over(const std::string& transport, const std::vector<int>& hosts, int w
 
 }  // namespace
 
-Run over_hosts(const std::vector<int>& hosts) {
-  return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
-    run_over("tcp", hosts, world, body, options);
+Run over_hosts(const std::vector<int>& hosts, const std::string& transport) {
+  return [=](int world, const Body& body, const CommunicatorOptions& options) {
+    run_over(transport, hosts, world, body, options);
   };
 }
 
@@ -163,7 +163,7 @@ void run_over_tcp(int world, const Body& body, const CommunicatorOptions& option
 }
 
 void run_over_ucx(int world, const Body& body, const CommunicatorOptions& options) {
-  run_over("ucx", {}, world, body, options);
+  over_hosts({}, "ucx")(world, body, options);
 }
 
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options) {

@@ -39,8 +39,9 @@ void run_over_ucx(int world, const Body& body, const CommunicatorOptions& option
 // Runs ranks over TCP as threads: the thread sanitizer sees no further than one process.
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options = {});
 
-// Runs ranks over TCP on simulated hosts, rank r on host `hosts[r]`: as processes, or as threads.
-Run over_hosts(const std::vector<int>& hosts);
+// Runs ranks on simulated hosts, rank r on host `hosts[r]`, as processes.
+Run over_hosts(const std::vector<int>& hosts, const std::string& transport = "tcp");
+// Runs ranks over TCP on such hosts as threads.
 Run threads_over_hosts(const std::vector<int>& hosts);
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);

@@ -27,6 +27,10 @@ constexpr std::string_view kCutOff = "cut off";
 constexpr Nanoseconds kBetweenBeats = 100 * base::kMillisecond;
 constexpr Nanoseconds kGrace = base::kSecond;
 
+// A process that ends closes its connections one after another, and a busy machine may take this
+// long from one to the next.
+constexpr Nanoseconds kUntilClosed = 500 * base::kMillisecond;
+
 // One that takes part, but brings nothing, waits for others: it and these have no more than their
 // patience each.
 constexpr int kMostPatiences = 3;
@@ -130,13 +134,23 @@ std::optional<Agreements::Answer> Agreements::taken() {
   return agreements_[number_].answer;
 }
 
+// The kernel of a process that ends closes the carrier's connection and this one in any order.
+// Until both are closed, the process would seem to be alive beyond a broken cable.
+bool Agreements::may_still_close(int peer) {
+  if (!group_.mesh()->is_lost_by_carrier_alone(group_.members().processes[peer])) return false;
+  Nanoseconds& since = peers_[peer].without_chunks_since;
+  const Nanoseconds now = base::now();
+  if (since == 0) since = now;
+  return now - since < kUntilClosed;
+}
+
 // What a peer has sent before its connection ended is here by then.
 void Agreements::note_losses() {
   Mesh& mesh = *group_.mesh();
   for (int peer = 0; peer < group_.world(); ++peer) {
     if (peer == group_.rank()) continue;
     const int process = group_.members().processes[peer];
-    const bool is_cut_off = !mesh.loss_of(process).empty();
+    const bool is_cut_off = !mesh.loss_of(process).empty() && !may_still_close(peer);
     const bool has_ended = mesh.is_closed_by(process);
     const std::lock_guard lock(mutex_);
     const bool has_left = group_.has_left(peer) || has_withdrawn_[peer];

@@ -52,16 +52,18 @@ class Agreements {
   };
 
   struct Peer {
-    bool is_lost = false;    // takes part no more
-    bool is_gone = false;    // and can't be part of another group
-    bool is_silent = false;  // its host has not answered for too long
-    bool was_told = false;   // that this rank takes it for lost
+    bool is_lost = false;                        // takes part no more
+    bool is_gone = false;                        // and can't be part of another group
+    bool is_silent = false;                      // its host has not answered for too long
+    bool was_told = false;                       // that this rank takes it for lost
+    base::Nanoseconds without_chunks_since = 0;  // lost by the carrier alone; 0: it isn't
   };
 
   static std::string write(int number, const Answer& answer);
   static std::optional<Answer> read_answer(const std::vector<std::string_view>& lines, int world);
 
   void note_losses();
+  bool may_still_close(int peer);
   void tell_cut_off();
   std::string list_silent() const;
   [[noreturn]] void refuse_left_out(const Answer& answer, base::Nanoseconds patience);

@@ -255,6 +255,12 @@ bool Mesh::is_closed_by(int process) {
   return connections_[process].is_closed_by_peer();
 }
 
+bool Mesh::is_lost_by_carrier_alone(int process) {
+  const std::lock_guard lock(mutex_);
+  return carrier_ != nullptr && !carrier_->error_of(process).empty() &&
+         connections_[process].loss().empty();
+}
+
 bool Mesh::is_sent(int process) {
   const std::lock_guard lock(mutex_);
   if (given_up_[process] || !connections_[process].loss().empty()) return true;

@@ -119,6 +119,9 @@ class Mesh {
   // Whether nothing comes because the process has ended: its kernel has closed the connection.
   bool is_closed_by(int process);
 
+  // Whether the carrier has lost the process, while its connection is still there.
+  bool is_lost_by_carrier_alone(int process);
+
   // Whether the kernel here has taken all that was sent to the process. True for one that has let a
   // deadline pass in which it took nothing.
   bool is_sent(int process);

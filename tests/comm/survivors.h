@@ -1,0 +1,10 @@
+// Ranks in processes of their own that go on when some are lost. survivors_test has the tests.
+#pragma once
+
+#include "conformance/ranks.h"
+
+namespace plait {
+
+class Processes : public conformance::RanksTest {};
+
+}  // namespace plait
