@@ -84,6 +84,23 @@ class _Copies:
         self.kept.clear()
 
 
+class _UnderWay:
+    """Collectives that have begun. One is finished once the next has begun beside its product."""
+
+    def __init__(self, finish: Callable[[Work, torch.Tensor, slice], None]) -> None:
+        self._finish = finish
+        self._last: tuple[Work, torch.Tensor, slice] | None = None
+
+    def add(self, work: Work, part: torch.Tensor, cut: slice) -> None:
+        self.finish()
+        self._last = (work, part, cut)
+
+    def finish(self) -> None:
+        if self._last is not None:
+            self._finish(*self._last)
+        self._last = None
+
+
 @dataclass
 class Pending:
     """Rows that a collective still fills. Whatever it reads is kept until then."""
@@ -143,14 +160,11 @@ class Products:
         """Return the sum over ranks of x [m, k_r] by weight [k_r, n]."""
         out = x.new_empty(x.shape[0], weight.shape[1])
         with _Copies(x.device)() as copies:
-            under_way: list[tuple[Work, torch.Tensor, slice]] = []
+            under_way = _UnderWay(functools.partial(_put_columns, copies, out, bias))
             for cut in cuts(out.shape[1], self.parts):
                 part = torch.mm(x, weight[:, cut])
-                under_way.append((self.ranks.all_reduce(part), part, cut))
-                if len(under_way) > 1:
-                    _put_columns(copies, out, bias, *under_way.pop(0))
-            for one in under_way:
-                _put_columns(copies, out, bias, *one)
+                under_way.add(self.ranks.all_reduce(part), part, cut)
+            under_way.finish()
         return out
 
     def matmul_reduce_scatter(
@@ -162,16 +176,13 @@ class Products:
         most = self.ranks.most(x.shape[0])
         x = self.ranks.padded(x)
         with _Copies(x.device)() as copies:
-            under_way: list[tuple[Work, torch.Tensor, slice]] = []
+            under_way = _UnderWay(functools.partial(_put_columns, copies, out, bias))
             for cut in cuts(out.shape[1], self.parts):
                 product = torch.mm(x, weight[:, cut])
                 copies.kept.append(product)
                 part = product.new_empty(most, product.shape[1])
-                under_way.append((self.ranks.reduce_scatter(part, product), part, cut))
-                if len(under_way) > 1:
-                    _put_columns(copies, out, bias, *under_way.pop(0))
-            for one in under_way:
-                _put_columns(copies, out, bias, *one)
+                under_way.add(self.ranks.reduce_scatter(part, product), part, cut)
+            under_way.finish()
         return out
 
     def all_gather_matmul(
@@ -218,16 +229,13 @@ class Products:
         most = self.ranks.most(rows)
         x = _filled_up(x, most)
         with _Copies(x.device)() as copies:
-            under_way: list[tuple[Work, torch.Tensor, slice]] = []
+            under_way = _UnderWay(functools.partial(_put_rows, copies, out, shards))
             for cut in cuts(most, self.parts):
                 part = _multiply(x[cut], weight, bias)
                 copies.kept.append(part)
                 arriving = part.new_empty(len(shards), *part.shape)
-                under_way.append((self.ranks.all_gather(arriving, part), arriving, cut))
-                if len(under_way) > 1:
-                    _put_rows(copies, out, shards, *under_way.pop(0))
-            for one in under_way:
-                _put_rows(copies, out, shards, *one)
+                under_way.add(self.ranks.all_gather(arriving, part), arriving, cut)
+            under_way.finish()
         return out
 
     def reduce_scatter_matmul(
