@@ -53,9 +53,9 @@ run_tests() {
   rows+=("$name ($((good + bad)))|$result|$seconds")
 }
 
-# Three at a time for two cores, because many tests wait on purpose, for a deadline or a late rank. Their threads sleep
-# while they wait for one another; spinning would take the cores from the other tests.
+# More tests at a time than there are cores, because many wait on purpose, for a deadline or a late rank. Their threads
+# sleep while they wait for one another; spinning would take the cores from the other tests.
 ctest_preset() {
-  OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "build/$1" -j3 --timeout 120 --output-on-failure \
-    --no-tests=error --output-junit "$2" "${@:3}"
+  OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "build/$1" -j$(($(nproc) + 4)) --timeout 120 \
+    --output-on-failure --no-tests=error --output-junit "$2" "${@:3}"
 }
