@@ -36,6 +36,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include <cutlass/arch/reg_reconfig.h>
 #include <cutlass/cutlass.h>
 #include <cute/tensor.hpp>
@@ -43,13 +45,9 @@
 #include <cutlass/gemm/dispatch_policy.hpp>
 #include <cutlass/pipeline/pipeline.hpp>
 
-namespace plait::gemm::cuda {
+#include "gemm/cuda/tile.cuh"
 
-inline constexpr int kWarpgroup = 128;
-inline constexpr int kThreads = 3 * kWarpgroup;
-inline constexpr int kHelpers = 2;  // warps
-inline constexpr int kClusterBlocks = 2;
-inline constexpr int kSharedBytes = 227 * 1024;  // of a block, at most
+namespace plait::gemm::cuda {
 
 // Layout tags of W.
 struct OutIn {
@@ -66,24 +64,22 @@ struct SentTile {
   bool is_staged;
 };
 
+// CUDA's own type for elements, which are CUTLASS's.
+template <class Element>
+using NarrowOf =
+    std::conditional_t<std::is_same_v<Element, cutlass::half_t>, __half, __nv_bfloat16>;
+
 template <class Element_, class Layout_, int kColumns_ = 256>
-struct ProductShape {
+struct ProductShape : TileGeometry<NarrowOf<Element_>, kColumns_> {
   using Element = Element_;
   using Layout = Layout_;
-  // CUDA's own type for these elements, which are CUTLASS's.
-  using Narrow =
-      std::conditional_t<std::is_same_v<Element, cutlass::half_t>, __half, __nv_bfloat16>;
-  static constexpr int kRows = 128;
-  static constexpr int kColumns = kColumns_;
+  using Geometry = TileGeometry<NarrowOf<Element>, kColumns_>;
+  using Geometry::kColumns;
+  using Geometry::kRows;
+  using Geometry::kStagedBytes;
   static constexpr int kDepth = 64;
-  // A staged tile has room for 16 bytes behind each row, so that neighbouring rows lie in other
-  // banks of the shared memory.
-  static constexpr int kStagedStride = kColumns * 2 + 16;
-  static constexpr int kStagedBytes = kRows * kStagedStride;
   static constexpr int kStages =
       (kSharedBytes - kStagedBytes - 2048) / ((kRows + kColumns) * kDepth * 2);
-  static constexpr int kTileThreads = 2 * kWarpgroup;
-  static constexpr int kUnitRows = kRows * kClusterBlocks;
 
   using TileShape = cute::Shape<cute::Int<kRows>, cute::Int<kColumns>, cute::Int<kDepth>>;
   using Cluster = cute::Shape<cute::Int<kClusterBlocks>, cute::_1, cute::_1>;
@@ -105,34 +101,6 @@ struct ProductShape {
   static_assert(sizeof(Storage) <= kSharedBytes);
 };
 
-// A finished tile, as one thread has it: values of single elements in registers.
-//
-// The thread has rows row(i, r) for i < kRowBlocks and r < 2, and in each of them, for each j <
-// kColumnBlocks, the two neighbouring columns from column(j) on.
-template <class Shape>
-struct FinishedTile {
-  static constexpr int kTileRows = Shape::kRows;
-  static constexpr int kTileColumns = Shape::kColumns;
-  static constexpr int kRowBlocks = 1;
-  static constexpr int kColumnBlocks = Shape::kColumns / 8;
-  static constexpr int kThreads = Shape::kTileThreads;
-  static constexpr int kValues = kRowBlocks * kColumnBlocks * 4;
-
-  float (&values)[kValues];
-  int first_row;  // of the whole matrix
-  int first_column;
-  int thread;  // among those of the tile
-
-  static __device__ int row_in_tile(int thread, int i, int r) {
-    return (thread / kWarpgroup + i) * 64 + thread % kWarpgroup / 32 * 16 + r * 8 + thread % 32 / 4;
-  }
-  __device__ int row(int i, int r) const { return first_row + row_in_tile(thread, i, r); }
-  __device__ int column(int j) const { return first_column + 8 * j + 2 * (thread % 4); }
-  __device__ float& value(int i, int r, int j, int c) {
-    return values[c + 2 * r + 4 * j + 4 * kColumnBlocks * i];
-  }
-};
-
 // X and W as the kernel reads them. A tile's rows can be in one of three matrices, in each of which
 // they have the same numbers.
 inline constexpr int kMatrices = 3;
@@ -143,14 +111,6 @@ struct ProductArgs {
   int n;
   int k;  // not 0
 };
-
-// Starts a copy from shared memory to a GPU's memory. The number of bytes is a multiple of 16, and
-// so are both addresses.
-__device__ inline void start_copy(char* to, const char* staged, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
-               "r"(cute::cast_smem_ptr_to_uint(staged)), "r"(bytes)
-               : "memory");
-}
 
 // Waits until the copies that this thread has started no longer need their shared memory.
 __device__ inline void wait_until_read() {
@@ -278,7 +238,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int place = cluster; place < tiles; place += clusters, ++number) {
     auto accumulators =
         cute::partition_fragment_C(tiled_mma, cute::take<0, 2>(typename Shape::TileShape{}));
-    using Tile = FinishedTile<Shape>;
+    using Tile = FinishedTile<typename Shape::Geometry>;
     static_assert(decltype(cute::size(accumulators))::value == Tile::kValues);
     mainloop.mma(pipeline, state, accumulators, depth_tiles, thread_of_tile, storage.tensors,
                  args.x[0]);

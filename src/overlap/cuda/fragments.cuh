@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "gemm/cuda/product.cuh"
+#include "gemm/cuda/tile.cuh"
 #include "overlap/cuda/args.h"
 
 namespace plait::overlap::cuda {

@@ -1,5 +1,5 @@
-// The kernels of one kind of matrices. Each kind has a file of its own, because compiling it takes
-// a minute.
+// The kernels that multiply matrices of one kind. Compiling those of a dtype takes a minute or two,
+// so each dtype has a file of its own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,10 +12,6 @@ struct KernelSet {
   cudaError_t (*compute_first)(const Matrices&, const Share&, const ComputeFirstArgs&,
                                cudaStream_t);
   cudaError_t (*comm_first)(const Matrices&, const Share&, const CommFirstArgs&, cudaStream_t);
-  cudaError_t (*exchange)(const Share&, const ComputeFirstArgs&, const char* staged, cudaStream_t);
-  cudaError_t (*work)(const Share&, const ComputeFirstArgs&, cudaStream_t);
-  cudaError_t (*push)(const Share&, const CommFirstArgs&, cudaStream_t);
-  cudaError_t (*wait_for_rows)(const CommFirstArgs&, cudaStream_t);
   cudaError_t (*load)();
 };
 
@@ -23,5 +19,15 @@ extern const KernelSet kBf16OutIn;
 extern const KernelSet kBf16InOut;
 extern const KernelSet kF16OutIn;
 extern const KernelSet kF16InOut;
+
+// Loads a kernel now. Otherwise its first launch loads it, which can wait until the GPU is idle.
+// That would be a deadlock if another rank's kernel waits there for this launch.
+inline cudaError_t load_kernel(const void* kernel) {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
+// Loads the kernels of steps.cu.
+cudaError_t load_steps();
 
 }  // namespace plait::overlap::cuda

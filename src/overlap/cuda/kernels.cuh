@@ -6,6 +6,7 @@
 #include <atomic>
 #include <iterator>
 
+#include "gemm/cuda/product.cuh"
 #include "overlap/cuda/comm_first.cuh"
 #include "overlap/cuda/compute_first.cuh"
 #include "overlap/cuda/kernel_set.h"
@@ -13,45 +14,6 @@
 namespace plait::overlap::cuda {
 
 namespace gemm = plait::gemm::cuda;
-
-inline constexpr int kStepThreads = 256;
-
-// Copies tiles that were multiplied into this rank's own memory to the slots of their owners.
-template <class Shape>
-__global__ void __launch_bounds__(kStepThreads)
-    exchange_kernel(const __grid_constant__ ComputeFirstArgs args, const char* staged) {
-  ComputeFirst<Shape>(args).exchange(staged);
-}
-
-__device__ inline int warp_of_grid() {
-  return static_cast<int>(blockIdx.x * kStepThreads + threadIdx.x) / 32;
-}
-__device__ inline int warps_of_grid() { return static_cast<int>(gridDim.x) * kStepThreads / 32; }
-
-// Adds up own rows, and fetches other ranks' finished rows.
-template <class Shape>
-__global__ void __launch_bounds__(kStepThreads)
-    work_kernel(const __grid_constant__ ComputeFirstArgs args) {
-  ComputeFirst<Shape>(args).work(static_cast<int>(threadIdx.x) % 32, warp_of_grid(),
-                                 warps_of_grid());
-}
-
-template <class Shape>
-__global__ void __launch_bounds__(kStepThreads)
-    push_kernel(const __grid_constant__ CommFirstArgs args) {
-  CommFirst<Shape>(args).push(warp_of_grid(), warps_of_grid(), static_cast<int>(threadIdx.x) % 32);
-}
-
-template <class Shape>
-__global__ void __launch_bounds__(32)
-    wait_for_rows_kernel(const __grid_constant__ CommFirstArgs args) {
-  CommFirst<Shape> rows(args);
-  for (int step = 0; step < args.call.order.taken; ++step) {
-    const int first = args.call.order.unit_at(step) * Shape::kUnitRows;
-    for (int row = first; row < first + Shape::kUnitRows; row += Shape::kRows)
-      rows.before_load(row, static_cast<int>(threadIdx.x));
-  }
-}
 
 template <class Element, class Layout>
 struct Kernels {
@@ -130,8 +92,8 @@ struct Kernels {
 
   static cudaError_t compute_first(const Matrices& matrices, const Share& share,
                                    const ComputeFirstArgs& args, cudaStream_t stream) {
-    return start<Shape, ComputeFirst<Shape>>(matrices, share, args, args.call.order.count(),
-                                             stream);
+    return start<Shape, ComputeFirst<typename Shape::Geometry>>(matrices, share, args,
+                                                                args.call.order.count(), stream);
   }
 
   static cudaError_t comm_first(const Matrices& matrices, const Share& share,
@@ -147,62 +109,32 @@ struct Kernels {
       using OfWidth = ShapeOf<kTileWidths[kIndex]>;
       if (args.width != OfWidth::kColumns)
         return comm_first_of<kIndex + 1>(matrices, share, args, stream);
-      return start<OfWidth, CommFirst<OfWidth>>(matrices, share, args, args.call.order.count(),
-                                                stream);
+      return start<OfWidth, CommFirst<typename OfWidth::Geometry>>(matrices, share, args,
+                                                                   args.call.order.count(), stream);
     }
-  }
-
-  static unsigned int blocks(const Share& share) {
-    return static_cast<unsigned int>(std::max(share.blocks, 1));
-  }
-  static cudaError_t exchange(const Share& share, const ComputeFirstArgs& args, const char* staged,
-                              cudaStream_t stream) {
-    exchange_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args, staged);
-    return cudaGetLastError();
-  }
-  static cudaError_t work(const Share& share, const ComputeFirstArgs& args, cudaStream_t stream) {
-    work_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args);
-    return cudaGetLastError();
-  }
-  static cudaError_t push(const Share& share, const CommFirstArgs& args, cudaStream_t stream) {
-    push_kernel<Shape><<<blocks(share), kStepThreads, 0, stream>>>(args);
-    return cudaGetLastError();
-  }
-  static cudaError_t wait_for_rows(const CommFirstArgs& args, cudaStream_t stream) {
-    wait_for_rows_kernel<Shape><<<1, 32, 0, stream>>>(args);
-    return cudaGetLastError();
   }
 
   template <int kIndex>
   static const void* comm_first_kernel() {
     using OfWidth = ShapeOf<kTileWidths[kIndex]>;
-    return reinterpret_cast<const void*>(&gemm::product_kernel<OfWidth, CommFirst<OfWidth>>);
+    return reinterpret_cast<const void*>(
+        &gemm::product_kernel<OfWidth, CommFirst<typename OfWidth::Geometry>>);
   }
 
-  // Loads the kernels now. Otherwise a kernel's first launch loads it, which can wait until the GPU
-  // is idle. That would be a deadlock if another rank's kernel waits there for this launch.
   static cudaError_t load() {
     static_assert(std::size(kTileWidths) == 3);
     const void* kernels[] = {
-        reinterpret_cast<const void*>(&gemm::product_kernel<Shape, ComputeFirst<Shape>>),
-        comm_first_kernel<0>(),
-        comm_first_kernel<1>(),
-        comm_first_kernel<2>(),
-        reinterpret_cast<const void*>(&exchange_kernel<Shape>),
-        reinterpret_cast<const void*>(&work_kernel<Shape>),
-        reinterpret_cast<const void*>(&push_kernel<Shape>),
-        reinterpret_cast<const void*>(&wait_for_rows_kernel<Shape>)};
-    cudaFuncAttributes attributes;
+        reinterpret_cast<const void*>(
+            &gemm::product_kernel<Shape, ComputeFirst<typename Shape::Geometry>>),
+        comm_first_kernel<0>(), comm_first_kernel<1>(), comm_first_kernel<2>()};
     for (const void* kernel : kernels) {
-      const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+      const cudaError_t status = load_kernel(kernel);
       if (status != cudaSuccess) return status;
     }
     return cudaSuccess;
   }
 
-  static constexpr KernelSet set() {
-    return {compute_first, comm_first, exchange, work, push, wait_for_rows, load};
-  }
+  static constexpr KernelSet set() { return {compute_first, comm_first, load}; }
 };
 
 }  // namespace plait::overlap::cuda

@@ -52,11 +52,9 @@ cudaError_t launch_exchange(const Matrices& matrices, const Share& share,
 cudaError_t launch_work(const Matrices& matrices, const Share& share, const ComputeFirstArgs& args,
                         cudaStream_t stream);
 // Sends this rank's rows to all ranks.
-cudaError_t launch_push(const Matrices& matrices, const Share& share, const CommFirstArgs& args,
-                        cudaStream_t stream);
+cudaError_t launch_push(const Share& share, const CommFirstArgs& args, cudaStream_t stream);
 // Waits for the rows of the tiles in `args`.
-cudaError_t launch_wait_for_rows(const Matrices& matrices, const CommFirstArgs& args,
-                                 cudaStream_t stream);
+cudaError_t launch_wait_for_rows(const CommFirstArgs& args, cudaStream_t stream);
 
 // Copies all rows, once they have arrived, to a matrix of the caller's.
 cudaError_t launch_copy_gathered(const Matrices& matrices, const CommFirstArgs& args, char* to,

@@ -364,14 +364,14 @@ class Call {
     const auto [product_share, beside] = shares_of(parts);
     cudaStream_t side = parts > 1 ? mailbox_.side : stream_;
     follow(stream_, side, mailbox_.fork);
-    note(launch_push(all, beside, whole, side));
+    note(launch_push(beside, whole, side));
     for (int part = 0; part < parts && units > 0; ++part) {
       CommFirstArgs args = whole;
       const int begin = units * part / parts;
       args.pushes = false;
       args.call.order.skipped = begin;
       args.call.order.taken = units * (part + 1) / parts - begin;
-      note(launch_wait_for_rows(all, args, stream_));
+      note(launch_wait_for_rows(args, stream_));
       note(launch_comm_first(all, product_share, args, stream_));
     }
     follow(side, stream_, mailbox_.join);

@@ -3,5 +3,6 @@
 namespace plait::overlap::cuda {
 
 const KernelSet kBf16OutIn = Kernels<cutlass::bfloat16_t, gemm::OutIn>::set();
+const KernelSet kBf16InOut = Kernels<cutlass::bfloat16_t, gemm::InOut>::set();
 
 }  // namespace plait::overlap::cuda

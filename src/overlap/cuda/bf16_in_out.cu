@@ -1,7 +1,0 @@
-#include "overlap/cuda/kernels.cuh"
-
-namespace plait::overlap::cuda {
-
-const KernelSet kBf16InOut = Kernels<cutlass::bfloat16_t, gemm::InOut>::set();
-
-}  // namespace plait::overlap::cuda

@@ -1,7 +1,0 @@
-#include "overlap/cuda/kernels.cuh"
-
-namespace plait::overlap::cuda {
-
-const KernelSet kF16InOut = Kernels<cutlass::half_t, gemm::InOut>::set();
-
-}  // namespace plait::overlap::cuda
