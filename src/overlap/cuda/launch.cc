@@ -23,7 +23,8 @@ cudaError_t launch_comm_first(const Matrices& matrices, const Share& share,
 }
 
 cudaError_t load_kernels() {
-  for (const KernelSet* set : {&kBf16OutIn, &kBf16InOut, &kF16OutIn, &kF16InOut}) {
+  const KernelSet* const sets[] = {&kBf16OutIn, &kBf16InOut, &kF16OutIn, &kF16InOut};
+  for (const KernelSet* set : sets) {
     const cudaError_t status = set->load();
     if (status != cudaSuccess) return status;
   }
