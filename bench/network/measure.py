@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,10 @@ SIZE = ["--m", "1024", "--n", "4096", "--k", "1024"]
 PATIENCE = 300
 TIMEOUT = 2.0  # seconds that a rank waits for a stopped one
 SECTIONS = ["transfers", "operators", "losses"]
+PAYLOAD = 1448 / 1514  # of a packet
+PROCESSOR_TIME = "processor time per GB, in and out"
+ROUND_TRIP = "round trip of 64 B"
+COPIES = "copies and sums"
 
 # The least speed-up, efficiency and share of the bound's gain of the fused plan, by rate.
 FUSED = {"2gbit": (1.50, 0.70, 0.90), "5gbit": (1.20, 0.40, 0.90)}
@@ -51,11 +56,16 @@ class Rows:
                                                           "values": {"median": []}, "unit": unit, "bar": bar})
         row["values"]["median"] += [value for value in values if value is not None]
 
+    def median(self, what: str, rate: str, engine: str) -> float:
+        return statistics.median(self.rows[what, rate, engine]["values"]["median"])
+
 
 class Bench:
     def __init__(self, options: argparse.Namespace, folder: Path, lab: netlab.Lab) -> None:
         self.build, self.rounds, self.quick = options.build.resolve(), options.rounds, options.quick
         self.folder, self.lab, self.rows = folder, lab, Rows()
+        self.predicts = {"transfers", "operators"} <= set(options.only)
+        self.measured: list[tuple[str, str, dict]] = []  # the operators to predict: rate, what, what was found
         self.agent = lab.write_agent(folder / "agent")
         self.plait = self.build / "src/cli/plait"
         self.network = self.build / "bench/network/plait_bench_network"
@@ -117,9 +127,9 @@ class Bench:
             else:
                 share = [value / gigabits(rate) for value in found[chunk]]
                 self.rows.add(what, rate, engine, share, "", at_least=0.95 if counts else None)
-        self.rows.add("round trip of 64 B", rate, engine, [one * 1e-9 for one in found["round_trip_ns"]], "s",
+        self.rows.add(ROUND_TRIP, rate, engine, [one * 1e-9 for one in found["round_trip_ns"]], "s",
                       at_most=30e-6 if engine == "tcp" else None)
-        self.rows.add("processor time per GB, in and out", rate, engine, found["processor_s_per_gb"], "s",
+        self.rows.add(PROCESSOR_TIME, rate, engine, found["processor_s_per_gb"], "s",
                       at_most=0.5 if engine == "tcp" else None)
         if engine == "tcp":
             self.rows.add("set-up", rate, engine, [found["set_up_ns"] * 1e-9], "s", at_most=0.1)
@@ -137,6 +147,9 @@ class Bench:
                                    **variables)
         fused = next(one for one in found["schedules"] if one["plan"].startswith("fused"))
         self.rows.add(f"{what}, fused over serial", rate, engine, [fused["speedup"]], "", at_least=bars[0])
+        if self.predicts and engine == "tcp":
+            self.rows.add(predicted(what), rate, engine, [], "")  # its place; predict() has the figures
+            self.measured.append((rate, what, found))
         self.rows.add(f"{what}, efficiency", rate, engine, [fused["overlap_efficiency"]], "", at_least=bars[1])
         serial = next(one for one in found["schedules"] if one["plan"] == "serial")["median_ms"]
         bound = found["bound_ms"]
@@ -175,6 +188,38 @@ class Bench:
         self.rows.add(f"all-reduce, f32, automatic ({plan}) over serial", rate, "tcp", [speedup], "",
                       at_least=AUTOMATIC[rate])
 
+    # Predictions of the operator.
+
+    def plait_prints(self, *words) -> str:
+        done = subprocess.run(list(map(str, [self.plait, *words])), capture_output=True, text=True, timeout=PATIENCE,
+                              env={**netlab.bare_environment(), "OMP_NUM_THREADS": "1"}, check=False)
+        if done.returncode != 0:
+            raise Failed(f"plait {' '.join(map(str, words))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def copies(self) -> None:
+        """The rate of copies and sums: of the collective in shared memory."""
+        file = self.folder / "copies.json"
+        self.plait_prints("bench", "matmul-all-reduce", *SIZE, "--dtype", "f32", "--transport", "shm", "--ranks", 2,
+                          "--link", "10gbit,5us", "--schedule", "serial", "--repeat", 1 if self.quick else 3,
+                          "--json", file)
+        found = json.loads(self.plait_prints("predict", "--measured", file, "--json", "-"))
+        self.rows.add(COPIES, "none", "shm", [found[0]["memory_bytes_per_second"] * 1e-9], "GB/s")
+
+    def predict(self) -> None:
+        """Predicts each measured operator from its product alone, and from the medians of other figures."""
+        file = self.folder / "measured.json"
+        for rate, what, measured in self.measured:
+            file.write_text(json.dumps(measured), encoding="utf-8")
+            latency = self.rows.median(ROUND_TRIP, rate, "tcp") / 2
+            processor_time = max(0, self.rows.median(PROCESSOR_TIME, rate, "tcp"))  # in a short run it may be noise
+            plans = json.loads(self.plait_prints(
+                "predict", "--measured", file, "--link", f"{gigabits(rate) * PAYLOAD:.6f}gbit,{latency * 1e6:.3f}us",
+                "--processor-per-gb", f"{processor_time:.6f}", "--memory", self.rows.median(COPIES, "none", "shm"),
+                "--json", "-"))
+            times = {plan["plan"].split()[0]: plan["predicted_ms"] for plan in plans}
+            self.rows.add(predicted(what), rate, "tcp", [times["serial"] / times["fused"]], "")
+
     # Lost ranks and hosts.
 
     def lose(self, kind: str, how) -> float:
@@ -208,6 +253,10 @@ class Bench:
             stopped = self.lose(kind, lambda rank: rank.send_signal(signal.SIGSTOP))
             self.rows.add(f"SIGSTOP, {while_doing}, deadline {TIMEOUT:g} s", "none", "tcp", [stopped], "s",
                           at_most=TIMEOUT + 0.5)
+
+
+def predicted(what: str) -> str:
+    return f"{what}, fused over serial, predicted"
 
 
 def gigabits(rate: str) -> float:
@@ -246,8 +295,12 @@ def measure(bench: Bench, rates: list[str], sections: list[str]) -> None:
             if "operators" in sections and rate != "none":
                 bench.operators(rate)
         bench.lab.limit(None)
+        if bench.predicts:
+            bench.copies()
         if "losses" in sections:
             bench.losses()
+    if bench.predicts:
+        bench.predict()
 
 
 def main() -> int:

@@ -55,9 +55,13 @@ Network find_network(std::string_view text) {
 }
 
 std::string describe(const Network& network) {
-  return base::sentence("network: ", network.link.bytes_per_second / kGiga, " GB/s each way ",
-                        shared_by(network.wiring), ", ",
-                        base::show_duration(network.link.latency_ns));
+  std::string text =
+      base::sentence("network: ", network.link.bytes_per_second / kGiga, " GB/s each way ",
+                     shared_by(network.wiring), ", ", base::show_duration(network.link.latency_ns));
+  if (network.processor_ns_per_byte > 0)
+    text += base::sentence("; ", network.processor_ns_per_byte,
+                           " s of a rank's processor time for each GB that it sends or receives");
+  return text;
 }
 
 }  // namespace plait::predict

@@ -132,7 +132,7 @@ Outcome predict(const Machine& machine, const Problem& problem, const Plan& plan
   const RankRun rank(machine, problem, memory);
   comm::modelled::Simulation simulation(simulation_options(machine, options.records));
   simulation.run([&](Communicator& comm) { rank.run(plan, options, comm); });
-  Outcome outcome = {.time = simulation.end()};
+  Outcome outcome = {.time = simulation.end(), .network_work = simulation.network_work()};
   if (options.records) outcome.records = simulation.take_records();
   return outcome;
 }

@@ -48,6 +48,7 @@ struct PredictOptions {
 
 struct Outcome {
   base::Nanoseconds time;                        // until the last rank is done
+  base::Nanoseconds network_work = 0;            // of the processor that has most of it
   std::vector<trace::RankRecords> records = {};  // by rank, if requested
 };
 

@@ -5,8 +5,8 @@ import json
 from command import CommandTest
 
 
-KEYS = ["op", "m", "n", "k", "ranks", "dtype", "weight", "transport", "link", "t_gemm_ms",
-        "t_comm_ms", "t_comm_cpu_ms", "ideal_ms", "bound_ms", "schedules", "machine"]
+KEYS = ["op", "m", "n", "k", "ranks", "dtype", "weight", "out", "wire", "transport", "link",
+        "t_gemm_ms", "t_comm_ms", "t_comm_cpu_ms", "ideal_ms", "bound_ms", "schedules", "machine"]
 SCHEDULE_KEYS = ["name", "plan", "median_ms", "min_ms", "max_ms", "speedup", "overlap_efficiency",
                  "bits_equal"]
 

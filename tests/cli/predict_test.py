@@ -59,6 +59,24 @@ class PredictTest(PredictCase):
         self.assertIn("is too large to be simulated",
                       self.refusal("matmul-all-reduce", "--m", 1 << 24, "--n", 1 << 24, "--k", 64))
 
+    def test_a_network_between_hosts_takes_processor_time(self):
+        # Each rank sends half of its partial sums in f32 and half of the result in bf16, and receives as much.
+        words = ("matmul-all-reduce", "--m", 1024, "--n", 4096, "--k", 4096, "--ranks", 2, "--device", "cpu", "--rate",
+                 0.1, "--memory", 20, "--link", "25gbit,8us")
+        found = [self.json(*words, "--processor-per-gb", seconds) for seconds in (0, 0.2, 0.4)]
+        self.assertEqual(found[0], self.json(*words))
+        moved = 2 * 512 * 4096 * (4 + 2) * 1e-9  # GB, sent and received
+        for one, seconds in zip(found, (0, 0.2, 0.4)):
+            self.assertEqual(one["assumptions"]["processor_s_per_gb"], seconds)
+            self.assertEqual(one["t_gemm_ms"], found[0]["t_gemm_ms"])
+            fused = [of["schedules"][-1]["predicted_ms"] for of in (one, found[0])]
+            self.assertAlmostEqual(fused[0] - fused[1], 1e3 * moved * seconds, delta=0.3)
+        text = self.predict(*words, "--processor-per-gb", 0.4)
+        self.assertIn("; 0.4 s of a rank's processor time for each GB that it sends or receives\n", text)
+        self.assertNotIn("processor time", self.predict(*words))
+        self.json("llama2-7b", "--tp", 2, "--tokens", 512, "--device", "cpu", "--link", "2gbit,8us",
+                  "--processor-per-gb", 0.4, "--schedule", "serial")
+
     def test_several_sizes_are_a_list(self):
         found = self.json("all-gather-matmul", "--m", "512,1024", "--n", 4096, "--k", 4096, "--plan", "fused chunk=64")
         self.assertEqual([(one["m"], one["schedules"][1]["plan"]) for one in found],
@@ -94,6 +112,11 @@ class PredictTest(PredictCase):
                 (("matmul-all-reduce", *["--m", 1 << 22, "--n", 1 << 22, "--k", 1 << 22], "--rate", "0.001"),
                  "m=4194304 n=4194304 k=4194304 would take more than three years"),
                 ((*op, "--lost", "100"), "--lost"),
+                ((*op, "--processor-per-gb", "-1"), "--processor-per-gb -1 is not a number from 0 to 100"),
+                ((*op, "--processor-per-gb", "some"), "--processor-per-gb some is not a number from 0 to 100"),
+                ((*op, "--processor-per-gb", "0.45"), "--processor-per-gb 0.45: only --device cpu multiplies on the "
+                 "processor that works for the network, not h100"),
+                (("llama2-70b", "--processor-per-gb", "0.45"), "only --device cpu multiplies on the processor"),
                 ((*op, "--ranks", "0"), "--ranks"),
                 ((*op, "--ranks", "65", "--html", "page.html"), "a timeline shows at most 64 ranks, not 65"),
                 (("all-gather-matmul", *self.SIZE, "--wire", "bf16"),

@@ -64,6 +64,62 @@ TEST(Simulation, WiresAreWhatRanksShare) {
   EXPECT_EQ(all_to_all(4, Wiring::shared), 12 * kCarried + kLatency);
 }
 
+// The link carries a byte in a nanosecond, and processors take a tenth of that at both ends.
+Network network_with_work(double ns_per_byte = 0.1) {
+  return {.link = kLink, .wiring = Wiring::ports, .processor_ns_per_byte = ns_per_byte};
+}
+
+TEST(Simulation, ProcessorsWorkForTheNetwork) {
+  Simulation simulation({.ranks = 3, .network = network_with_work()});
+  simulation.run([](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+    if (comm.rank() == 0) post(*mailbox, 1, 1);
+    me(comm).spend(4'000);
+    me(comm).work({.time = 6'000, .poll = 10'000}, [] {});
+    EXPECT_EQ(me(comm).now(), comm.rank() < 2 ? 10'100 : 10'000);
+  });
+}
+
+TEST(Simulation, AProductStandsStillWhileItsProcessorWorksForTheNetwork) {
+  Simulation simulation({.ranks = 2, .network = network_with_work()});
+  simulation.run([](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+    if (comm.rank() == 0) post(*mailbox, 1, 1);
+    // Half of the sender's work for the network is done after this.
+    me(comm).work({.time = 50, .poll = 10'000}, [] {});
+    EXPECT_EQ(me(comm).now(), comm.rank() == 0 ? 150 : 50);
+    me(comm).work({.time = 550, .poll = 10'000}, [] {});
+    EXPECT_EQ(me(comm).now(), 700);
+  });
+}
+
+TEST(Simulation, AWaitHidesWorkForTheNetwork) {
+  Simulation simulation({.ranks = 2, .network = network_with_work()});
+  simulation.run([](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+    post(*mailbox, 1 - comm.rank(), 1);
+    take(*mailbox, 1 - comm.rank(), 1);
+    EXPECT_EQ(me(comm).now(), kCarried + kLatency);
+    me(comm).spend(100);
+    EXPECT_EQ(me(comm).now(), kCarried + kLatency + 100);
+  });
+}
+
+// Processors that take longer for bytes than the link does slow the network down. Each works on one
+// chunk after another, so one of the ranks receives first and then sends.
+TEST(Simulation, AChunkHasComeWhenProcessorsAreDoneWithIt) {
+  for (const bool both_ways : {false, true}) {
+    Simulation simulation({.ranks = 2, .network = network_with_work(3)});
+    simulation.run([&](Communicator& comm) {
+      const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+      if (comm.rank() == 0 || both_ways) post(*mailbox, 1 - comm.rank(), 1);
+      if (comm.rank() == 1 || both_ways) take(*mailbox, 1 - comm.rank(), 1);
+    });
+    EXPECT_EQ(simulation.end(), (both_ways ? 2 : 1) * (3000 + kLatency));
+    EXPECT_EQ(simulation.network_work(), both_ways ? 6000 : 3000);
+  }
+}
+
 TEST(Simulation, RoomIsThereWhenItIsGivenBack) {
   Simulation simulation({.ranks = 2, .network = {.link = kLink}});
   simulation.run([](Communicator& comm) {

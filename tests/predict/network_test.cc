@@ -39,6 +39,11 @@ TEST(Networks, SayWhatRanksShare) {
             "network: 21 GB/s each way between every two ranks, 5 us");
   EXPECT_EQ(describe(find_network("100gbit,0us")),
             "network: 12.5 GB/s each way out of and into every rank, 0 ns");
+  Network between_hosts = find_network("2gbit,8us");
+  between_hosts.processor_ns_per_byte = 0.45;
+  EXPECT_EQ(describe(between_hosts),
+            "network: 0.25 GB/s each way out of and into every rank, 8 us; 0.45 s of a rank's "
+            "processor time for each GB that it sends or receives");
 }
 
 }  // namespace

@@ -104,6 +104,24 @@ TEST(PredictedOperator, CopiesAndSumsAndLaunchesCount) {
   expect_time(predict(machine, problem, kSerial).time, product + copy + kSent + kLatency + sum, 2);
 }
 
+// Each rank sends its shard of X and receives the other. Its processor's work for that is hidden
+// where the rank waits, and delays a product that hides the transfer.
+TEST(PredictedOperator, WorkForTheNetworkDelaysProductsBesideIt) {
+  constexpr double kWork = 0.125;  // nanoseconds for each byte
+  Machine machine = plain_machine(2);
+  machine.network.wiring = Wiring::ports;
+  const Problem problem = {.op = Operator::all_gather_matmul, .m = 64, .n = 1024, .k = 512};
+  const base::Nanoseconds shard = 32 * 512 * 2;
+  const base::Nanoseconds product = 64 * 512 * 512 / 2;
+  const base::Nanoseconds fused = predict(machine, problem, kFused).time;
+  EXPECT_EQ(predict(machine, problem, kFused).network_work, 0);
+  machine.network.processor_ns_per_byte = kWork;
+  const auto work = static_cast<base::Nanoseconds>(2 * kWork * shard);
+  EXPECT_EQ(predict(machine, problem, kFused).network_work, work);
+  EXPECT_EQ(predict(machine, problem, kFused).time, fused + work);
+  expect_time(predict(machine, problem, kSerial).time, product + shard + kLatency, 2);
+}
+
 class AllOperators : public testing::TestWithParam<Operator> {};
 
 // No time may be shorter than the product or than the network allows, at any number of ranks, and a

@@ -38,14 +38,16 @@ std::string network_names() {
   return names;
 }
 
-double read_rate(std::string_view option, const std::string& text) {
-  constexpr double kLeast = 1e-3;
-  constexpr double kMost = 1e6;
-  const auto number = base::parse_number(text);
-  PLAIT_CHECK(number && *number >= kLeast && *number <= kMost, option, ' ', text,
-              " is not a number from ", kLeast, " to ", kMost);
-  return *number;
+auto number_between(double least, double most) {
+  return [least, most](std::string_view option, const std::string& text) {
+    const auto number = base::parse_number(text);
+    PLAIT_CHECK(number && *number >= least && *number <= most, option, ' ', text,
+                " is not a number from ", least, " to ", most);
+    return *number;
+  };
 }
+
+auto rate() { return number_between(1e-3, 1e6); }
 
 predict::Wiring read_wiring(std::string_view option, const std::string& text) {
   for (const auto wiring :
@@ -83,13 +85,28 @@ void add_options(Options& options, MachineOptions& machine, const char* ranks) {
   options.add("--wiring", "WIRING", machine.wiring, read_wiring,
               "where the network has links: pairs (between every two ranks), ports (one\n"
               "for each rank) or shared (one for all ranks); default: the network's own");
-  options.add("--rate", "TFLOPS", machine.rate, read_rate,
+  options.add("--rate", "TFLOPS", machine.rate, rate(),
               "attained TFLOP/s of products (default: the device's)");
-  options.add("--memory", "GBS", machine.memory, read_rate,
-              "attained GB/s of copies and sums (default: the device's)");
+  add_memory_option(options, machine.memory, "default: the device's");
   options.add("--lost", "PERCENT", machine.lost, whole(0, 99),
               "share of the product rate that is lost while chunks are sent\n"
               "(default: the device's)");
+  add_processor_option(options, machine.processor_per_gb, "default: 0");
+}
+
+void add_memory_option(Options& options, std::optional<double>& memory, const char* note) {
+  options.add("--memory", "GBS", memory, rate(),
+              base::sentence("attained GB/s of copies and sums (", note, ")"));
+}
+
+void add_processor_option(Options& options, std::optional<double>& processor_per_gb,
+                          const char* note) {
+  constexpr double kMostSeconds = 100;
+  options.add(
+      "--processor-per-gb", "SECONDS", processor_per_gb, number_between(0, kMostSeconds),
+      base::sentence("processor time that a network between hosts takes from a rank for each "
+                     "GB\nthat it sends or receives, such as 0.45 for TCP (",
+                     note, ")"));
 }
 
 predict::Machine machine_of(const MachineOptions& options) {
@@ -107,6 +124,12 @@ predict::Machine machine_of(const MachineOptions& options) {
     machine.device.memory_share = 1;
   }
   if (options.lost) machine.device.lost = *options.lost / 100;
+  if (options.processor_per_gb) {
+    PLAIT_CHECK(options.device == "cpu", "--processor-per-gb ", *options.processor_per_gb,
+                ": only --device cpu multiplies on the processor that works for the network, not ",
+                options.device);
+    machine.network.processor_ns_per_byte = *options.processor_per_gb;
+  }
   return machine;
 }
 

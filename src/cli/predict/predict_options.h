@@ -22,14 +22,20 @@ struct MachineOptions {
   std::string device = "h100";
   std::string link = {};
   std::optional<predict::Wiring> wiring = {};
-  std::optional<double> rate = {};    // TFLOP/s
-  std::optional<double> memory = {};  // GB/s
-  std::optional<double> lost = {};    // percent
+  std::optional<double> rate = {};              // TFLOP/s
+  std::optional<double> memory = {};            // GB/s
+  std::optional<double> lost = {};              // percent
+  std::optional<double> processor_per_gb = {};  // seconds
 };
 
 // `ranks` is the option for the number of ranks.
 void add_options(Options& options, MachineOptions& machine, const char* ranks);
 predict::Machine machine_of(const MachineOptions& options);
+
+// Options that measurements have too.
+void add_memory_option(Options& options, std::optional<double>& memory, const char* note);
+void add_processor_option(Options& options, std::optional<double>& processor_per_gb,
+                          const char* note);
 
 // Bytes per element of a weight of this kind.
 double weight_bytes(const std::string& weight, Dtype x);

@@ -42,7 +42,8 @@ nlohmann::ordered_json assumptions_json(const predict::Machine& machine) {
           {"lost", machine.device.lost},
           {"link_bytes_per_second", machine.network.link.bytes_per_second},
           {"link_latency_ns", machine.network.link.latency_ns},
-          {"wiring", name(machine.network.wiring)}};
+          {"wiring", name(machine.network.wiring)},
+          {"processor_s_per_gb", machine.network.processor_ns_per_byte}};
 }
 
 std::string show_text(const OpPredictOptions& options, const OpPrediction& prediction) {

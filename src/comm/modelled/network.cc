@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 
 #include "comm/emulated/link_clock.h"
 
 namespace plait::comm::modelled {
 namespace {
 
-// Gaps older than the last so many are never used: no rank hands over a chunk in the past.
-constexpr std::size_t kRemembered = 256;
-
 constexpr std::array<std::string_view, 3> kNames = {"pairs", "ports", "shared"};
+
+base::Nanoseconds nanoseconds(double count) {
+  return static_cast<base::Nanoseconds>(std::llround(count));
+}
 
 }  // namespace
 
@@ -28,20 +28,32 @@ Wires::Wires(const Network& network, int world)
       break;
     case Wiring::ports:
       free_out_.resize(world_);
-      taken_in_.resize(world_);
+      into_.resize(world_);
       break;
     case Wiring::shared:
       free_out_.resize(1);
       break;
   }
+  if (network.processor_ns_per_byte > 0) processors_.resize(world_);
 }
 
 TimeInterval Wires::book(int source, int destination, std::size_t bytes, base::Nanoseconds from) {
+  const auto sender = static_cast<std::size_t>(source);
+  const auto receiver = static_cast<std::size_t>(destination);
+  const auto size = static_cast<double>(bytes);
+  const base::Nanoseconds occupied = nanoseconds(size * 1e9 / network_.link.bytes_per_second);
+  TimeInterval flight = carry(sender, receiver, occupied, from);
+  if (processors_.empty()) return flight;
+  const base::Nanoseconds work = nanoseconds(size * network_.processor_ns_per_byte);
+  const base::Nanoseconds sent = processors_[sender].take(flight.begin, work);
+  const base::Nanoseconds received = processors_[receiver].take(flight.end - occupied, work);
+  flight.end = std::max({flight.end, sent + network_.link.latency_ns, received});
+  return flight;
+}
+
+TimeInterval Wires::carry(std::size_t out, std::size_t to, base::Nanoseconds occupied,
+                          base::Nanoseconds from) {
   const Link& link = network_.link;
-  const auto occupied = static_cast<base::Nanoseconds>(
-      std::llround(static_cast<double>(bytes) * 1e9 / link.bytes_per_second));
-  const auto to = static_cast<std::size_t>(destination);
-  const auto out = static_cast<std::size_t>(source);
   switch (network_.wiring) {
     case Wiring::pairs: {
       base::Nanoseconds& free = free_out_[out * world_ + to];
@@ -54,7 +66,7 @@ TimeInterval Wires::book(int source, int destination, std::size_t bytes, base::N
       // their rank.
       const base::Nanoseconds begin = std::max(from, free_out_[out]);
       free_out_[out] = begin + occupied;
-      return {.begin = begin, .end = take_in(to, begin, occupied) + link.latency_ns};
+      return {.begin = begin, .end = into_[to].take(begin, occupied) + link.latency_ns};
     }
     case Wiring::shared: {
       const base::Nanoseconds begin = std::max(from, free_out_[0]);
@@ -65,31 +77,8 @@ TimeInterval Wires::book(int source, int destination, std::size_t bytes, base::N
   return {.begin = from, .end = from};
 }
 
-// The first gap that is long enough; returns when it has passed.
-base::Nanoseconds Wires::take_in(std::size_t destination, base::Nanoseconds from,
-                                 base::Nanoseconds occupied) {
-  std::deque<TimeInterval>& taken = taken_in_[destination];
-  auto next = std::partition_point(taken.begin(), taken.end(),
-                                   [&](const TimeInterval& one) { return one.end < from; });
-  base::Nanoseconds begin = from;
-  for (; next != taken.end() && next->begin < begin + occupied; ++next)
-    begin = std::max(begin, next->end);
-  const base::Nanoseconds end = begin + occupied;
-  // Adjacent intervals become one.
-  const bool joins_before = next != taken.begin() && std::prev(next)->end == begin;
-  const bool joins_behind = next != taken.end() && next->begin == end;
-  if (joins_before && joins_behind) {
-    std::prev(next)->end = next->end;
-    taken.erase(next);
-  } else if (joins_before) {
-    std::prev(next)->end = end;
-  } else if (joins_behind) {
-    next->begin = begin;
-  } else {
-    taken.insert(next, {.begin = begin, .end = end});
-  }
-  if (taken.size() > kRemembered) taken.pop_front();
-  return end;
+base::Nanoseconds Wires::worked_until(int rank, base::Nanoseconds now) {
+  return processors_.empty() ? 0 : processors_[static_cast<std::size_t>(rank)].taken_until(now);
 }
 
 }  // namespace plait::comm::modelled

@@ -11,8 +11,16 @@
 namespace plait::comm::modelled {
 
 void SimRank::spend(Nanoseconds time) {
-  if (time <= 0) return;
-  scheduler_.sleep(*this, now_ + time);
+  Nanoseconds end = now_ + time;
+  while (now_ < end) {
+    const Nanoseconds network_before = network_work_until_now();
+    scheduler_.sleep(*this, end);
+    end += network_work_until_now() - network_before;
+  }
+}
+
+void SimRank::idle_until(Nanoseconds time) {
+  if (now_ < time) scheduler_.sleep(*this, time);
 }
 
 // first 1000, grain 200: 700 → 1000, 1001 → 1200
@@ -54,14 +62,20 @@ Nanoseconds SimRank::occupied_until_now() const {
   return occupied_ - std::max<Nanoseconds>(occupied_until_ - now_, 0);
 }
 
+Nanoseconds SimRank::network_work_until_now() const {
+  return scheduler_.wires().worked_until(rank_, now_);
+}
+
 void SimRank::work(const Work& work, base::FunctionRef<void()> poll_step) {
   Nanoseconds end = now_ + work.time;
   while (now_ < end) {
     const Nanoseconds busy_before = occupied_until_now();
+    const Nanoseconds network_before = network_work_until_now();
     const Nanoseconds poll = std::max<Nanoseconds>(work.poll, 1);
     rest(end, {.first = now_ + poll, .grain = poll});
     const Nanoseconds busy = std::max<Nanoseconds>(occupied_until_now() - busy_before, 0);
     end += static_cast<Nanoseconds>(static_cast<double>(busy) * work.share);
+    end += network_work_until_now() - network_before;
     if (now_ >= end) return;
     const Nanoseconds before = now_;
     poll_step();
@@ -84,12 +98,13 @@ bool SimRank::run(const MemoryWork& work) {
   const Nanoseconds time =
       costs.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / costs.bytes_per_second));
   const Nanoseconds begin = costs.in_background ? hands_over_at() : now_;
-  const TimeInterval interval = {.begin = begin, .end = begin + time};
+  TimeInterval interval = {.begin = begin, .end = begin + time};
   if (costs.in_background) {
     background_until_ = interval.end;
     occupy(interval);
   } else {
     spend(time);
+    interval.end = now_;
   }
   record(Lane::comm, work.label, interval, work.args);
   return true;

@@ -23,12 +23,16 @@ class SimRank final : public Executor {
   // This rank's time passes as fast as its work is said to take, and stands still between.
   Nanoseconds now() const { return now_; }
 
-  // Work of this rank, during which it polls nothing.
+  // Work of this rank, during which it polls nothing. It is interrupted while the processor works
+  // for the network.
   void spend(Nanoseconds time);
+
+  // The rank does nothing until then.
+  void idle_until(Nanoseconds time);
 
   // Work during which the rank polls, about every `poll`, if something may have come. Polls take
   // their time too. While chunks of this rank travel, or work is done in the background, work loses
-  // `share` of its speed.
+  // `share` of its speed; and it stands still while the processor works for the network.
   struct Work {
     Nanoseconds time;
     Nanoseconds poll;
@@ -42,7 +46,7 @@ class SimRank final : public Executor {
   bool run(const MemoryWork& work) override;
 
   // Returns when all work in the background is done.
-  void drain() { spend(background_until_ - now_); }
+  void drain() { idle_until(background_until_); }
 
   bool wait(const Question& question) override;
 
@@ -77,6 +81,7 @@ class SimRank final : public Executor {
   Nanoseconds on_grid(Nanoseconds at) const;
   Nanoseconds grain() const;
   Nanoseconds occupied_until_now() const;
+  Nanoseconds network_work_until_now() const;
   void push_record(trace::Kind kind, Lane lane, Label label, TimeInterval interval,
                    const SpanArgs& args);
 

@@ -35,7 +35,7 @@ class ModelledGroup final : public Group {
   }
 
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override {
-    if (!ready()) me_.spend(until - me_.now());
+    if (!ready()) me_.idle_until(until);
   }
 
  protected:
@@ -136,6 +136,13 @@ base::Nanoseconds Simulation::end() const {
   for (int rank = 0; rank < scheduler_->world(); ++rank)
     end = std::max(end, scheduler_->rank(rank).now());
   return end;
+}
+
+base::Nanoseconds Simulation::network_work() const {
+  base::Nanoseconds most = 0;
+  for (int rank = 0; rank < scheduler_->world(); ++rank)
+    most = std::max(most, scheduler_->wires().worked_until(rank, kNever));
+  return most;
 }
 
 std::vector<trace::RankRecords> Simulation::take_records() {

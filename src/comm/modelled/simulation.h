@@ -64,6 +64,9 @@ class Simulation {
 
   base::Nanoseconds end() const;
 
+  // The longest time that a rank's processor has worked for the network.
+  base::Nanoseconds network_work() const;
+
   // By rank.
   std::vector<trace::RankRecords> take_records();
 

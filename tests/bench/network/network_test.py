@@ -40,7 +40,11 @@ class NetworkTest(unittest.TestCase):
                 self.assertGreater(min(rows[what, rate, "tcp"]), 0, what)
         # A link gives no more than its rate; what its queue lets through at once is little of it.
         self.assertLess(max(rows["both ways at once, chunks of 1 MiB", "5 Gbit/s", "tcp"]), 1.1)
-        self.assertGreater(rows["all-reduce, f32, fused over serial", "5 Gbit/s", "tcp"][0], 0)
+        for what in ("all-reduce, f32", "all-reduce, f32, wire and out bf16"):
+            self.assertGreater(rows[f"{what}, fused over serial", "5 Gbit/s", "tcp"][0], 0)
+            # It can't be faster than the longer one of product and collective.
+            self.assertTrue(0.9 < rows[f"{what}, fused over serial, predicted", "5 Gbit/s", "tcp"][0] < 2, what)
+        self.assertGreater(rows["copies and sums", "No limit", "shm"][0], 0)
         for what in ("kill -9, streaming", "kill -9, idle", "interface down, idle"):
             self.assertGreater(rows[what, "No limit", "tcp"][0], 0)
 

@@ -21,7 +21,7 @@ class MeasuredTest(PredictCase):
                 text = self.predict("--measured", measured)
                 self.assertTrue(text.startswith("Predicted, not measured"))
                 self.assertRegex(text, r"\n[0-3] of 3 within 10 %; median error ")
-                self.assertIn("out in x's dtype, partial sums in f32.\n", text)
+                self.assertNotIn("does not record", text)
                 found = self.json("--measured", measured)
                 bench = json.loads(measured.read_text())
                 self.assertEqual([one["plan"] for one in found], ["serial", "pipelined parts=2", "fused"])
@@ -31,7 +31,7 @@ class MeasuredTest(PredictCase):
             result = self.plait("bench", "matmul-all-reduce", "--m", 8, "--n", 64, "--k", 64, "--transport", "threads",
                                 "--repeat", 1, "--json", measured)
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("has no link; only", self.refusal("--measured", measured))
+            self.assertIn("has no link, and ran over threads; only", self.refusal("--measured", measured))
             for key, value, sentence in (("link", "", 'the link "" is not like "25gbit,5us"'),
                                          ("ranks", 0, "ranks is 0, which is not "),
                                          ("t_gemm_ms", 0, "t_gemm_ms is 0"), ("m", -1, "m is -1")):
@@ -43,9 +43,63 @@ class MeasuredTest(PredictCase):
             self.assertIn("was not written by plait bench OPERATOR --json", self.refusal("--measured", measured))
             self.assertIn("cannot be read", self.refusal("--measured", Path(folder) / "nothing.json"))
 
+    MEASURED = {"op": "matmul_all_reduce", "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16",
+                "ranks": 2, "t_gemm_ms": 100, "schedules": [{"plan": "serial", "median_ms": 125}]}
+
+    def measured(self, **values):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = Path(folder.name, "bench.json")
+        file.write_text(json.dumps({**self.MEASURED, **values}))
+        return file
+
+    def test_a_measurement_between_hosts(self):
+        # Each rank sends half of the partial sums in f32 and half of the result in bf16, and receives as much.
+        sent = 512 * 1024 * (4 + 2) * 1e-9
+        transfer = 1e3 * 8 * sent / 2
+        schedules = [{"plan": plan, "median_ms": 125} for plan in ("serial", "fused chunk=64")]
+        values = {"link": None, "transport": "tcp", "t_comm_cpu_ms": 2e3 * sent * 0.4 + 5, "schedules": schedules}
+        file = self.measured(**values)
+        network = ("--link", "2gbit,8us", "--processor-per-gb", "0.4")
+        serial, fused = self.json("--measured", file, *network)
+        self.assertAlmostEqual(serial["predicted_ms"], 100 + transfer, delta=3)
+        self.assertAlmostEqual(fused["predicted_ms"], 100 + values["t_comm_cpu_ms"], delta=2)
+        self.assertEqual(fused["processor_s_per_gb"], 0.4)
+        # Rates are those of the measurement, unless one is given.
+        without = self.json("--measured", file, *network, "--memory", 1e6)[1]
+        self.assertAlmostEqual(without["predicted_ms"], 100 + 2e3 * sent * 0.4, delta=1.5)
+        text = self.predict("--measured", file, *network, "--memory", 1000)
+        for words in ("It copies and sums 1000 GB/s, as given.\n",
+                      "0.25 GB/s each way out of and into every rank, 8 us; 0.4 s of a rank's processor time for each "
+                      "GB that it sends or receives\n"):
+            self.assertIn(words, text)
+        little = self.measured(**{**values, "t_comm_cpu_ms": 1})
+        self.json("--measured", little, *network, "--memory", 10)
+        for file, words, sentence in (
+                (file, [], "ran over tcp; give the network between its hosts by --link and --processor-per-gb"),
+                (file, network[:2], "ran over tcp; give the network"),
+                (file, (*network[:3], "lots"), "--processor-per-gb lots is not a number from 0 to 100"),
+                (file, ("--link", "rope", *network[2:]), "and not one of nvlink4"),
+                (little, network, "the collective took 1 ms of processor time, which is less than --processor-per-gb "
+                 "0.4 makes of its bytes; --memory gives the rate of copies and sums"),
+                (self.measured(link="2gbit,8us", t_comm_cpu_ms=5), network,
+                 "has the emulated link 2gbit,8us; --link and --processor-per-gb are for measurements between hosts"),
+                (self.measured(link=None, transport="shm", t_comm_cpu_ms=5), network,
+                 "has no link, and ran over shm; only measurements with a link or between hosts can be predicted")):
+            with self.subTest(sentence):
+                self.assertIn(sentence, self.refusal("--measured", file, *words))
+
+    def test_results_and_sums_have_the_dtypes_that_were_measured(self):
+        for wire, out, bytes_each in ("bf16", "bf16", 4), ("f32", "f32", 8), (None, None, 6):
+            dtypes = {"wire": wire, "out": out} if wire else {}
+            file = self.measured(link="1gbit,0us", t_comm_cpu_ms=1, **dtypes)
+            transfer = 1e3 * 8 * 512 * 1024 * bytes_each * 1e-9
+            self.assertAlmostEqual(self.json("--measured", file)[0]["predicted_ms"], 101 + transfer, delta=1, msg=wire)
+            text = self.predict("--measured", file)
+            self.assertEqual("out in x's dtype, partial sums in f32.\n" in text, wire is None)
+
     def test_a_measurement_whose_serial_time_can_be_computed(self):
-        measured = {"op": "matmul_all_reduce", "m": 1024, "n": 1024, "k": 1024, "dtype": "bf16", "weight": "bf16",
-                    "ranks": 2, "t_gemm_ms": 100, "schedules": [{"plan": "serial", "median_ms": 125}]}
+        measured = self.MEASURED
         # Each rank sends its only peer half of the partial sums in f32, and its half of the result in bf16.
         transfer = 1e3 * 8 * (512 * 1024 * (4 + 2)) / 1e9
         with tempfile.TemporaryDirectory() as folder:
