@@ -92,6 +92,7 @@ class HostsCommandTest(HostsCase):
         self.assertEqual(run.returncode, 130, said)
         self.assertIn("[0] bye\n", said)
         self.assertIn("[1] bye\n", said)
+        self.assertIn("called this one from another host ends the job, or is gone: waiting up to 5 s", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_no_rank_outlives_a_run_that_is_killed(self):
