@@ -36,7 +36,10 @@ std::optional<std::size_t> find_colon(std::string_view part) {
   const std::size_t bracket = part.rfind(']');
   const std::size_t colon = part.rfind(':');
   if (colon == std::string_view::npos) return part.size();
-  if (bracket != std::string_view::npos) return colon < bracket ? part.size() : colon;
+  if (bracket != std::string_view::npos) {
+    const std::size_t after = bracket + 1;  // where a number may follow
+    return after == part.size() || part[after] == ':' ? std::optional(after) : std::nullopt;
+  }
   if (part.find(':') != colon) return std::nullopt;
   return colon;
 }
@@ -66,10 +69,11 @@ std::vector<HostShare> parse_hosts(std::string_view text, int most_ranks) {
   }
   PLAIT_CHECK(total <= most_ranks, "--hosts ", text, " has ", total, " ranks; the most are ",
               most_ranks);
-  PLAIT_CHECK(
-      shares.size() == 1 || !is_this_host(name_of(shares[0])) || base::env("PLAIT_RENDEZVOUS"),
-      "--hosts ", text, ": ranks meet on the first host, which the others can't call ",
-      name_of(shares[0]), "; give it the name that they know");
+  // Refused here if it makes no sense, and not by each rank.
+  const bool is_chosen = base::env("PLAIT_RENDEZVOUS") && comm::tcp::rendezvous_from_environment();
+  PLAIT_CHECK(shares.size() == 1 || !is_this_host(name_of(shares[0])) || is_chosen, "--hosts ",
+              text, ": ranks meet on the first host, which the others can't call ",
+              name_of(shares[0]), "; give it the name that they know");
   return shares;
 }
 
@@ -154,6 +158,7 @@ std::vector<std::string> agent_words(const HostShare& share, const RunPart& part
   for (const std::string_view word : base::split(agent, ' ')) {
     if (!word.empty()) words.emplace_back(word);
   }
+  PLAIT_CHECK(!words.empty(), "PLAIT_RSH holds only blanks; it names a command, such as ssh");
   std::string host = share.host;
   std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
   words.push_back(host);

@@ -85,7 +85,7 @@ void Supervisor::read_signals() {
   while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) handle(signal);
 }
 
-// The caller of a remote run is gone: the ranks here can't be of use to it any more.
+// The caller of a remote run ends it, or is gone: the ranks here can't be of use to it any more.
 void Supervisor::read_input() {
   std::array<char, 256> bytes;
   const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
@@ -97,8 +97,8 @@ void Supervisor::read_input() {
   const std::string rest = show_rest();
   ask_to_end(SIGTERM);
   say(fmt::format(
-      "the plait run that called this one from another host has ended: waiting up to {} for {} to "
-      "end too",
+      "the plait run that called this one from another host ends the job, or is gone: waiting up "
+      "to {} for {} to end",
       base::show_duration(launch_.grace), rest));
 }
 
@@ -215,7 +215,8 @@ void Supervisor::kill_rest() {
   if (first) killing_since_ = base::now();
   ranks_.kill_all();
   enter(Phase::killing, kKillAgain);
-  if (first) say(fmt::format("killing {}, still running after {}", rest, show_signal(asked_with_)));
+  const std::string asked = launch_.hosts.empty() ? show_signal(asked_with_) : "the request to end";
+  if (first) say(fmt::format("killing {}, still running after {}", rest, asked));
   if (base::now() - killing_since_ < kKillForLong) return;
   say(fmt::format("{} cannot be killed and keeps running", rest));
   finish();

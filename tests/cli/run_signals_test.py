@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -73,6 +74,18 @@ class SignalsTest(CommandTest):
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
         self.assertIn("plait run: killing ranks 0 and 1, still running after SIGTERM", err)
+        self.assertEqual(self.marked(), [])
+
+    def test_an_agent_that_does_not_heed_the_end_of_its_input_is_killed(self):
+        """It gets no signal before, since that would lose the last output of the ranks."""
+        with tempfile.TemporaryDirectory() as folder:
+            agent = Path(folder, "agent")
+            agent.write_text("#!/bin/sh\nexec sleep 300\n")
+            agent.chmod(0o755)
+            self.environment["PLAIT_RSH"] = str(agent)
+            run = self.plait("run", "--hosts", "node1:1,node2:1", "--timeout", "100ms", "--grace", "0s", "--", "true")
+        self.assertEqual(run.returncode, 124)
+        self.assertIn("plait run: killing hosts node1 and node2, still running after the request to end", run.stderr)
         self.assertEqual(self.marked(), [])
 
     def test_a_second_signal_kills_at_once(self):

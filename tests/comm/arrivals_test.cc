@@ -29,10 +29,12 @@ class ArrivalsTest : public testing::Test {
   ArrivalsTest() { ranks.set_card(card_of_this_process(29600)); }
 
   // The rank has come; returns its end of the connection.
-  base::Fd come(int rank, Lines::Says says) {
+  base::Fd come(int rank, Lines::Says says) { return come_to(ranks, rank, says); }
+
+  static base::Fd come_to(Arrivals& arrivals, int rank, Lines::Says says = Lines::Says::frames) {
     std::array<int, 2> ends = {};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-    ranks.lines.set(rank, base::Fd(ends[0]), says);
+    arrivals.lines.set(rank, base::Fd(ends[0]), says);
     return base::Fd(ends[1]);
   }
 
@@ -67,6 +69,44 @@ TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
   const Error error = others.timed_out(Rendezvous{.host = "node1", .port = 29600}, kTimeout, "");
   EXPECT_EQ(error.culprit(), 0);
   EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
+}
+
+// A firewall that lets only the rendezvous through has this effect.
+TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
+  const auto card_at = [](const char* host, const char* port, const char* hosts) {
+    Card card = card_of_this_process(29600);
+    card.host = card.name = host;
+    card.port = port;
+    card.hosts = hosts;
+    return card;
+  };
+  ranks.set_card(card_at("node0", "41000", "10.0.0.1,10.9.0.1,10.0.0.1,127.0.0.1"));
+  ranks.cards[1] = card_at("node1", "41001", "10.0.0.2,127.0.0.1");
+  EXPECT_STREQ(ranks.timed_out(std::nullopt, kTimeout, "check this").what(),
+               "ranks 1 and 2 of 3 have not come within 12 s; check this");
+  ranks.cards[2] = card_at("node2", "41002", "10.0.0.3,127.0.0.1");
+  const Error both = ranks.timed_out(std::nullopt, kTimeout, "no advice about transports");
+  EXPECT_EQ(both.code(), Code::timeout);
+  EXPECT_EQ(both.culprit(), 1);
+  EXPECT_STREQ(both.what(),
+               "ranks 1 and 2 of 3 have started, and not connected to rank 0 within 12 s; rank 0 "
+               "listens on node0 at port 41000 of 10.0.0.1, 10.9.0.1; check firewalls and "
+               "PLAIT_INTERFACE, and that no rank is stopped");
+
+  Arrivals others(rank_of_three(2));
+  others.set_card(ranks.cards[2]);
+  others.cards[0] = ranks.cards[0];
+  others.cards[1] = card_at("node1", "41001", "10.0.0.2,10.1.0.2,10.2.0.2,10.3.0.2,10.4.0.2");
+  const base::Fd zero = come_to(others, 0);
+  const Rendezvous rendezvous{.host = "node0", .port = 29600};
+  EXPECT_STREQ(
+      others.timed_out(rendezvous, kTimeout, "").what(),
+      "rank 1 of 3 has started, and not connected to rank 2 within 12 s; rank 1 listens on "
+      "node1 at port 41001 of 10.0.0.2, 10.1.0.2, 10.2.0.2, 10.3.0.2 and 1 more; check "
+      "firewalls and PLAIT_INTERFACE, and that no rank is stopped");
+  others.doubts.of_rank[1] = "it does not know the secret";
+  const std::string doubtful = others.timed_out(rendezvous, kTimeout, "").what();
+  EXPECT_TRUE(doubtful.ends_with("and 1 more; it does not know the secret")) << doubtful;
 }
 
 TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {

@@ -92,6 +92,7 @@ class HostsCommandTest(HostsCase):
         self.assertEqual(run.returncode, 130, said)
         self.assertIn("[0] bye\n", said)
         self.assertIn("[1] bye\n", said)
+        self.assertIn("called this one from another host ends the job, or is gone: waiting up to 5 s", said)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_no_rank_outlives_a_run_that_is_killed(self):
@@ -162,6 +163,9 @@ Hosts       host0: rank 0
 Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
 """)
         self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 to 10.78.0.1\n", self.output_of(second))
+        if HAS_UCX:
+            for rank in self.start(2, PLAIT, "info", "--meet", PLAIT_TRANSPORT="ucx", **chosen):
+                self.assertIn("over ucx\nSecret      PLAIT_SECRET is set\n", self.output_of(rank))
         alone = self.hosts.start(0, 1, PLAIT, "info", PLAIT_INTERFACE="v1", PLAIT_RENDEZVOUS="node1:29600")
         self.assertRegex(self.output_of(alone).replace("\n            ", " "),
                          r"Network +10\.78\.0\.1.* of v1 \(PLAIT_INTERFACE\); rank 0 listens at node1 port 29600; "

@@ -64,6 +64,15 @@ class HostsTest(HostsCase):
                 rank.kill()
                 rank.wait()
 
+    def test_interfaces_whose_networks_are_not_connected(self):
+        self.hosts.connect("v1", "10.78.0")
+        self.hosts.ip(1, "addr", "del", "10.78.0.2/24", "dev", "v1")
+        self.hosts.ip(1, "addr", "add", "10.79.0.2/24", "dev", "v1")
+        for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="v1", PLAIT_TIMEOUT="2s"):
+            self.assertRegex(self.output_of(rank), r"rank \d of 2 has started, and not connected to rank \d within "
+                                                   r"2 s; rank 0 listens on host0 at port \d+ of 10\.78\.0\.1; "
+                                                   r"check firewalls and PLAIT_INTERFACE")
+
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_ranks_meet_over_ipv6(self):
         self.hosts.have_only_ipv6()

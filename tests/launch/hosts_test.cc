@@ -40,7 +40,7 @@ TEST(Hosts, AreCalledWithoutTheirUser) {
 
 TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
   for (const char* text : {"", ",", "node1:", "node1:0", "node1:x", ":2", "node1:9", "-oProxy:1",
-                           "2001:db8::5", "[2001:db8::5]:"}) {
+                           "2001:db8::5", "[2001:db8::5]:", "[2001:db8::5]x:1", "[2001:db8::5]x"}) {
     EXPECT_EQ(refusal(text), std::string("--hosts ") + text +
                                  " is not a list of hosts with their numbers of ranks, such as "
                                  "node1:2,node2:2");
@@ -51,6 +51,25 @@ TEST(Hosts, AreRefusedWhereTheyMakeNoSense) {
       "localhost; give it the name that they know");
   EXPECT_EQ(refusal("localhost:2"), "nothing was refused");
   EXPECT_EQ(refusal("a:5,b:4"), "--hosts a:5,b:4 has 9 ranks; the most are 8");
+}
+
+TEST(Hosts, ARendezvousThatMakesNoSenseIsRefusedBeforeRanksStart) {
+  ::setenv("PLAIT_RENDEZVOUS", "29600", 1);
+  const std::string why = refusal("node1:1,node2:1");
+  ::setenv("PLAIT_RENDEZVOUS", "node1:29600", 1);
+  EXPECT_EQ(refusal("localhost:1,node2:1"), "nothing was refused");
+  ::unsetenv("PLAIT_RENDEZVOUS");
+  EXPECT_EQ(why, "PLAIT_RENDEZVOUS=29600 is not like HOST:PORT, as in node1:29600");
+}
+
+TEST(Hosts, AnAgentOfBlanksIsNoCommand) {
+  ::setenv("PLAIT_RSH", "  ", 1);
+  const std::string why = sentence_of([] {
+    agent_words({"node1", 1}, {.first = 0, .world = 1, .job = "j", .rendezvous = "node1:1"}, {},
+                {"true"});
+  });
+  ::unsetenv("PLAIT_RSH");
+  EXPECT_EQ(why, "PLAIT_RSH holds only blanks; it names a command, such as ssh");
 }
 
 TEST(Hosts, APartComesBackAsItWasWritten) {

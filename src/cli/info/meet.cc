@@ -20,11 +20,13 @@ namespace plait::cli {
 namespace {
 
 // Names of hosts may be equal, identifiers are not. Without one, a rank is on a host of its own.
-std::string this_host(int rank) {
+// PLAIT_HOST stands for a host of its own too.
+std::string this_host(const Place& place) {
   utsname names = {};
   uname(&names);
   const std::string id = base::host_id();
-  return (id.empty() ? std::to_string(rank) : id) + '\n' + names.nodename;
+  return (id.empty() ? std::to_string(place.rank) : id) + '/' + place.host + '\n' +
+         (place.host.empty() ? std::string(names.nodename) : place.host);
 }
 
 std::string name_of(const std::string& host) { return host.substr(host.find('\n') + 1); }
@@ -44,7 +46,7 @@ RanksFinding meet_ranks() {
   PLAIT_CHECK(!place.launcher.empty(),
               "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
   Communicator comm = Communicator::connect();
-  const std::vector<std::string> hosts = comm::gather_text(this_host(comm.rank()), comm);
+  const std::vector<std::string> hosts = comm::gather_text(this_host(place), comm);
   RanksFinding finding = {.place = place,
                           .transport = std::string(comm.transport()),
                           .has_secret = !comm::tcp::secret_from_environment().empty()};
@@ -68,7 +70,7 @@ std::string show_text(const RanksFinding& finding) {
   Place place = finding.place;
   place.hosts = static_cast<int>(finding.hosts.size());
   std::string text = labelled("This is", show_place(place) + ", over " + finding.transport);
-  if (finding.transport == "tcp")
+  if (finding.transport == "tcp" || finding.transport == "ucx")
     text +=
         labelled("Secret", finding.has_secret ? "PLAIT_SECRET is set"
                                               : "PLAIT_SECRET is not set: the network is trusted");

@@ -19,6 +19,23 @@ namespace {
 
 std::string answer_of(const Error& why) { return sentence(why.culprit(), ' ', why.what()); }
 
+// Where the rank of `card` listens, as far as `mine` could reach it; a few addresses are enough.
+std::string show_addresses(const Card& card, const Card& mine) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> hosts;
+  for (const Address& address : addresses_of(card, mine)) {
+    std::string host = show_host(address);
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end())
+      hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) return card.hosts;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(hosts.size(), kMost); ++i)
+    list += (i == 0 ? "" : ", ") + hosts[i];
+  if (hosts.size() > kMost) list += sentence(" and ", hosts.size() - kMost, " more");
+  return list;
+}
+
 }  // namespace
 
 Arrivals::Arrivals(Identity mine)
@@ -45,6 +62,7 @@ Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanosecon
   const std::vector<int> missing = find_missing();
   const std::string within = " within " + base::show_duration(timeout);
   const std::string known = doubts.about(missing);
+  if (knows_all_cards()) return not_connected(missing, within, known);
   const std::string& why = known.empty() ? advice : known;
   const std::string doubt = why.empty() ? "" : "; " + why;
   if (rendezvous && self.rank != 0 && missing.front() == 0) {
@@ -66,6 +84,29 @@ Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanosecon
                    self.world, show_hosts_of(missing, self.world),
                    missing.size() > 1 ? " have" : " has", " not come", within, doubt),
           missing.front()};
+}
+
+bool Arrivals::knows_all_cards() const {
+  return std::none_of(cards.begin(), cards.end(),
+                      [](const Card& card) { return card.hosts.empty(); });
+}
+
+// These ranks are there. Of two ranks the higher one calls the lower one.
+Error Arrivals::not_connected(const std::vector<int>& missing, const std::string& within,
+                              const std::string& known) const {
+  const int other = missing.front();
+  const Card& listener = cards[std::min(other, self.rank)];
+  const Card& caller = cards[std::max(other, self.rank)];
+  return {Code::timeout,
+          sentence(
+              missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ", self.world,
+              show_hosts_of(missing, self.world), missing.size() > 1 ? " have" : " has",
+              " started, and not connected to rank ", self.rank, within, "; rank ",
+              std::min(other, self.rank), " listens on ", listener.name, " at port ", listener.port,
+              " of ", show_addresses(listener, caller), "; ",
+              known.empty() ? "check firewalls and PLAIT_INTERFACE, and that no rank is stopped"
+                            : known),
+          other};
 }
 
 void Arrivals::tell_of_error(const Error& error) const {

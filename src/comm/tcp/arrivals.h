@@ -27,7 +27,8 @@ struct Arrivals {
   std::vector<int> find_missing() const;
   bool is_complete() const { return find_missing().empty(); }
 
-  // Says which ranks have not come within `timeout`. `rendezvous`: where rank 0 was called, if the
+  // Says which ranks have not come within `timeout`, or where they could not be connected to once
+  // all have told where they are. `rendezvous`: where rank 0 was called, if the
   // environment says where. `advice`: what to check if no caller has given a reason for doubt.
   Error timed_out(const std::optional<Rendezvous>& rendezvous, base::Nanoseconds timeout,
                   const std::string& advice) const;
@@ -56,6 +57,11 @@ struct Arrivals {
   std::vector<Call> calls;  // to other ranks
   Doubts doubts;
   EndWatch ends;
+
+ private:
+  bool knows_all_cards() const;
+  Error not_connected(const std::vector<int>& missing, const std::string& within,
+                      const std::string& known) const;
 };
 
 }  // namespace plait::comm::tcp

@@ -42,7 +42,8 @@ std::string secret_from_environment() {
 
 std::optional<Rendezvous> rendezvous_from_environment() {
   if (const auto text = base::env("PLAIT_RENDEZVOUS")) {
-    const auto colon = text->rfind(':');
+    // A URL is none.
+    const auto colon = text->find('/') == std::string::npos ? text->rfind(':') : std::string::npos;
     const auto port =
         colon == std::string::npos ? std::nullopt : base::parse_int(text->substr(colon + 1));
     PLAIT_CHECK(port && *port > 0 && *port < 65536 && colon > 0, "PLAIT_RENDEZVOUS=", *text,

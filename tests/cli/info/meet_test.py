@@ -2,6 +2,7 @@
 
 import json
 import platform
+import socket
 import unittest
 
 from command import PLAIT
@@ -25,6 +26,20 @@ class MeetTest(InfoCase):
             self.assertEqual([peer["rank"] for peer in one["peers"]], [peer for peer in range(3) if peer != rank])
             self.assertEqual({(peer["host"], peer["route"]) for peer in one["peers"]},
                              {(name, "shm: memory of this host that both ranks map")})
+
+    def test_one_machine_that_simulates_two_hosts(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        run = self.plait("run", "-n", "2", "-p", "--", "sh", "-c",
+                         f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS=127.0.0.1:{port} exec {PLAIT} info --meet")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        said = [line[4:] for line in run.stdout.splitlines() if line.startswith("[0] ")]
+        self.assertEqual(said, ["This is     rank 0 of 2 on 2 hosts, started by plait run, over tcp",
+                                "Secret      PLAIT_SECRET is not set: the network is trusted",
+                                "Hosts       node0: rank 0",
+                                "            node1: rank 1",
+                                "Peers       rank 1 on node1: tcp: 127.0.0.1 to 127.0.0.1"])
 
     def test_there_is_no_other_rank(self):
         self.assert_says(self.plait("info", "--meet"), 2, "plait info: --meet: no launcher has started ranks; try "
