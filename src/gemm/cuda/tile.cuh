@@ -1,5 +1,5 @@
-// How a block multiplies: its threads, the tile that it multiplies at a time, and which of the tile's
-// values each thread has.
+// How a block multiplies: its threads, the tile that it multiplies at a time, and which values of
+// the tile each thread has.
 #pragma once
 
 namespace plait::gemm::cuda {
@@ -10,7 +10,7 @@ inline constexpr int kHelpers = 2;  // warps
 inline constexpr int kClusterBlocks = 2;
 inline constexpr int kSharedBytes = 227 * 1024;  // of a block, at most
 
-// Of a product of elements of 16 bits.
+// The tiles of a product whose elements have 16 bits, such as Narrow.
 template <class Narrow_, int kColumns_>
 struct TileGeometry {
   using Narrow = Narrow_;
