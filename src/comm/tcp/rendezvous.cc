@@ -42,7 +42,7 @@ std::string secret_from_environment() {
 
 std::optional<Rendezvous> rendezvous_from_environment() {
   if (const auto text = base::env("PLAIT_RENDEZVOUS")) {
-    // A URL is none.
+    // A URL is not HOST:PORT.
     const auto colon = text->find('/') == std::string::npos ? text->rfind(':') : std::string::npos;
     const auto port =
         colon == std::string::npos ? std::nullopt : base::parse_int(text->substr(colon + 1));
