@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ranks import OPERATORS, agree, both
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_module, distribute_tensor
 
 import plait
 import plait.torch as pt
@@ -144,6 +144,17 @@ def test_a_weight_whose_memory_was_freed_is_refused() -> None:
     for call in CALLS:
         with pytest.raises(plait.Error, match=r"no memory|data is null"):
             call(torch.ones(2, 6), w)
+
+
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_what_is_no_whole_layer_is_refused(kind: Any) -> None:
+    with pytest.raises(plait.Error, match="linear is a Conv1d, which has no matrix"):
+        kind.from_linear(nn.Conv1d(3, 3, 1))
+    with pytest.raises(plait.Error, match="linear is a int, which has no matrix"):
+        kind.from_linear(3)
+    mesh = init_device_mesh("cpu", (WORLD,))
+    with pytest.raises(plait.Error, match="the weight is a DTensor, which is shared already"):
+        kind.from_linear(distribute_module(nn.Linear(6, 8), mesh))
 
 
 def test_what_torch_has_quantised_is_refused() -> None:
