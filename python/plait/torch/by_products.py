@@ -7,7 +7,7 @@ from plait.errors import refuse
 from plait.torch import gpu, product, tensors
 from plait.torch.c10d import Products
 from plait.torch.how import How, group_called, options_of
-from plait.torch.options import Options
+from plait.torch.options import Options, check_options
 from plait.torch.rows import check_floats
 
 
@@ -28,6 +28,7 @@ def products_of_layer(
     options: Options,
 ) -> Products | None:
     """Return what serves a layer on a GPU, or of the engine "c10d"; None: plait's on the CPU."""
+    check_options(options, name)
     if tensors.is_on_gpu(x, weight, bias):
         gpu.check(name, x=x, weight=weight, bias=bias)
         autocast = torch.is_autocast_enabled("cuda")

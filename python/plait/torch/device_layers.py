@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
 from plait.errors import refuse
 from plait.torch import tensors
 from plait.torch.c10d import Pending, Products
 from plait.torch.main_grad import main_grad_on, placeholder
+from plait.torch.once import differentiable_once
 from plait.torch.rows import shard_of_rows
 
 
@@ -140,7 +140,7 @@ class _Column(torch.autograd.Function):
     setup_context = staticmethod(_save)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_out: torch.Tensor) -> _Gradients:
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         x, weight = ctx.saved_tensors
@@ -185,7 +185,7 @@ class _Row(torch.autograd.Function):
         ctx.rows = inputs[0].shape[0]
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_out: torch.Tensor) -> _Gradients:
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         x, weight = ctx.saved_tensors

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from plait._native import Code
 from plait.errors import Error
@@ -29,6 +28,7 @@ from plait.torch.how import (
     turned_and_rows,
 )
 from plait.torch.library import GATHERED, KERNELS, LIBRARY, OPERATORS, Pair, own_rows
+from plait.torch.once import differentiable_once
 
 _ops = torch.ops.plait
 _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
@@ -101,7 +101,7 @@ def _register(
     name: str, arguments: int, backward: _Backward, save: Callable[..., None], saved: _Saved
 ) -> None:
     """Register both ways to the gradient; `arguments` are those after the bias."""
-    by_dispatcher = once_differentiable(functools.partial(backward, arguments))
+    by_dispatcher = differentiable_once(functools.partial(backward, arguments), name)
     torch.library.register_autograd(
         f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
@@ -129,7 +129,7 @@ def _register(
         (torch.autograd.Function,),
         {
             "forward": staticmethod(forward),
-            "backward": staticmethod(once_differentiable(by_kernel)),
+            "backward": staticmethod(differentiable_once(by_kernel, name)),
         },
     )
     # torch.autograd.Function's own apply() looks for transforms of functions before it calls this.
@@ -170,10 +170,9 @@ def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> 
                     return differentiated(x, weight, bias, known, turned, rows)
                 if out is not None:
                     return out
-        if is_c10d(how):
-            return made_by_torch(keys, x, weight, bias, *how)
-        if keys.has(_FUNCTIONALIZE) or not tensors.are_for_kernels(x, weight, bias):
-            tensors.refuse_tangents(name, {"x": x, "weight": weight, "bias": bias})
+        by_torch = is_c10d(how) or keys.has(_FUNCTIONALIZE)
+        if by_torch or not tensors.are_for_kernels(x, weight, bias):
+            tensors.refuse_transforms(name, {"x": x, "weight": weight, "bias": bias})
             return made_by_torch(keys, x, weight, bias, *how)
         given = How(*how)
         context = context_for(given, name, how)

@@ -6,10 +6,11 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from plait import _native
 from plait._native import Code
-from plait.errors import Error
+from plait.errors import Error, refuse
 from plait.torch.context import group_place
 from plait.torch.linear import (
     Kind,
@@ -68,6 +69,7 @@ class _ParallelLinear(nn.Module):
     ) -> _Self:
         """Copy this rank's share of a whole layer, which every rank has alike."""
         name = f"{cls.__name__}.from_linear"
+        _check_linear(linear, name)
         bias: torch.Tensor | None = linear.bias
         if bias is not None:  # of outputs, which the ranks may share
             bias = _share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
@@ -135,6 +137,14 @@ class _ParallelLinear(nn.Module):
 
 def _refuse(sentence: str) -> NoReturn:
     raise Error(Code.invalid_argument, f"quantize: {sentence}")
+
+
+def _check_linear(linear: object, operator: str) -> None:
+    weight = getattr(linear, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.dim() != 2:
+        refuse(operator, f"linear is a {type(linear).__name__}, which has no matrix as its weight")
+    if isinstance(weight, DTensor):
+        refuse(operator, "the weight is a DTensor, which is shared already; give a plain layer")
 
 
 def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Tensor:

@@ -225,6 +225,8 @@ class Operator:
         gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply by a quantised weight."""
+        if is_c10d(how):
+            refuse(self.name, "engine='c10d' has no products of quantised weights")
         tensors.check(x, self.name, "x")
         by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
         check_floats(x, self.name, "x")

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from torch.autograd.function import once_differentiable
 
 from plait import _native
 from plait.errors import refuse
@@ -16,6 +15,7 @@ from plait.torch import device_layers, product, tensors, weights
 from plait.torch.by_products import products_of_layer
 from plait.torch.context import Context, Layer, context_of
 from plait.torch.main_grad import main_grad_of, placeholder
+from plait.torch.once import differentiable_once
 from plait.torch.options import Options
 from plait.torch.report import count_other, note_layer
 from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, shard_of_rows, view
@@ -354,7 +354,7 @@ class _Linear(torch.autograd.Function):
         ctx.bias_dtype = None if bias is None else bias.dtype
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_out: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
         x, weight = ctx.saved_tensors

@@ -35,9 +35,9 @@ from plait.torch.context import context_of, group_place, known_context
 from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.how import C10D, How, group_called
 from plait.torch.library import GATHERED, KERNELS, OPERATORS
-from plait.torch.options import Options
+from plait.torch.options import Options, check_options
 from plait.torch.quantized import QuantizedWeight
-from plait.torch.rows import count_of_rows, shard_of_rows
+from plait.torch.rows import count_of_rows, float_dtype, shard_of_rows
 from plait.torch.tensors import is_watched
 
 _ops = torch.ops.plait
@@ -173,6 +173,8 @@ def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None
     if not isinstance(tensor, torch.Tensor):
         _refuse(operator, f"{name} is a {type(tensor).__name__}, not a tensor")
     strided = tensor.layout is torch.strided and not tensor.is_nested
+    if tensor.is_quantized:  # by torch
+        float_dtype(tensor, operator, name)  # refuses it
     if not strided or tensor.device.type != "cpu" or isinstance(tensor, DTensor):
         tensors.check(tensor, operator, name, on_gpu=True)
 
@@ -222,6 +224,7 @@ def _call(
         out = _at_once(name, x, weight, bias, group, options, rows)
         if out is not None:
             return out
+    check_options(options, name)
     if options.product != "plait":
         _refuse(name, f"product={options.product!r} is for layers, not for single operators")
     if options.engine == "c10d" and isinstance(weight, QuantizedWeight):
@@ -242,7 +245,7 @@ def _call(
         bias = None if bias is None else bias.to(dtype)
     is_matrix = x.dim() == 2
     per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
-    rows_of_all = -1 if rows is None else rows * per_row
+    rows_of_all = -1 if rows is None else count_of_rows(rows * per_row, name)
     matrix = x if is_matrix else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if is_for_kernel and not _is_profiled():
         call = _call_kernel

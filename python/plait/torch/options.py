@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import plait
 from plait import _native
+from plait.errors import refuse
 
 Schedule = Literal["auto", "serial", "pipelined", "fused"]
 Wire = Literal["f32", "bf16", "f16", "s8"]
@@ -99,6 +100,12 @@ class Options:
     @functools.cached_property
     def _c10d_plan(self) -> plait.Plan | None:
         return self.resolved().plan
+
+
+def check_options(options: object, operator: str) -> None:
+    """Raise Error where a call was given something else as its options."""
+    if not isinstance(options, Options):
+        refuse(operator, f"options is a {type(options).__name__}, not a plait.torch.Options")
 
 
 def _refuse(sentence: str) -> None:

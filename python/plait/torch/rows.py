@@ -100,4 +100,5 @@ def shard_of_rows(first: int, inner: int, rank: int, world: int, operator: str) 
             "share evenly",
             operator=operator,
         )
+    count_of_rows(first * inner, operator)
     return first // world + (rank < first % world)

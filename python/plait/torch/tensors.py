@@ -48,7 +48,7 @@ def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     if has_tangent(tensor):
         return _TANGENT
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return "is wrapped by torch.func, whose transforms plait does not serve; use backward()"
+        return _WRAPPED
     return None
 
 
@@ -67,6 +67,7 @@ weights'
     )
 
 
+_WRAPPED = "is wrapped by torch.func, whose transforms plait does not serve; use backward()"
 _TANGENT = "has a tangent, and plait has no derivatives of forward mode; use backward()"
 
 
@@ -86,6 +87,16 @@ def refuse_tangents(operator: str, operands: Mapping[str, torch.Tensor | None]) 
     for name, tensor in operands.items():
         if tensor is not None and has_tangent(tensor):
             refuse(operator, f"{name} {_TANGENT}")
+
+
+def refuse_transforms(operator: str, operands: Mapping[str, torch.Tensor | None]) -> None:
+    """Raise Error where torch would refuse to differentiate the operator, in words of its own."""
+    refuse_tangents(operator, operands)
+    if _transform() is None or not require_gradients(*operands.values()):
+        return
+    for name, tensor in operands.items():
+        if tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            refuse(operator, f"{name} {_WRAPPED}")
 
 
 def is_plain(tensor: Any) -> bool:

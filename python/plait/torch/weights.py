@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import torch
 
 from plait import _native
+from plait.errors import refuse
 from plait.torch.rows import as_rows, view
 
 Native = _native.WeightView | _native.PackedWeight
@@ -104,8 +105,11 @@ def packed(
 
     `fixed`: its address and autograd's count tell of every change.
     """
+    address = weight.data_ptr()
+    if address == 0 and weight.numel() > 0:
+        refuse("packed weight", f"weight is {list(weight.shape)}, and its storage has no memory")
     rows = as_rows(weight.detach())
-    place = (weight.data_ptr(), weight._version, *weight.stride(), weight.dtype)
+    place = (address, weight._version, *weight.stride(), weight.dtype)
     values = 0 if fixed else _native._fingerprint(plain(rows, turned=turned))
     found = owner.packed.get((dtype, turned))
     if found is not None and found.place == place and found.values == values:

@@ -349,3 +349,11 @@ def test_options_pass_through_operators() -> None:
     assert how.options_of("c10d", 3, "") == PIPELINED
     assert how.options_of("c10d", 1, "") == SERIAL
     assert how.options_of("c10d", 0, "") == OPTIONS[2]
+
+
+def test_quantised_weights_are_refused_by_torchs_operators() -> None:
+    by = pt.quantize(torch.ones(3, 6), "s8:group=6")
+    parts = by.values, by.scales, by.offsets, by.scheme
+    for name in ("matmul_all_reduce_quantized", "all_gather_matmul_gathered_quantized"):
+        with pytest.raises(plait.Error, match="engine='c10d' has no products of quantised"):
+            getattr(torch.ops.plait, name)(torch.ones(4, 6), *parts, None, "", how.C10D)

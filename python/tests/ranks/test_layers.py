@@ -333,8 +333,28 @@ def test_double_backward_is_refused() -> None:
     layer = pt.ColumnParallelLinear.from_linear(linear(whole_mlp(), 0))
     x = torch.randn(4, HIDDEN, requires_grad=True)
     (grad,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(plait.Error, match="it can be differentiated once"):
         grad.sum().backward()
+
+
+@pytest.mark.parametrize("engine", ["native", "c10d"])
+def test_a_penalty_on_the_gradient_of_a_sum_is_refused(engine: Any) -> None:
+    options = pt.Options(engine=engine)
+    x, w = torch.ones(4, 6, requires_grad=True), torch.ones(8, 6, requires_grad=True)
+    for call in (pt.column_parallel_linear, pt.row_parallel_linear):
+        out = call(x, w, options=options)
+        (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        with pytest.raises(plait.Error, match="it can be differentiated once"):
+            (out.sum() + grad.square().sum()).backward()
+
+
+def test_gradients_that_depend_on_nothing_trained_stay_in_the_graph() -> None:
+    x = torch.ones(4, 6, requires_grad=True)
+    out = pt.column_parallel_linear(x * x, torch.ones(8, 6))
+    (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(grad.sum(), x)
+    world = dist.get_world_size()
+    agree(torch.equal(second, torch.full_like(x, 16.0 * world)), "not the second derivative")
 
 
 def test_uneven_shares() -> None:

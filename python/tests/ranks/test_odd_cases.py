@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ranks import OPERATORS, agree, both
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_module, distribute_tensor
 
 import plait
 import plait.torch as pt
@@ -136,6 +136,47 @@ def test_refusals(
 ) -> None:
     with pytest.raises(plait.Error, match=sentence):
         call(**{"x": torch.ones(2, 6), "weight": torch.ones(8, 6), **operands})
+
+
+def test_a_weight_whose_memory_was_freed_is_refused() -> None:
+    w = torch.ones(8, 6)
+    w.untyped_storage().resize_(0)  # as FullyShardedDataParallel does between its calls
+    for call in CALLS:
+        with pytest.raises(plait.Error, match=r"no memory|data is null"):
+            call(torch.ones(2, 6), w)
+
+
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_what_is_no_whole_layer_is_refused(kind: Any) -> None:
+    with pytest.raises(plait.Error, match="linear is a Conv1d, which has no matrix"):
+        kind.from_linear(nn.Conv1d(3, 3, 1))
+    with pytest.raises(plait.Error, match="linear is a int, which has no matrix"):
+        kind.from_linear(3)
+    mesh = init_device_mesh("cpu", (WORLD,))
+    with pytest.raises(plait.Error, match="the weight is a DTensor, which is shared already"):
+        kind.from_linear(distribute_module(nn.Linear(6, 8), mesh))
+
+
+def test_what_torch_has_quantised_is_refused() -> None:
+    x = torch.quantize_per_tensor(torch.ones(2, 6), 0.1, 0, torch.qint8)
+    for call in CALLS:
+        with pytest.raises(plait.Error, match=r"x is torch\.qint8"):
+            call(x, torch.ones(8, 6))
+
+
+def test_options_of_another_type_are_refused() -> None:
+    options: Any = {"schedule": "serial"}
+    for call in CALLS:
+        with pytest.raises(plait.Error, match=r"options is a dict, not a plait\.torch\.Options"):
+            call(torch.ones(2, 6), torch.ones(8, 6), options=options)
+
+
+def test_more_rows_than_can_be_counted_are_refused() -> None:
+    x, w = torch.ones(2, 2, 6), torch.ones(8, 6)
+    with pytest.raises(plait.Error, match=r"rows is \d+; it must be below"):
+        pt.all_gather_matmul(x, w, rows=WORLD << 61)
+    with pytest.raises(plait.Error, match=r"rows is \d+; it must be below"):
+        pt.column_parallel_linear(x, w, rows=WORLD << 61, sequence_parallel=True)
 
 
 def test_distributed_tensors_are_refused() -> None:

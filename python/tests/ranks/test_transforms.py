@@ -50,7 +50,17 @@ def test_without_tangents_forward_mode_changes_nothing() -> None:
         agree(torch.equal(found, expected), "other values")
 
 
-@pytest.mark.parametrize("call", CALLS[1:])
-def test_transforms_of_layers_are_refused(call: Callable[..., torch.Tensor]) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_transforms_that_differentiate_are_refused(call: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(plait.Error, match=r"x is wrapped by torch\.func"):
         torch.func.grad(lambda x: call(x, torch.ones(8, 6)).sum())(torch.ones(2, 6))
+
+
+def test_transforms_are_refused_by_torchs_operators() -> None:
+    for schedule in ("", "c10d"):
+        with pytest.raises(plait.Error, match=r"x is wrapped by torch\.func"):
+            torch.func.grad(
+                lambda x, schedule=schedule: torch.ops.plait.matmul_all_reduce(
+                    x, torch.ones(8, 6), None, "", schedule
+                ).sum()
+            )(torch.ones(2, 6))
