@@ -19,7 +19,7 @@ from plait.torch.linear import (
     row_parallel_linear,
 )
 from plait.torch.options import Options
-from plait.torch.weights import Owner
+from plait.torch.weights import Owner, check_memory
 
 _DEFAULTS = Options()
 _Self = TypeVar("_Self", bound="_ParallelLinear")
@@ -96,6 +96,7 @@ class _ParallelLinear(nn.Module):
             _refuse("the layer is quantised already")
         if self.weight.device.type != "cpu":
             _refuse(f"the weight is on {self.weight.device}, and quantised weights are on the cpu")
+        check_memory("linear", self.weight)
         quantized = _native.quantize(
             self.weight.detach().float().contiguous().numpy(),
             layout=_native.WeightLayout.out_in,

@@ -71,6 +71,9 @@ def column_parallel_linear(
     products = products_of_layer("column_parallel_linear", x, weight, bias, group, options)
     if products is None:
         _check(x, weight, "column_parallel_linear", sequence_parallel)
+    if rows is not None and not sequence_parallel and x.dim() > 1 and rows != x.shape[0]:
+        sentence = f"rows is {rows}, but x has {x.shape[0]}, all of them without sequence_parallel"
+        refuse("column_parallel_linear", sentence)
     if options.product == "auto":
         how = (group, sequence_parallel, rows, options, layer)
         options = product.measured("column", x, weight, *how)

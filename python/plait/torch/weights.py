@@ -93,6 +93,12 @@ def plain(rows: torch.Tensor, *, turned: bool = False) -> _native.WeightView:
     return _native.WeightView(view(rows), layout)
 
 
+def check_memory(operator: str, weight: torch.Tensor) -> None:
+    """Raise Error where the weight's storage was freed, as by untyped_storage().resize_(0)."""
+    if weight.data_ptr() == 0 and weight.numel() > 0:
+        refuse(operator, f"weight is {list(weight.shape)}, and its storage has no memory")
+
+
 def packed(
     weight: torch.Tensor,
     dtype: torch.dtype,
@@ -106,8 +112,7 @@ def packed(
     `fixed`: its address and autograd's count tell of every change.
     """
     address = weight.data_ptr()
-    if address == 0 and weight.numel() > 0:
-        refuse("packed weight", f"weight is {list(weight.shape)}, and its storage has no memory")
+    check_memory("packed weight", weight)
     rows = as_rows(weight.detach())
     place = (address, weight._version, *weight.stride(), weight.dtype)
     values = 0 if fixed else _native._fingerprint(plain(rows, turned=turned))

@@ -144,6 +144,15 @@ def test_a_weight_whose_memory_was_freed_is_refused() -> None:
     for call in CALLS:
         with pytest.raises(plait.Error, match=r"no memory|data is null"):
             call(torch.ones(2, 6), w)
+    layer = pt.RowParallelLinear.from_linear(torch.nn.Linear(6, 8))
+    layer.weight.untyped_storage().resize_(0)
+    with pytest.raises(plait.Error, match="no memory"):
+        layer.quantize("s8")
+
+
+def test_other_rows_than_those_of_a_whole_x_are_refused() -> None:
+    with pytest.raises(plait.Error, match="rows is 7, but x has 2, all of them"):
+        pt.column_parallel_linear(torch.ones(2, 6), torch.ones(8, 6), rows=7)
 
 
 @pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
