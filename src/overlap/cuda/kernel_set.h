@@ -1,5 +1,5 @@
-// The kernels that multiply matrices of one kind. Compiling those of a dtype takes a minute or two,
-// so each dtype has a file of its own.
+// The kernels that multiply matrices of one kind. Compiling those of a dtype takes minutes, so
+// each dtype has a file of its own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,8 +20,8 @@ extern const KernelSet kBf16InOut;
 extern const KernelSet kF16OutIn;
 extern const KernelSet kF16InOut;
 
-// Loads a kernel now. Otherwise its first launch loads it, which can wait until the GPU is idle.
-// That would be a deadlock if another rank's kernel waits there for this launch.
+// Loads a kernel now. Otherwise its first launch loads it, which can wait until the GPU is idle. If
+// a kernel of another rank runs there and waits for this launch, neither would ever go on.
 inline cudaError_t load_kernel(const void* kernel) {
   cudaFuncAttributes attributes;
   return cudaFuncGetAttributes(&attributes, kernel);
