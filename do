@@ -21,7 +21,7 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               everything CI checks: all builds and their tests, and what `lint` checks (an hour on two cores)
+  test               everything CI checks: all builds and their tests, and what `lint` checks (an hour or more)
   test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
