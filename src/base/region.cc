@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "base/check.h"
 #include "base/close_on_fork.h"
 #include "base/process.h"
@@ -14,8 +16,7 @@ namespace {
 
 void* map_pages(std::size_t bytes, int flags, int fd) {
   const CloseOnFork closing;  // no fork between mmap() and madvise()
-  // Populate now: a page fault in the middle of a product would cost more than the chunk.
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, fd, 0);
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (data == MAP_FAILED) fail_errno(sentence("cannot map ", bytes, " bytes of mailbox memory"));
   // Otherwise a forked worker would keep shared memory for as long as it lives, and each write of
   // the parent to private memory would copy a page.
@@ -54,6 +55,17 @@ Region Region::map(const Fd& fd, std::size_t bytes, const std::string& whose) {
          sealed ? "sealed" : "not sealed", "; ", bytes, " sealed ones were agreed on");
   }
   return {map_pages(bytes, MAP_SHARED, fd.get()), bytes};
+}
+
+void Region::populate(std::size_t offset, std::size_t bytes) const {
+#ifdef MADV_POPULATE_WRITE
+  if (bytes == 0) return;
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  if (::madvise(data() + begin, offset + bytes - begin, MADV_POPULATE_WRITE) == 0) return;
+  // A kernel before 5.14 doesn't know how.
+  if (errno != EINVAL) fail_errno(sentence("cannot get ", bytes, " bytes of mailbox memory"));
+#endif
 }
 
 Fd make_anonymous_file(const char* label, std::size_t bytes) {

@@ -24,6 +24,10 @@ class Region {
   // process.
   static Region map(const Fd& fd, std::size_t bytes, const std::string& whose);
 
+  // Has the kernel give the pages of a part now, where it can. Otherwise each comes when first
+  // touched, and a page fault in the middle of a product costs more than a chunk.
+  void populate(std::size_t offset, std::size_t bytes) const;
+
   std::byte* data() const { return data_.get(); }
   std::size_t bytes() const { return bytes_; }
 

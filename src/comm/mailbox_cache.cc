@@ -11,7 +11,8 @@ MailboxCache::MailboxCache(Transport& transport, const Membership& membership, T
 
 void MailboxCache::open(std::optional<LinkView> link, const MailboxDesc& collectives) {
   link_ = std::move(link);
-  of_collectives_ = build(collectives);
+  // A program may have many groups, and call few collectives of few elements in most of them.
+  of_collectives_ = build(collectives, Pages::when_touched);
 }
 
 std::unique_ptr<Mailbox> MailboxCache::make(const MailboxDesc& desc) {
@@ -23,12 +24,13 @@ std::unique_ptr<Mailbox> MailboxCache::make(const MailboxDesc& desc) {
 std::unique_ptr<Mailbox::State> MailboxCache::make(const MailboxDesc& desc, const Tag& why) {
   check_desc(desc, membership_.group().world());
   tasks_.begin_call(why);
-  return build(desc);
+  return build(desc, Pages::at_once);
 }
 
-std::unique_ptr<Mailbox::State> MailboxCache::build(const MailboxDesc& desc) try {
+std::unique_ptr<Mailbox::State> MailboxCache::build(const MailboxDesc& desc, Pages pages) try {
   Group& group = membership_.group();
   auto slots = transport_.make_slots(link_ ? widened(desc) : desc);
+  if (pages == Pages::at_once) slots->populate();
   if (link_) slots = make_emulated_slots(std::move(slots), group, desc, *link_);
   return std::make_unique<Mailbox::State>(group, desc, std::move(slots), held_bytes_);
 } catch (const Error& error) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -48,7 +49,8 @@ class MailboxCache {
 
  private:
   std::unique_ptr<Mailbox::State> make(const MailboxDesc& desc, const Tag& why);
-  std::unique_ptr<Mailbox::State> build(const MailboxDesc& desc);
+  enum class Pages : std::uint8_t { at_once, when_touched };
+  std::unique_ptr<Mailbox::State> build(const MailboxDesc& desc, Pages pages);
 
   Transport& transport_;
   const Membership& membership_;

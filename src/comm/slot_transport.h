@@ -50,6 +50,10 @@ class SlotTransport {
   virtual void move() {}
   virtual void move_surely() { move(); }
 
+  // Takes all memory from the system now. Otherwise each page comes when it is first touched, which
+  // in the middle of a product takes longer than the chunk.
+  virtual void populate() {}
+
   // Bytes of this rank's memory that the slots take.
   virtual std::size_t held_bytes() const = 0;
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plait/error.h"
 #include "tensor/sentence_of.h"
@@ -40,6 +41,34 @@ TEST(Region, IsSharedByAllWhoMapIt) {
   EXPECT_NE(one.data(), two.data());
   one.data()[8191] = std::byte{42};
   EXPECT_EQ(two.data()[8191], std::byte{42});
+}
+
+// Whether each page of a region has memory by now.
+std::vector<bool> resident(const Region& region) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> states((region.bytes() + page - 1) / page);
+  EXPECT_EQ(::mincore(region.data(), region.bytes(), states.data()), 0);
+  std::vector<bool> found;
+  for (const unsigned char state : states) found.push_back((state & 1) != 0);
+  return found;
+}
+
+TEST(Region, GetsThePagesOfAPartAtOnce) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const Fd fd = make_anonymous_file("test", 8 * page);
+  for (const Region& region :
+       {Region::map(fd, 8 * page, "rank 0"), Region::allocate(8 * page - 10)}) {
+    EXPECT_EQ(resident(region), std::vector<bool>(8, false));
+    region.populate(0, 0);
+    EXPECT_EQ(resident(region), std::vector<bool>(8, false));
+    region.populate(3 * page - 1, page + 2);
+    std::vector<bool> expected(8, false);
+    for (const int touched : {2, 3, 4}) expected[touched] = true;
+    EXPECT_EQ(resident(region), expected);
+    region.populate(0, region.bytes());
+    EXPECT_EQ(resident(region), std::vector<bool>(8, true));
+    EXPECT_EQ(region.data()[3 * page], std::byte{0});
+  }
 }
 
 TEST(Region, LivesUntilTheLastCopyGoes) {

@@ -48,6 +48,26 @@ MappedChannels::MappedChannels(const MailboxDesc& desc, int me, std::vector<base
   }
 }
 
+// With all of each region, the pages that many ranks map would grow with the third power of their
+// number. What a rank receives comes first, so that it is near its processor.
+void MappedChannels::populate() const {
+  const int ranks = static_cast<int>(regions_.size());
+  const Areas areas = areas_of(desc_, ranks);
+  const std::size_t channels = desc_.slots;  // of one peer
+  const std::size_t payload = channels * 2 * padded(desc_.slot_bytes);
+  regions_[me_].populate(0, areas.payloads);
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer != me_) regions_[me_].populate(areas.payloads + peer * payload, payload);
+  }
+  const std::size_t mine = me_ * channels;
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == me_) continue;  // few ranks send to themselves
+    regions_[peer].populate(mine * kPair, channels * kPair);
+    regions_[peer].populate(areas.headers + mine * 2 * kPair, channels * 2 * kPair);
+    regions_[peer].populate(areas.payloads + me_ * payload, payload);
+  }
+}
+
 MappedChannels::Released* MappedChannels::released_in(int owner, int peer, int slot) const {
   const std::size_t channel = static_cast<std::size_t>(peer) * desc_.slots + slot;
   return reinterpret_cast<Released*>(regions_[owner].data() + channel * kPair);

@@ -34,6 +34,9 @@ class MappedChannels {
   // `regions`: of all ranks that share the channels. `me`: this rank among them.
   MappedChannels(const MailboxDesc& desc, int me, std::vector<base::Region> regions);
 
+  // Takes the pages from the system that this rank's channels with its peers use.
+  void populate() const;
+
   // Memory ordering: what the peer read from chunk n - 2 it read before its release() (release
   // there, acquire here), so that writing chunk n over it is safe.
   bool has_room(int peer, int slot) {

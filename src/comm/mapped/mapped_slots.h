@@ -19,6 +19,7 @@ class MappedSlots final : public SlotTransport {
   bool post(int peer, int slot, const Tag& tag, std::size_t bytes) override;
   Arrival inbox(int source, int slot) override;
   bool release(int source, int slot) override;
+  void populate() override { channels_.populate(); }
   std::size_t held_bytes() const override { return channels_.held_bytes(); }
   bool takes_answers() const override { return true; }
   const std::byte* answer(int peer, int slot) override { return channels_.answer(peer, slot); }

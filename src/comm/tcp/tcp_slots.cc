@@ -32,6 +32,11 @@ void TcpSlots::set_peers(std::vector<std::uint32_t> numbers, std::vector<base::R
   near_ = MappedChannels(desc_, place_of(group_->rank()), std::move(near));
 }
 
+void TcpSlots::populate() {
+  memory_.populate(0, memory_.bytes());
+  near_.populate();
+}
+
 // The kernel reads what was posted from this mailbox's memory, which the frames under way keep; but
 // frames move only while a rank calls plait, so they are sent before this rank may leave.
 TcpSlots::~TcpSlots() {

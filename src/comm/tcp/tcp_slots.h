@@ -41,6 +41,7 @@ class TcpSlots final : public SlotTransport, public Receiver {
   bool release(int source, int slot) override;
   void move() override { mesh().move_now_and_then(); }
   void move_surely() override { mesh().move_surely(); }
+  void populate() override;
   std::size_t held_bytes() const override { return memory_.bytes() + near_.held_bytes(); }
 
   std::byte* place_for(int process, const Frame& frame) override;

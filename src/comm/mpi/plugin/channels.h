@@ -49,6 +49,7 @@ class Channels {
 
   const Members& members() const { return members_; }
   std::size_t bytes() const { return staging_.bytes(); }
+  void populate() const { staging_.populate(0, staging_.bytes()); }
 
   Channel& outgoing(int peer, int slot) { return outgoing_[peer * desc_.slots + slot]; }
   Channel& incoming(int source, int slot) { return incoming_[source * desc_.slots + slot]; }

@@ -26,6 +26,7 @@ class MpiSlots final : public SlotTransport {
   Arrival inbox(int source, int slot) override;
   bool release(int source, int slot) override;
   void move() override { group_->listen(); }
+  void populate() override { channels_->populate(); }
   std::size_t held_bytes() const override { return channels_->bytes(); }
 
  private:
