@@ -68,7 +68,7 @@ class MpiSettingsTest(unittest.TestCase):
             file.write_text("# btl_tcp_flags = send,put,inplace\nbtl_tcp_flags_of_mine = 1\n", encoding="utf-8")
             self.assertEqual(self.flags(HOME=home), WITHOUT_PUT)
 
-    @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "there is no plugin for MPICH")
+    @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "MPICH is not installed")
     def test_mpich_sends_eagerly_unless_the_user_or_a_card_says_otherwise(self):
         with tempfile.TemporaryDirectory() as home:
             self.assertEqual(self.threshold(2, HOME=home), "unset" if HAS_RDMA else "inf")
@@ -79,7 +79,7 @@ class MpiSettingsTest(unittest.TestCase):
                 self.assertEqual(self.threshold(2, HOME=home), expected)
                 self.assertEqual(self.threshold(2, UCX_CONFIG_DIR=home, UCX_WARN_UNUSED_ENV_VARS="n"), expected)
 
-    @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "there is no plugin for MPICH")
+    @unittest.skipUnless(MPICH_PROGRAM and HYDRA, "MPICH is not installed")
     def test_mpich_is_left_alone_on_one_host(self):
         self.assertEqual(self.threshold(1), "unset")
 
