@@ -202,8 +202,9 @@ TEST(Transports, MpiIsTheLibraryThatTheLauncherSpeaksTo) {
 TEST(Transports, MpiIsNotForRanksThatOthersStarted) {
   for (const auto& entry : transports()) {
     if (std::string(entry.name) != "mpi") continue;
-    EXPECT_EQ(entry.supports(site_of(2, 1, "plait run")).refusal,
-              "needs ranks that mpirun, mpiexec or srun started; plait run started these");
+    EXPECT_EQ(
+        entry.supports(site_of(2, 1, "plait run")).refusal,
+        "needs ranks that mpirun, mpiexec or srun started; these have the variables of plait run");
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Hydra")));
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Open MPI")));
     EXPECT_TRUE(entry.supports(site_of(2, 1, "Slurm")));

@@ -64,8 +64,10 @@ Availability supports(const Site& site) {
   }
   constexpr std::array kOthers = {"plait run", "torchrun", "torch.distributed"};
   if (std::find(kOthers.begin(), kOthers.end(), site.place.launcher) == kOthers.end()) return {};
-  return {base::sentence("needs ranks that mpirun, mpiexec or srun started; ", site.place.launcher,
-                         " started these")};
+  return {
+      base::sentence("needs ranks that mpirun, mpiexec or srun started; these have the variables "
+                     "of ",
+                     site.place.launcher)};
 }
 
 std::unique_ptr<Transport> create(const Site& site) {
