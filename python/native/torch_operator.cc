@@ -66,7 +66,7 @@ class TorchOperator {
     options_.plans = &nb::cast<const PlanSource&>(plans_object_);
   }
 
-  // The result, or None for operands that are served in Python.
+  // The result, or None for operands that are served, or refused, in Python.
   nb::object run(nb::handle x, nb::handle weight, nb::handle bias, bool turned, std::int64_t rows) {
     const std::optional<Operands> operands = read(x, weight, bias, turned);
     return operands ? multiply(x, *operands, rows) : nb::none();
@@ -108,13 +108,20 @@ class TorchOperator {
   std::int64_t out_rows(std::int64_t own, std::int64_t rows) const {
     const OperatorTraits& traits = traits_of(op_);
     if (!traits.has_own_x() && !traits.has_own_out()) return own;
+    if (traits.has_own_x()) return rows < 0 ? own * comm_.get().world() : rows;
+    return share_of(own);
+  }
+
+  // This rank's share of rows.
+  std::int64_t share_of(std::int64_t rows) const {
     const Communicator& comm = comm_.get();
-    if (traits.has_own_x()) return rows < 0 ? own * comm.world() : rows;
-    const Shard shard = balanced_shard(static_cast<std::size_t>(own), comm.rank(), comm.world());
+    const Shard shard = balanced_shard(static_cast<std::size_t>(rows), comm.rank(), comm.world());
     return static_cast<std::int64_t>(shard.count);
   }
 
   nb::object multiply(nb::handle x, const Operands& operands, std::int64_t rows) {
+    // A wrong count may be one that no memory holds.
+    if (rows >= 0 && share_of(rows) != operands.x.rows) return nb::none();
     const std::int64_t n = operands.n();
     nb::object out = tensors_.new_empty(x, out_rows(operands.x.rows, rows), n);
     const std::optional<TensorView> to = tensors_.rows(out, 2);

@@ -75,6 +75,7 @@ def _operands(
                 call.name,
                 f"{name} is a DTensor; plait takes plain tensors, such as its local part",
             )
+    tensors.refuse_transforms(call.name, {"x": x, "weight": weight, "bias": bias})
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)

@@ -172,7 +172,11 @@ def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> 
                     return out
         by_torch = is_c10d(how) or keys.has(_FUNCTIONALIZE)
         if by_torch or not tensors.are_for_kernels(x, weight, bias):
-            tensors.refuse_transforms(name, {"x": x, "weight": weight, "bias": bias})
+            operands = {"x": x, "weight": weight, "bias": bias}
+            if tensors.require_gradients(x, weight, bias):
+                tensors.refuse_transforms(name, operands)
+            else:
+                tensors.refuse_tangents(name, operands)
             return made_by_torch(keys, x, weight, bias, *how)
         given = How(*how)
         context = context_for(given, name, how)

@@ -93,7 +93,7 @@ def member(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup:
         return default
     if not isinstance(group, dist.ProcessGroup):
         if group != dist.GroupMember.NON_GROUP_MEMBER:
-            refuse(operator, f"group is a {type(group).__name__}, not a process group")
+            refuse(operator, f"group is of type {type(group).__name__}, not a process group")
         refuse(
             operator,
             f"group is what new_group() returns to ranks outside of it: rank {dist.get_rank()} of "

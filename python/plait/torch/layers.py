@@ -143,7 +143,10 @@ def _refuse(sentence: str) -> NoReturn:
 def _check_linear(linear: object, operator: str) -> None:
     weight = getattr(linear, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.dim() != 2:
-        refuse(operator, f"linear is a {type(linear).__name__}, which has no matrix as its weight")
+        refuse(
+            operator,
+            f"linear is of type {type(linear).__name__}, which has no matrix as its weight",
+        )
     if isinstance(weight, DTensor):
         refuse(operator, "the weight is a DTensor, which is shared already; give a plain layer")
 

@@ -91,6 +91,19 @@ def _all_rows(own: int, place: Place, rows: int) -> int:
     return own * place()[1] if rows < 0 else rows
 
 
+def rows_that_all_have(operator: str, own: int, place: Place, rows: int) -> int:
+    """Count the rows of all ranks, or refuse a count of which `own` are not this rank's.
+
+    It is asked before memory for them is: a wrong count may be one that no memory holds.
+    """
+    rows = _all_rows(own, place, rows)
+    share = own_rows(rows, place, -1)
+    if own != share:
+        rank, world = place()
+        refuse(operator, f"x has {own} rows, and rank {rank} of {world} has {share} of {rows}")
+    return rows
+
+
 class Operator:
     """One operator: its sizes and its kernels, of plain and of quantised weights."""
 
@@ -160,14 +173,7 @@ class Operator:
         if gathered is not None:
             given["gathered"] = gathered
         if self.gathers:
-            given["rows"] = rows = self.rows(x.shape[0], products.place, how.rows)
-            own = own_rows(rows, products.place, -1)
-            if x.shape[0] != own:
-                rank, world = products.place()
-                refuse(
-                    self.name,
-                    f"x has {x.shape[0]} rows, and rank {rank} of {world} has {own} of {rows}",
-                )
+            given["rows"] = rows_that_all_have(self.name, x.shape[0], products.place, how.rows)
         out: torch.Tensor = getattr(products, self.name)(x.detach(), by, **given)
         return out
 
@@ -245,7 +251,11 @@ class Operator:
         gathered: torch.Tensor | None,
     ) -> torch.Tensor:
         added = bias_row(bias, by.n, self.name)
-        out = x.new_empty(self.rows(x.shape[0], context.place, rows_of_all), by.n)
+        if self.gathers:
+            rows = rows_that_all_have(self.name, x.shape[0], context.place, rows_of_all)
+        else:
+            rows = self.rows(x.shape[0], context.place, rows_of_all)
+        out = x.new_empty(rows, by.n)
         call = functools.partial(
             self.native,
             view(x),
@@ -299,7 +309,9 @@ def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -
 
 def _gathered_run_by_products(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     given = How(*how)
-    rows = _all_rows(x.shape[0], lambda: size_of_group(given.group, GATHERED), given.rows)
+    name = _gather_first.name
+    place = functools.partial(size_of_group, given.group, name)
+    rows = rows_that_all_have(name, x.shape[0], place, given.rows)
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.multiply_by_products(x, weight, bias, given, gathered), gathered
 
@@ -312,7 +324,7 @@ def _gathered_multiply(
     turned: bool,
     rows_of_all: int,
 ) -> Pair:
-    rows = _all_rows(x.shape[0], context.place, rows_of_all)
+    rows = rows_that_all_have(_gather_first.name, x.shape[0], context.place, rows_of_all)
     gathered = x.new_empty(rows, x.shape[1])
     how = (context, turned, rows_of_all)
     return _gather_first.multiply(x, weight, bias, *how, gathered=gathered), gathered
@@ -324,7 +336,10 @@ def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
 
 
 def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
-    rows = _gather_first.rows_of(x, never_turned(*operands[5:]))
+    given = never_turned(*operands[5:])
+    name = _gather_first.name
+    place = functools.partial(size_of_group, given.group, name)
+    rows = rows_that_all_have(name, x.shape[0], place, given.rows)
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
 

@@ -35,9 +35,11 @@ def main_grad_on(device: torch.device, parameter: Any, operator: str) -> torch.T
 
 
 def _given(parameter: Any, operator: str) -> torch.Tensor:
-    main_grad: torch.Tensor | None = getattr(parameter, "main_grad", None)
+    main_grad: object = getattr(parameter, "main_grad", None)
     if main_grad is None:
         refuse(operator, "accumulate_into_main_grad is set, and the weight has no main_grad")
+    if not isinstance(main_grad, torch.Tensor):
+        refuse(operator, f"main_grad is of type {type(main_grad).__name__}, not a tensor")
     return main_grad
 
 

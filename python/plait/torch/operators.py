@@ -131,7 +131,9 @@ def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tens
         parts = {"values": weight.values, "scales": weight.scales, "offsets": weight.offsets}
         operands.update({f"weight.{part}": tensor for part, tensor in parts.items()})
     else:
-        _refuse(name, f"weight is a {type(weight).__name__}, not a tensor or a QuantizedWeight")
+        _refuse(
+            name, f"weight is of type {type(weight).__name__}, not a tensor or a QuantizedWeight"
+        )
     for what, tensor in operands.items():
         if tensor is not None or what == "x":
             _check_tensor(name, what, tensor)
@@ -171,7 +173,7 @@ def _check_sizes(
 
 def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None:
     if not isinstance(tensor, torch.Tensor):
-        _refuse(operator, f"{name} is a {type(tensor).__name__}, not a tensor")
+        _refuse(operator, f"{name} is of type {type(tensor).__name__}, not a tensor")
     strided = tensor.layout is torch.strided and not tensor.is_nested
     if tensor.is_quantized:  # by torch
         float_dtype(tensor, operator, name)  # refuses it

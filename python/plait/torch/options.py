@@ -45,6 +45,9 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_engine()
+        if self.settings is not None and not isinstance(self.settings, plait.Settings):
+            kind = type(self.settings).__name__
+            _refuse(f"settings is of type {kind}; it can be plait.Settings, as of load_settings()")
         if self.schedule is not None and self.schedule not in get_args(Schedule):
             known = ", ".join(get_args(Schedule))
             _refuse(f"schedule is {self.schedule!r}; it can be {known}")
@@ -105,7 +108,7 @@ class Options:
 def check_options(options: object, operator: str) -> None:
     """Raise Error where a call was given something else as its options."""
     if not isinstance(options, Options):
-        refuse(operator, f"options is a {type(options).__name__}, not a plait.torch.Options")
+        refuse(operator, f"options is of type {type(options).__name__}, not plait.torch.Options")
 
 
 def _refuse(sentence: str) -> None:

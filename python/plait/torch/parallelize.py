@@ -72,6 +72,8 @@ def parallelize(
     """
     if isinstance(plan, str) and plan != "auto":
         _refuse(f"plan is {plan!r}; it can be 'auto' or a mapping of module names to styles")
+    if not isinstance(plan, (str, Mapping)):
+        _refuse(f"plan is of type {type(plan).__name__}; it can be 'auto' or a mapping")
     styles = _own_plan(model) if isinstance(plan, str) else dict(plan)
     # All is looked at before the first module is replaced.
     for style in styles.values():
@@ -104,7 +106,7 @@ def _matching(
         unused.discard(pattern)
         refusal = None
         if type(module) is not nn.Linear:  # another class may compute something else
-            refusal = f"{name} is a {type(module).__name__}; only nn.Linear can be shared"
+            refusal = f"{name} is of type {type(module).__name__}; only nn.Linear can be shared"
         elif owners[id(module.weight)] > 1:
             refusal = f"{name} shares its weight with another module"
         if refusal is None:

@@ -90,9 +90,9 @@ def refuse_tangents(operator: str, operands: Mapping[str, torch.Tensor | None]) 
 
 
 def refuse_transforms(operator: str, operands: Mapping[str, torch.Tensor | None]) -> None:
-    """Raise Error where torch would refuse to differentiate the operator, in words of its own."""
+    """Raise Error where a transform of torch.func has to see what an operand becomes."""
     refuse_tangents(operator, operands)
-    if _transform() is None or not require_gradients(*operands.values()):
+    if _transform() is None:
         return
     for name, tensor in operands.items():
         if tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):

@@ -1,6 +1,7 @@
 """What layers and operators are given by mistake, and sizes at the edge: values or a sentence."""
 
 import copy
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -156,9 +157,9 @@ def test_other_rows_than_those_of_a_whole_x_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
 def test_what_is_no_whole_layer_is_refused(kind: Any) -> None:
-    with pytest.raises(plait.Error, match="linear is a Conv1d, which has no matrix"):
+    with pytest.raises(plait.Error, match="linear is of type Conv1d, which has no matrix"):
         kind.from_linear(nn.Conv1d(3, 3, 1))
-    with pytest.raises(plait.Error, match="linear is a int, which has no matrix"):
+    with pytest.raises(plait.Error, match="linear is of type int, which has no matrix"):
         kind.from_linear(3)
     mesh = init_device_mesh("cpu", (WORLD,))
     with pytest.raises(plait.Error, match="the weight is a DTensor, which is shared already"):
@@ -175,7 +176,9 @@ def test_what_torch_has_quantised_is_refused() -> None:
 def test_options_of_another_type_are_refused() -> None:
     options: Any = {"schedule": "serial"}
     for call in CALLS:
-        with pytest.raises(plait.Error, match=r"options is a dict, not a plait\.torch\.Options"):
+        with pytest.raises(
+            plait.Error, match=r"options is of type dict, not plait\.torch\.Options"
+        ):
             call(torch.ones(2, 6), torch.ones(8, 6), options=options)
 
 
@@ -185,6 +188,47 @@ def test_more_rows_than_can_be_counted_are_refused() -> None:
         pt.all_gather_matmul(x, w, rows=WORLD << 61)
     with pytest.raises(plait.Error, match=r"rows is \d+; it must be below"):
         pt.column_parallel_linear(x, w, rows=WORLD << 61, sequence_parallel=True)
+
+
+def test_rows_that_no_memory_holds_are_refused() -> None:
+    """They are not this rank's share of x, which is seen before memory for them is asked for."""
+    x, w = torch.ones(2, 6), torch.ones(8, 6)
+    gathered: Any = functools.partial(pt.all_gather_matmul, gathered=True)
+    for call in (pt.all_gather_matmul, pt.matmul_all_gather, gathered):
+        for options in (pt.Options(), pt.Options(engine="c10d")):
+            for one in (x, x.clone().requires_grad_()):
+                with pytest.raises(plait.Error, match="x has 2 rows, and rank"):
+                    call(one, w, rows=1 << 40, options=options)
+    quantized = pt.quantize(w, "s8")
+    for call in (pt.all_gather_matmul, gathered):
+        with pytest.raises(plait.Error, match="x has 2 rows, and rank"):
+            call(x, quantized, rows=1 << 40)
+
+
+def test_settings_of_another_type_are_refused() -> None:
+    settings: Any = {}
+    with pytest.raises(plait.Error, match="settings is of type dict"):
+        pt.Options(settings=settings)
+
+
+def test_plans_of_another_type_are_refused() -> None:
+    plan: Any = ["0"]
+    with pytest.raises(plait.Error, match="plan is of type list; it can be 'auto' or a mapping"):
+        pt.parallelize(nn.Sequential(nn.Linear(6, 8)), plan)
+
+
+@pytest.mark.parametrize("engine", ["native", "c10d"])
+def test_a_main_grad_of_another_type_is_refused(engine: pt.options.Engine) -> None:
+    weight: Any = nn.Parameter(torch.ones(8, 6))
+    weight.main_grad = 3
+    for call in (pt.column_parallel_linear, pt.row_parallel_linear):
+        with pytest.raises(plait.Error, match="main_grad is of type int, not a tensor"):
+            call(
+                torch.ones(2, 6),
+                weight,
+                accumulate_into_main_grad=True,
+                options=pt.Options(engine=engine),
+            )
 
 
 def test_distributed_tensors_are_refused() -> None:

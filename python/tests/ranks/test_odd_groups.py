@@ -46,7 +46,7 @@ def test_a_group_of_other_ranks() -> None:
 
 def test_what_is_no_group() -> None:
     x, w = torch.ones(2, 6), torch.ones(3, 6)
-    sentence = "group is a int, not a process group"
+    sentence = "group is of type int, not a process group"
     anything: Any = 3
     refused(lambda: pt.matmul_all_reduce(x, w, group=anything), "matmul_all_reduce", sentence)
     refused(lambda: pt.row_parallel_linear(x, w, group=anything), "row_parallel_linear", sentence)

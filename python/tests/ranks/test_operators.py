@@ -354,9 +354,11 @@ def test_parts_of_a_quantised_weight_are_checked() -> None:
         with pytest.raises(plait.Error, match=sentence) as caught:
             pt.matmul_all_reduce(torch.ones(2, 6), weight)
         assert caught.value.operator == "matmul_all_reduce"
-    with pytest.raises(plait.Error, match="weight is a list, not a tensor or a QuantizedWeight"):
+    with pytest.raises(
+        plait.Error, match="weight is of type list, not a tensor or a QuantizedWeight"
+    ):
         pt.matmul_all_reduce(torch.ones(2, 6), [1.0])  # type: ignore[arg-type]
-    with pytest.raises(plait.Error, match="x is a list, not a tensor"):
+    with pytest.raises(plait.Error, match="x is of type list, not a tensor"):
         pt.matmul_all_reduce([1.0], w)  # type: ignore[arg-type]
 
 

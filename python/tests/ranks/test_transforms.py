@@ -1,5 +1,6 @@
 """Forward-mode differentiation and the transforms of torch.func, which get a sentence."""
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -10,10 +11,13 @@ from torch.autograd import forward_ad
 import plait
 import plait.torch as pt
 
+C10D = pt.Options(engine="c10d")
 CALLS: list[Callable[..., torch.Tensor]] = [
     pt.matmul_all_reduce,
     pt.column_parallel_linear,
     pt.row_parallel_linear,
+    functools.partial(pt.column_parallel_linear, options=C10D),
+    functools.partial(pt.row_parallel_linear, options=C10D),
 ]
 
 
@@ -54,6 +58,12 @@ def test_without_tangents_forward_mode_changes_nothing() -> None:
 def test_transforms_that_differentiate_are_refused(call: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(plait.Error, match=r"x is wrapped by torch\.func"):
         torch.func.grad(lambda x: call(x, torch.ones(8, 6)).sum())(torch.ones(2, 6))
+
+
+@pytest.mark.parametrize("call", CALLS[1:])
+def test_layers_are_not_mapped(call: Callable[..., torch.Tensor]) -> None:
+    with pytest.raises(plait.Error, match=r"x is wrapped by torch\.func"):
+        torch.vmap(lambda x: call(x, torch.ones(8, 6)))(torch.ones(3, 2, 6))
 
 
 def test_transforms_are_refused_by_torchs_operators() -> None:
