@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -161,9 +162,19 @@ std::vector<std::string> options_for_hosts(const Options& options) {
   return words;
 }
 
+// Each host's own run gives its ranks places and processors, and knows of no other run there.
+void refuse_repeated_hosts(const Args& args, const std::vector<launch::HostShare>& hosts) {
+  std::set<std::string> names;
+  for (const launch::HostShare& share : hosts) {
+    PLAIT_CHECK(names.insert(launch::name_of(share)).second, "--hosts ", args.hosts, " names ",
+                launch::name_of(share), " twice: give it all of its ranks in one place");
+  }
+}
+
 void share_out(const Args& args, const Options& options, launch::Launch& launch) {
   PLAIT_CHECK(!args.ranks, "--hosts and -n cannot be combined: --hosts node1:2,node2:2");
   launch.hosts = launch::parse_hosts(args.hosts, static_cast<int>(kMostRanks));
+  refuse_repeated_hosts(args, launch.hosts);
   launch::RunPart part = {.first = 0,
                           .world = 0,
                           .job = base::random_name(),

@@ -118,6 +118,14 @@ class RunTest(CommandTest):
         result = self.plait("run", "-n", 1, "printf", "[%s]", "-n", "4", "--", "--help")
         self.assertEqual(result.stdout, "[-n][4][--][--help]")
 
+    def test_a_host_that_is_named_twice(self):
+        for hosts, name in ("a:1,b:1,a:1", "a"), ("me@a,[fd00::1]:2,a:2", "a"), ("b,[fd00::1],[fd00::1]", "[fd00::1]"):
+            self.assert_says(
+                self.plait("run", "--hosts", hosts, "true"),
+                2,
+                f"plait run: --hosts {hosts} names {name} twice: give it all of its ranks in one place",
+            )
+
     def test_a_command_that_is_not_there(self):
         self.assert_says(
             self.plait("run", "-n", 2, "no_such_command"),
