@@ -143,6 +143,16 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual((codes, err), ([0, 0, 0], ""))
         self.expect_ranks(out, "Slurm")
 
+    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
+    def test_slurm_that_mpi_does_not_know(self):
+        """MPI takes a process that mpirun has not started for one that is alone."""
+        result = self.run_to_end(PROGRAM, SLURM_PROCID="1", SLURM_NTASKS="2", SLURM_STEP_NUM_NODES="2",
+                                 SLURM_JOB_ID="7", SLURM_STEP_ID="0", PLAIT_TRANSPORT="mpi", **LEAKY)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertRegex(result.stderr,
+                         "MPI says that this is rank 0 of 1, but it was to be rank 1 of 2: was it started by mpirun "
+                         r"or mpiexec of .+\? Without MPI, PLAIT_RENDEZVOUS=HOST:PORT says where rank 0 listens\n")
+
     def test_hydra(self):
         """Its proxy, here this test, starts each rank in a session of its own, and perhaps by a shell."""
         places = [{"PMI_RANK": str(rank), "PMI_SIZE": "3", "MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "3"}

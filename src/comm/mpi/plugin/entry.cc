@@ -56,7 +56,8 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(processes.rank == site.place.rank && processes.count == site.place.world,
               "MPI says that this is rank ", processes.rank, " of ", processes.count,
               ", but it was to be rank ", site.place.rank, " of ", site.place.world,
-              ": was it started by mpirun or mpiexec of ", kLibrary, "?");
+              ": was it started by mpirun or mpiexec of ", kLibrary,
+              "? Without MPI, PLAIT_RENDEZVOUS=HOST:PORT says where rank 0 listens");
   return world_of(processes).connect(site.policy, deadline, site.watch);
 }
 
