@@ -107,13 +107,14 @@ TEST_F(Tcp, RefusesAPortThatIsTaken) {
 }
 
 TEST_F(Tcp, RefusesAnAddressThatIsNone) {
-  for (const char* text :
-       {"node1", "node1:", ":29600", "node1:0", "node1:65536", "node1:x", "tcp://node1:29600"}) {
+  for (const char* text : {"node1", "node1:", ":29600", "node1:0", "node1:65536", "node1:x",
+                           "tcp://node1:29600", "fd00::1", "[fd00::1]", "fd00::1:29600"}) {
     const Environment environment(Environment::Variables{{"PLAIT_RENDEZVOUS", text}});
     const Error error = expect_error(Code::invalid_argument,
                                      [&] { Communicator::connect(options_of(1, 2, job_)); });
     EXPECT_EQ(error.what(), std::string("PLAIT_RENDEZVOUS=") + text +
-                                " is not like HOST:PORT, as in node1:29600");
+                                " is not like HOST:PORT, as in node1:29600 or "
+                                "[fd00::1]:29600");
   }
 }
 

@@ -59,7 +59,9 @@ TEST(Hosts, ARendezvousThatMakesNoSenseIsRefusedBeforeRanksStart) {
   ::setenv("PLAIT_RENDEZVOUS", "node1:29600", 1);
   EXPECT_EQ(refusal("localhost:1,node2:1"), "nothing was refused");
   ::unsetenv("PLAIT_RENDEZVOUS");
-  EXPECT_EQ(why, "PLAIT_RENDEZVOUS=29600 is not like HOST:PORT, as in node1:29600");
+  EXPECT_EQ(why,
+            "PLAIT_RENDEZVOUS=29600 is not like HOST:PORT, as in node1:29600 or "
+            "[fd00::1]:29600");
 }
 
 TEST(Hosts, AnAgentOfBlanksIsNoCommand) {

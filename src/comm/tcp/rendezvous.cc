@@ -44,13 +44,16 @@ std::optional<Rendezvous> rendezvous_from_environment() {
   if (const auto text = base::env("PLAIT_RENDEZVOUS")) {
     // A URL is not HOST:PORT.
     const auto colon = text->find('/') == std::string::npos ? text->rfind(':') : std::string::npos;
-    const auto port =
-        colon == std::string::npos ? std::nullopt : base::parse_int(text->substr(colon + 1));
-    PLAIT_CHECK(port && *port > 0 && *port < 65536 && colon > 0, "PLAIT_RENDEZVOUS=", *text,
-                " is not like HOST:PORT, as in node1:29600");
+    const std::int64_t port =
+        colon == std::string::npos ? 0 : base::parse_int(text->substr(colon + 1)).value_or(0);
     std::string host = text->substr(0, colon);
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    return Rendezvous{std::move(host), static_cast<int>(*port)};
+    const bool has_brackets = host.starts_with('[') && host.ends_with(']');
+    PLAIT_CHECK(port > 0 && port < 65536 && colon > 0 &&
+                    (has_brackets || host.find(':') == std::string::npos),
+                "PLAIT_RENDEZVOUS=", *text,
+                " is not like HOST:PORT, as in node1:29600 or [fd00::1]:29600");
+    if (has_brackets) host = host.substr(1, host.size() - 2);
+    return Rendezvous{std::move(host), static_cast<int>(port)};
   }
   const auto host = base::env("MASTER_ADDR");
   const auto port = base::env_int("MASTER_PORT", 1, 65534);
