@@ -62,6 +62,17 @@ class CallersTest : public testing::Test {
     }
   }
 
+  // The caller and this rank both learn why it is no rank of this start.
+  void expect_difference(const Hello& from, const std::string& why) {
+    say(*caller, Word::hello, write(from));
+    listen();
+    EXPECT_FALSE(admitted);
+    const Message message = next_message(*caller);
+    EXPECT_EQ(message.word, Word::refusal);
+    EXPECT_EQ(message.text, why);
+    EXPECT_EQ(doubts.about({1, 2}), why);
+  }
+
   base::Fd listener = listen_at_port(0);
   std::optional<base::Fd> caller;
   Identity self = rank_of_three(0);
@@ -112,24 +123,35 @@ TEST_F(CallersTest, ThatDoNotKnowTheSecretAreDroppedAndDoubted) {
 
 TEST_F(CallersTest, OfAnotherJobAreToldSo) {
   Identity other = rank_of_three(2);
-  other.job = "another job";
-  say(*caller, Word::hello, write(hello(other)));
+  other.job = "torchrun/node1/29500/job/1";
+  expect_difference(hello(other),
+                    R"(rank 2 is of the job "torchrun/node1/29500/job/1", rank 0 of "a job": )"
+                    "launcher, job and restart must be the same for all ranks");
+}
+
+TEST_F(CallersTest, OfAnotherWorldAreToldSo) {
+  Identity other = rank_of_three(2);
+  other.world = 4;
+  expect_difference(hello(other), "rank 2 was started in a world of 4, rank 0 in one of 3");
+}
+
+TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
+  expect_difference(
+      hello(rank_of_three(2, "a secret")),
+      "rank 2 has set PLAIT_SECRET, rank 0 has not: it must be the same for all ranks");
+}
+
+// The address of a rank may lead to another one.
+TEST_F(CallersTest, OfAnotherRankAreToldWhichOneIsHere) {
+  Hello to_another = hello(rank_of_three(2));
+  to_another.to = 1;
+  say(*caller, Word::hello, write(to_another));
   listen();
   EXPECT_FALSE(admitted);
   const Message message = next_message(*caller);
   EXPECT_EQ(message.word, Word::refusal);
-  EXPECT_EQ(message.text, "here is rank 0 of 3 of another job");
+  EXPECT_EQ(message.text, "here is rank 0 of 3");
   EXPECT_EQ(doubts.about({1, 2}), "");
-}
-
-TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
-  say(*caller, Word::hello, write(hello(rank_of_three(1, "a secret"))));
-  listen();
-  EXPECT_FALSE(admitted);
-  const std::string why =
-      "rank 1 has set PLAIT_SECRET, rank 0 has not: it must be the same for all ranks";
-  EXPECT_EQ(next_message(*caller).text, why);
-  EXPECT_EQ(doubts.about({1}), why);
 }
 
 TEST_F(CallersTest, OfAnotherBuildMayBeAnyRank) {

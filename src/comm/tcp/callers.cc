@@ -20,18 +20,29 @@ constexpr Nanoseconds kSilentWhenFull = 250 * base::kMillisecond;
 constexpr std::size_t kMostUnknown = 64;
 constexpr int kMostAtOnce = 32;
 
-std::string refusal_of(const Hello& hello, const Identity& self) {
-  if (hello.job == self.job && hello.world == self.world && hello.rank != self.rank &&
-      hello.to == self.rank)
-    return "";
-  return sentence("here is rank ", self.rank, " of ", self.world, " of another job");
+// Short enough for both jobs in what printable() shows of a refusal.
+std::string show_job(const std::string& job) {
+  constexpr std::size_t kMost = 160;
+  return '"' + printable(std::string_view(job).substr(0, kMost)) + '"';
 }
 
-std::string secret_refusal_of(const Hello& hello, const Identity& self) {
-  if (hello.has_secret == self.has_secret()) return "";
-  return sentence("rank ", hello.rank, hello.has_secret ? " has" : " has not", " set ",
-                  kSecretVariable, ", rank ", self.rank, self.has_secret() ? " has" : " has not",
-                  ": it must be the same for all ranks");
+// Why a caller is not a rank that this one waits for; empty: it may be one.
+std::string difference_of(const Hello& hello, const Identity& self) {
+  if (hello.job != self.job) {
+    return sentence("rank ", hello.rank, " is of the job ", show_job(hello.job), ", rank ",
+                    self.rank, " of ", show_job(self.job),
+                    ": launcher, job and restart must be the same for all ranks");
+  }
+  if (hello.world != self.world) {
+    return sentence("rank ", hello.rank, " was started in a world of ", hello.world, ", rank ",
+                    self.rank, " in one of ", self.world);
+  }
+  if (hello.has_secret != self.has_secret()) {
+    return sentence("rank ", hello.rank, hello.has_secret ? " has" : " has not", " set ",
+                    kSecretVariable, ", rank ", self.rank, self.has_secret() ? " has" : " has not",
+                    ": it must be the same for all ranks");
+  }
+  return "";
 }
 
 void answer_another_build(const base::Fd& socket, const std::string& text, const Identity& self,
@@ -112,13 +123,13 @@ bool Callers::answer(Caller& caller, const std::string& text, const Identity& se
     answer_another_build(caller.socket, text, self, doubts);
     return true;
   }
-  if (const std::string why = refusal_of(*hello, self); !why.empty()) {
-    say(caller.socket, Word::refusal, why);
+  if (hello->to != self.rank || hello->rank == self.rank) {
+    say(caller.socket, Word::refusal, sentence("here is rank ", self.rank, " of ", self.world));
     return true;
   }
-  if (const std::string why = secret_refusal_of(*hello, self); !why.empty()) {
+  if (const std::string why = difference_of(*hello, self); !why.empty()) {
     say(caller.socket, Word::refusal, why);
-    doubts.of_rank[hello->rank] = why;
+    if (hello->rank < self.world) doubts.of_rank[hello->rank] = why;
     return true;
   }
   if (!self.has_secret()) {
