@@ -71,6 +71,26 @@ TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
   EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
 }
 
+TEST_F(ArrivalsTest, FindARankThatIsClaimedTwice) {
+  const auto card_of = [](const char* pid) {
+    Card card = card_of_this_process(29600);
+    card.name = "node1";
+    card.pid = pid;
+    return card;
+  };
+  EXPECT_FALSE(ranks.find_second_claim(1, card_of("71")));
+  base::Fd one = come(1, Lines::Says::words);
+  ranks.cards[1] = card_of("71");
+  EXPECT_FALSE(ranks.find_second_claim(1, card_of("71")));
+  const auto why = ranks.find_second_claim(1, card_of("72"));
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->culprit(), 1);
+  EXPECT_STREQ(why->what(),
+               "two processes (pid 71 on node1 and pid 72 on node1) claim rank 1 of 3");
+  one.reset();  // pid 71 has ended, and was started again
+  EXPECT_FALSE(ranks.find_second_claim(1, card_of("72")));
+}
+
 // A firewall that lets only the rendezvous through has this effect.
 TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
   const auto card_at = [](const char* host, const char* port, const char* hosts) {

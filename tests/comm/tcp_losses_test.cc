@@ -82,6 +82,18 @@ TEST_F(Tcp, WaitsOnlyShortlyForARankZeroThatNeverAnswers) {
                 "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
 }
 
+// All learn of it long before their deadline.
+TEST_F(Tcp, NamesTwoProcessesThatClaimOneRank) {
+  fork_ranks(3, [&](int process) {
+    const CommunicatorOptions options = options_of(process == 0 ? 0 : 1, 3, job_);
+    const auto begin = Clock::now();
+    const Error error = expect_error(Code::mismatch, [&] { Communicator::connect(options); });
+    EXPECT_LT(Clock::now() - begin, seconds(20));
+    EXPECT_TRUE(contains(error.what(), "two processes (pid ")) << error.what();
+    EXPECT_TRUE(contains(error.what(), ") claim rank 1 of 3")) << error.what();
+  });
+}
+
 TEST_F(Tcp, MeetsOverIpv6) {
   const Environment environment(
       Environment::Variables{{"PLAIT_RENDEZVOUS", "[::1]:" + std::to_string(port_.number)}});
@@ -100,8 +112,8 @@ TEST_F(Tcp, RefusesAPortThatIsTaken) {
   const Error error =
       expect_error(Code::invalid_argument, [&] { Communicator::connect(options_of(0, 2, job_)); });
   EXPECT_TRUE(contains(error.what(), "port " + std::to_string(taken.number) +
-                                         " of this host is "
-                                         "taken, perhaps by another job"))
+                                         " of this host is taken, perhaps by another job, or by "
+                                         "another rank 0 of this one"))
       << error.what();
   taken.give_back();
 }

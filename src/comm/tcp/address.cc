@@ -177,8 +177,8 @@ base::Fd listen_at_port(int port) {
   if (::bind(socket->get(), as_sockaddr(bytes), length) != 0 ||
       ::listen(socket->get(), kBacklog) != 0) {
     PLAIT_CHECK(errno != EADDRINUSE, "port ", port,
-                " of this host is taken, perhaps by another job: PLAIT_RENDEZVOUS=HOST:PORT names "
-                "another port for all ranks of this one");
+                " of this host is taken, perhaps by another job, or by another rank 0 of this one: "
+                "PLAIT_RENDEZVOUS=HOST:PORT names another port for all ranks");
     base::fail_errno(base::sentence("cannot listen at port ", port));
   }
   return std::move(*socket);

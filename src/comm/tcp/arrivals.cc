@@ -57,6 +57,17 @@ std::vector<int> Arrivals::find_missing() const {
   return missing;
 }
 
+// A rank that calls again has closed its first connection.
+std::optional<Error> Arrivals::find_second_claim(int rank, const Card& card) const {
+  const Card& first = cards[rank];
+  if (!lines.has(rank) || is_same_process(first, card) || is_closed_by_peer(lines[rank]))
+    return std::nullopt;
+  return Error(Code::mismatch,
+               sentence("two processes (pid ", first.pid, " on ", first.name, " and pid ", card.pid,
+                        " on ", card.name, ") claim rank ", rank, " of ", self.world),
+               rank);
+}
+
 Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanoseconds timeout,
                           const std::string& advice) const {
   const std::vector<int> missing = find_missing();

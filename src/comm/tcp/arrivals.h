@@ -27,6 +27,9 @@ struct Arrivals {
   std::vector<int> find_missing() const;
   bool is_complete() const { return find_missing().empty(); }
 
+  // Says that another process than the one that has come calls itself this rank; null: none does.
+  std::optional<Error> find_second_claim(int rank, const Card& card) const;
+
   // Says which ranks have not come within `timeout`, or where they could not be connected to once
   // all have told where they are. `rendezvous`: where rank 0 was called, if the
   // environment says where. `advice`: what to check if no caller has given a reason for doubt.

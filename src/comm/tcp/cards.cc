@@ -43,6 +43,10 @@ bool is_same_host(const Card& one, const Card& other) {
   return one.host == other.host && one.host != kUnknown;
 }
 
+bool is_same_process(const Card& one, const Card& other) {
+  return one.host == other.host && one.name == other.name && one.pid == other.pid;
+}
+
 std::optional<Error> find_difference(int rank, const Card& card, int me, const Card& mine) {
   if (card.build != mine.build) {
     return Error(Code::mismatch,

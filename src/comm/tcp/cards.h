@@ -13,6 +13,8 @@ namespace plait::comm::tcp {
 // Whether both are known to be on the same host. Hosts that can't be told apart are different ones.
 bool is_same_host(const Card& one, const Card& other);
 
+bool is_same_process(const Card& one, const Card& other);
+
 // Says that a rank runs another build than this one, or uses another transport; null: neither.
 std::optional<Error> find_difference(int rank, const Card& card, int me, const Card& mine);
 

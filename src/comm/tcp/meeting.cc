@@ -258,9 +258,9 @@ void Meeting::hear_callers() {
                 [&](base::Fd& socket, const Hello& hello) { admit(socket, hello); });
 }
 
-// One that calls again has given up its first call.
 void Meeting::admit(base::Fd& socket, const Hello& hello) {
   check_alike(hello.rank, hello.card, &socket);
+  if (const auto why = ranks_.find_second_claim(hello.rank, hello.card)) refuse(*why, &socket);
   ranks_.cards[hello.rank] = hello.card;
   ranks_.ends.note(hello.rank, false);
   if (!is_gathering_ && !say(socket, Word::welcome, "")) return;
