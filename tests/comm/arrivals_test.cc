@@ -224,5 +224,28 @@ TEST_F(ArrivalsTest, MissARankThatClosedItsConnection) {
   EXPECT_TRUE(contains(error.what(), "has died or given up")) << error.what();
 }
 
+// Another host may have a rank's address too, for instance one of a bridge for containers.
+TEST_F(ArrivalsTest, DoNotCallARankDeadBecauseAnotherHostRefusesConnections) {
+  Arrivals others(rank_of_three(2));
+  others.cards[1] = card_of_this_process(41001);
+  others.cards[1].host = "another";
+  others.cards[1].name = "node1";
+  others.cards[1].pid = "71";
+  others.cards[1].hosts = "10.0.0.2,127.0.0.1";
+  const base::Fd zero = come_to(others, 0);
+  others.ends.note(1, true);
+  const Error error = expect_error(Code::timeout, [&] {
+    await([&] {
+      others.check_for_ended_ranks();
+      return false;
+    });
+  });
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_STREQ(error.what(),
+               "rank 2 can't connect to rank 1 (pid 71 on node1), which said that it listens at "
+               "port 41001 of 10.0.0.2: connections there are refused; check PLAIT_INTERFACE and "
+               "firewalls, and whether rank 1 has ended");
+}
+
 }  // namespace
 }  // namespace plait::comm::tcp

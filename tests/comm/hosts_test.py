@@ -73,6 +73,18 @@ class HostsTest(HostsCase):
                                                    r"2 s; rank 0 listens on host0 at port \d+ of 10\.78\.0\.1; "
                                                    r"check firewalls and PLAIT_INTERFACE")
 
+    def test_a_bridge_that_has_the_same_address_on_both_hosts(self):
+        """Each rank reaches only its own host by that address, so neither knows whether the other has died."""
+        for host in range(2):
+            self.hosts.ip(host, "link", "add", "br0", "type", "bridge")
+            self.hosts.ip(host, "addr", "add", "172.30.0.1/24", "dev", "br0")
+            self.hosts.ip(host, "link", "set", "br0", "up")
+        for rank, process in enumerate(self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="br0")):
+            self.assertRegex(self.output_of(process),
+                             rf"^timeout: rank {rank} can't connect to rank {1 - rank} \(pid \d+ on host{1 - rank}\), "
+                             r"which said that it listens at port \d+ of 172\.30\.0\.1: connections there are refused; "
+                             r"check PLAIT_INTERFACE")
+
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_ranks_meet_over_ipv6(self):
         self.hosts.have_only_ipv6()

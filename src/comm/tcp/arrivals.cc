@@ -178,13 +178,27 @@ void Arrivals::check_for_ended_ranks() {
   std::vector<int> awaited = find_missing();
   std::erase_if(awaited, [&](int rank) { return rank < self.rank || cards[rank].hosts.empty(); });
   ends.probe(awaited, self, doubts);
-  const auto ended = ends.find_ended();
-  if (!ended) return;
-  const Card& card = cards[*ended];
-  throw Error(Code::peer_lost,
-              sentence("rank ", *ended, " (pid ", card.pid, " on ", card.name,
-                       ") has died or given up while the group was assembling"),
-              *ended);
+  if (const auto rank = ends.find_ended()) throw ended(*rank);
+}
+
+// A rank whose connection was closed, or that listens no more on this host, has ended. If another
+// host refuses connections, it may be one that has the same address, or a firewall may answer.
+Error Arrivals::ended(int rank) const {
+  const Card& card = cards[rank];
+  if (lines.has(rank) || is_same_host(card, self.card)) {
+    return {Code::peer_lost,
+            sentence("rank ", rank, " (pid ", card.pid, " on ", card.name,
+                     ") has died or given up while the group was assembling"),
+            rank};
+  }
+  return {Code::timeout,
+          sentence("rank ", self.rank, " can't connect to rank ", rank, " (pid ", card.pid, " on ",
+                   card.name, "), which said that it listens at port ", card.port, " of ",
+                   show_addresses(card, self.card),
+                   ": connections there are refused; check PLAIT_INTERFACE and firewalls, and "
+                   "whether rank ",
+                   rank, " has ended"),
+          rank};
 }
 
 }  // namespace plait::comm::tcp

@@ -65,6 +65,7 @@ struct Arrivals {
   bool knows_all_cards() const;
   Error not_connected(const std::vector<int>& missing, const std::string& within,
                       const std::string& known) const;
+  Error ended(int rank) const;
 };
 
 }  // namespace plait::comm::tcp
