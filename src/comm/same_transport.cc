@@ -32,11 +32,6 @@ Error transports_differ(int rank, const std::string& transport, int other,
           rank};
 }
 
-std::string ask_for_others(int rank, const std::string& transport) {
-  return base::sentence("rank ", rank, " uses the transport ", transport,
-                        ": check PLAIT_TRANSPORT on the others");
-}
-
 AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport) {
   if (!all_gather) return all_gather;
   auto is_checked = std::make_shared<bool>(false);

@@ -20,10 +20,6 @@ namespace plait::comm {
 Error transports_differ(int rank, const std::string& transport, int other,
                         const std::string& its_transport);
 
-// Ends the sentence about ranks that have not come. They may use a transport by which this rank
-// can't see them: "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others".
-std::string ask_for_others(int rank, const std::string& transport);
-
 // Wraps an all-gather: the first call, which all transports make, refuses ranks of which one uses
 // another transport.
 AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport);

@@ -23,6 +23,7 @@ using conformance::contains;
 using conformance::expect_error;
 
 constexpr base::Nanoseconds kTimeout = 12 * base::kSecond;
+const Rendezvous kRendezvous = {.host = "node1", .port = 29600};
 
 class ArrivalsTest : public testing::Test {
  protected:
@@ -51,24 +52,52 @@ TEST_F(ArrivalsTest, FindTheMissingRanks) {
 }
 
 TEST_F(ArrivalsTest, NameTheMissingRanksAfterATimeout) {
-  const Error both = ranks.timed_out(std::nullopt, kTimeout, "");
+  const Error both = ranks.timed_out(kTimeout);
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
   EXPECT_STREQ(both.what(), "ranks 1 and 2 of 3 have not come within 12 s");
-  const Error advised = ranks.timed_out(std::nullopt, kTimeout, "check this");
-  EXPECT_STREQ(advised.what(), "ranks 1 and 2 of 3 have not come within 12 s; check this");
   const base::Fd one = come(1, Lines::Says::words);
   ranks.doubts.of_rank[2] = "it was odd";
-  const Error last = ranks.timed_out(std::nullopt, kTimeout, "a doubt counts more than advice");
+  const Error last = ranks.timed_out(kTimeout);
   EXPECT_EQ(last.culprit(), 2);
   EXPECT_STREQ(last.what(), "rank 2 of 3 has not come within 12 s; it was odd");
 }
 
 TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
-  const Arrivals others(rank_of_three(1));
-  const Error error = others.timed_out(Rendezvous{.host = "node1", .port = 29600}, kTimeout, "");
+  const Arrivals others(rank_of_three(1), kRendezvous);
+  const Error error = others.timed_out(kTimeout);
   EXPECT_EQ(error.culprit(), 0);
   EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
+}
+
+TEST_F(ArrivalsTest, SayWhatToCheckIfNoDoubtIsKnown) {
+  for (const int rank : {0, 1}) {
+    Arrivals some(rank_of_three(rank), kRendezvous);
+    Card card = card_of_this_process(29600);
+    card.name = "node1";
+    card.transport = "tcp";
+    some.set_card(std::move(card));
+    EXPECT_STREQ(
+        some.timed_out(kTimeout).what(),
+        rank == 0
+            ? "ranks 1 and 2 of 3 have not come within 12 s; rank 0 uses the transport tcp and "
+              "listens on node1 at port 29600: check PLAIT_TRANSPORT and the address of rank 0 on "
+              "the others"
+            : "rank 0 of 3 has not been met at node1:29600 within 12 s; check that rank 0 runs "
+              "there and uses the transport tcp, that no other program has this port and that no "
+              "firewall closes it");
+    some.doubts.of_rank[rank == 0 ? 1 : 0] = "it was odd";
+    EXPECT_TRUE(std::string(some.timed_out(kTimeout).what()).ends_with("within 12 s; it was odd"));
+  }
+}
+
+// Rank 1 was killed before rank 2 came.
+TEST_F(ArrivalsTest, NameRanksThatHaveComeAndGone) {
+  base::Fd one = come(1, Lines::Says::words);
+  EXPECT_STREQ(ranks.timed_out(kTimeout).what(), "rank 2 of 3 has not come within 12 s");
+  one.reset();
+  EXPECT_STREQ(ranks.timed_out(kTimeout).what(),
+               "rank 2 of 3 has not come within 12 s, and rank 1 has come and gone");
 }
 
 TEST_F(ArrivalsTest, FindARankThatIsClaimedTwice) {
@@ -102,10 +131,9 @@ TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
   };
   ranks.set_card(card_at("node0", "41000", "10.0.0.1,10.9.0.1,10.0.0.1,127.0.0.1"));
   ranks.cards[1] = card_at("node1", "41001", "10.0.0.2,127.0.0.1");
-  EXPECT_STREQ(ranks.timed_out(std::nullopt, kTimeout, "check this").what(),
-               "ranks 1 and 2 of 3 have not come within 12 s; check this");
+  EXPECT_STREQ(ranks.timed_out(kTimeout).what(), "ranks 1 and 2 of 3 have not come within 12 s");
   ranks.cards[2] = card_at("node2", "41002", "10.0.0.3,127.0.0.1");
-  const Error both = ranks.timed_out(std::nullopt, kTimeout, "no advice about transports");
+  const Error both = ranks.timed_out(kTimeout);
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
   EXPECT_STREQ(both.what(),
@@ -113,19 +141,18 @@ TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
                "listens on node0 at port 41000 of 10.0.0.1, 10.9.0.1; check firewalls and "
                "PLAIT_INTERFACE, and that no rank is stopped");
 
-  Arrivals others(rank_of_three(2));
+  Arrivals others(rank_of_three(2), kRendezvous);
   others.set_card(ranks.cards[2]);
   others.cards[0] = ranks.cards[0];
   others.cards[1] = card_at("node1", "41001", "10.0.0.2,10.1.0.2,10.2.0.2,10.3.0.2,10.4.0.2");
   const base::Fd zero = come_to(others, 0);
-  const Rendezvous rendezvous{.host = "node0", .port = 29600};
   EXPECT_STREQ(
-      others.timed_out(rendezvous, kTimeout, "").what(),
+      others.timed_out(kTimeout).what(),
       "rank 1 of 3 has started, and not connected to rank 2 within 12 s; rank 1 listens on "
       "node1 at port 41001 of 10.0.0.2, 10.1.0.2, 10.2.0.2, 10.3.0.2 and 1 more; check "
       "firewalls and PLAIT_INTERFACE, and that no rank is stopped");
   others.doubts.of_rank[1] = "it does not know the secret";
-  const std::string doubtful = others.timed_out(rendezvous, kTimeout, "").what();
+  const std::string doubtful = others.timed_out(kTimeout).what();
   EXPECT_TRUE(doubtful.ends_with("and 1 more; it does not know the secret")) << doubtful;
 }
 
@@ -143,11 +170,11 @@ TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {
 TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
   const base::Fd one = come(1, Lines::Says::words);
   const base::Fd two = come(2, Lines::Says::words);
-  ranks.hear_waiting_ranks("");
+  ranks.hear_waiting_ranks();
   ASSERT_TRUE(say(two, Word::interrupted, "2 rank 2 was interrupted"));
   const Error error = expect_error(Code::peer_lost, [&] {
     await([&] {
-      ranks.hear_waiting_ranks("");
+      ranks.hear_waiting_ranks();
       return false;
     });
   });
@@ -161,17 +188,17 @@ TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
 TEST_F(ArrivalsTest, TellARankThatAsksWhichOnesAreMissing) {
   const base::Fd one = come(1, Lines::Says::words);
   ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
-  ranks.hear_waiting_ranks("check this");
+  ranks.hear_waiting_ranks();
   const Message message = next_message(one);
   EXPECT_EQ(message.word, Word::missing);
-  EXPECT_EQ(message.text, "2 rank 2 of 3 has not come within 5 s; check this");
+  EXPECT_EQ(message.text, "2 rank 2 of 3 has not come within 5 s");
 }
 
 TEST_F(ArrivalsTest, LeaveTheQuestionToTheWelcomeOnceAllRanksHaveCome) {
   const base::Fd one = come(1, Lines::Says::words);
   const base::Fd two = come(2, Lines::Says::words);
   ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
-  ranks.hear_waiting_ranks("");
+  ranks.hear_waiting_ranks();
   std::string heard;
   bool is_open = true;
   EXPECT_FALSE(read_message(one, heard, kMostHelloBytes, is_open));
@@ -181,7 +208,7 @@ TEST_F(ArrivalsTest, LeaveTheQuestionToTheWelcomeOnceAllRanksHaveCome) {
 TEST_F(ArrivalsTest, NameTheHostsOfMissingRanks) {
   const auto sentence_with = [&](const char* placement) {
     const Environment environment(Environment::Variables{{"PLAIT_PLACEMENT", placement}});
-    return std::string(ranks.timed_out(std::nullopt, kTimeout, "").what());
+    return std::string(ranks.timed_out(kTimeout).what());
   };
   EXPECT_EQ(sentence_with("node1:1,node2:2"),
             "ranks 1 and 2 of 3 (host node2) have not come within 12 s");
@@ -193,8 +220,8 @@ TEST_F(ArrivalsTest, NameTheHostsOfMissingRanks) {
 
   const Environment environment(
       Environment::Variables{{"PLAIT_PLACEMENT", "node1:1,node2:1,node3:1"}});
-  const Arrivals others(rank_of_three(1));
-  const Error error = others.timed_out(Rendezvous{.host = "10.0.0.1", .port = 29600}, kTimeout, "");
+  const Arrivals others(rank_of_three(1), Rendezvous{.host = "10.0.0.1", .port = 29600});
+  const Error error = others.timed_out(kTimeout);
   EXPECT_STREQ(error.what(),
                "rank 0 of 3 (host node1) has not been met at 10.0.0.1:29600 within 12 s");
 }

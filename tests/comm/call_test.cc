@@ -2,9 +2,11 @@
 #include "comm/tcp/call.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "comm/tcp_ends.h"
 #include "tensor/sentence_of.h"
@@ -138,6 +140,42 @@ TEST_F(CallTest, IsRefusedWhereNoProcessListens) {
     return call().is_refused();
   });
   EXPECT_FALSE(call().is_over());
+}
+
+// Unlike rank 0, a web server answers at once.
+TEST_F(CallTest, TellsHowTheLastTryEnded) {
+  call(Call::At::rendezvous);
+  EXPECT_EQ(call().outcome(), "");
+  hear_hello();
+  EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: it was accepted and has no answer");
+  constexpr std::string_view kAnswer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+  ASSERT_GT(::send(answerer->get(), kAnswer.data(), kAnswer.size(), 0), 0);
+  EXPECT_EQ(end_of_call(), std::nullopt);
+  EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: the answer is not that of a rank");
+
+  hear_hello();
+  answerer.reset();
+  EXPECT_EQ(end_of_call(), std::nullopt);
+  EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: it was accepted and then closed");
+
+  listener.reset();
+  await([&] {
+    if (call().has_socket()) {
+      call().advance(self, doubts);
+    } else {
+      call().begin();
+    }
+    return call().is_refused();
+  });
+  EXPECT_EQ(call().outcome(),
+            "the last call, to 127.0.0.1: Connection refused, after one had been accepted");
+}
+
+TEST_F(CallTest, TellsWhatTheSystemSays) {
+  Call nowhere(0, read_addresses("255.255.255.255", 29600), Call::At::rendezvous);
+  nowhere.begin();
+  EXPECT_FALSE(nowhere.has_socket());
+  EXPECT_EQ(nowhere.outcome(), "the last call, to 255.255.255.255: Network is unreachable");
 }
 
 TEST_F(CallTest, AProbeOnlyFindsOutWhetherAProcessListens) {

@@ -19,8 +19,9 @@ class CallersTest : public testing::Test {
  protected:
   void SetUp() override {
     await([&] {
-      if (!caller) caller = begin_to_connect(loopback(listener).at(0));
-      return caller && progress_of(*caller) == Progress::done;
+      int error = 0;
+      if (!caller) caller = begin_to_connect(loopback(listener).at(0), error);
+      return caller && progress_of(*caller) == 0;
     });
   }
 

@@ -71,6 +71,7 @@ class HostsTest(HostsCase):
         for rank in self.start(2, RANK_PROGRAM, PLAIT_INTERFACE="v1", PLAIT_TIMEOUT="2s"):
             self.assertRegex(self.output_of(rank), r"rank \d of 2 has started, and not connected to rank \d within "
                                                    r"2 s; rank 0 listens on host0 at port \d+ of 10\.78\.0\.1; "
+                                                   r"(the last call, to 10\.78\.0\.1: Network is unreachable; )?"
                                                    r"check firewalls and PLAIT_INTERFACE")
 
     def test_a_bridge_that_has_the_same_address_on_both_hosts(self):
@@ -84,6 +85,21 @@ class HostsTest(HostsCase):
                              rf"^timeout: rank {rank} can't connect to rank {1 - rank} \(pid \d+ on host{1 - rank}\), "
                              r"which said that it listens at port \d+ of 172\.30\.0\.1: connections there are refused; "
                              r"check PLAIT_INTERFACE")
+
+    def test_a_rank_that_cannot_reach_rank_0_says_why(self):
+        cases = {"localhost": r"(127\.0\.0\.1|::1): Connection refused",  # of the rank's own host
+                 "10.77.0.1": r"10\.77\.0\.1: Connection refused",
+                 "10.77.0.9": r"10\.77\.0\.9: (Connection timed out|No route to host)",
+                 "10.99.0.1": r"10\.99\.0\.1: Network is unreachable"}
+        ranks = [self.hosts.start(1, 2, RANK_PROGRAM, PLAIT_RENDEZVOUS=f"{host}:29600", PLAIT_TIMEOUT="2s")
+                 for host in cases]
+        for rank in ranks:
+            self.addCleanup(rank.communicate)
+            self.addCleanup(rank.kill)
+        for rank, (host, why) in zip(ranks, cases.items()):
+            self.assertRegex(self.output_of(rank),
+                             rf"^timeout: rank 0 of 2 has not been met at {host}:29600 within 2 s; the last call, to "
+                             rf"{why}; check that rank 0 runs there and uses the transport tcp, ")
 
     @unittest.skipUnless(Path("/proc/net/if_inet6").exists(), "the system has no IPv6")
     def test_ranks_meet_over_ipv6(self):

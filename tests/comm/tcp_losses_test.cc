@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "comm/milestones.h"
+#include "comm/tcp/handshake.h"
 #include "comm/tcp_case.h"
 #include "comm/victim.h"
 #include "plait/collectives.h"
@@ -18,6 +20,7 @@
 namespace plait {
 namespace {
 
+using comm::tcp::card_of_this_process;
 using conformance::contains;
 using conformance::expect_error;
 using conformance::fork_ranks;
@@ -32,20 +35,66 @@ TEST_F(Tcp, NamesARankThatNeverComes) {
   options.timeout = milliseconds(300);
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), 1);
-  EXPECT_STREQ(error.what(),
-               "ranks 1 and 2 of 3 have not come within 300 ms; rank 0 uses the transport tcp: "
-               "check PLAIT_TRANSPORT on the others");
+  EXPECT_EQ(error.what(),
+            "ranks 1 and 2 of 3 have not come within 300 ms; rank 0 uses the transport tcp and "
+            "listens on " +
+                card_of_this_process(1).name + " at port " + std::to_string(port_.number) +
+                ": check PLAIT_TRANSPORT and the address of rank 0 on the others");
 }
 
-TEST_F(Tcp, SaysWhereRankZeroHasNotBeenMet) {
-  CommunicatorOptions options = options_of(1, 2, job_);
-  options.timeout = milliseconds(300);
-  const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
-  EXPECT_EQ(error.culprit(), 0);
-  EXPECT_EQ(
-      error.what(),
-      "rank 0 of 2 has not been met at " + port_.address() +
-          " within 300 ms; rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
+class TcpWithoutRankZero : public TcpCase {
+ protected:
+  // What rank 1 says that can't meet rank 0 within a second; `outcome`: of its last call.
+  void expect_that_it_is_not_met(const std::string& outcome) {
+    CommunicatorOptions options = options_of(1, 2, job_);
+    options.timeout = seconds(1);
+    const auto begin = Clock::now();
+    const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
+    EXPECT_LT(Clock::now() - begin, seconds(10));
+    EXPECT_EQ(error.culprit(), 0);
+    EXPECT_EQ(error.what(),
+              "rank 0 of 2 has not been met at " + port_.address() +
+                  " within 1 s; the last call, to 127.0.0.1: " + outcome +
+                  "; check that rank 0 runs there and uses the transport tcp, that no other "
+                  "program has this port and that no firewall closes it");
+  }
+};
+
+TEST_F(TcpWithoutRankZero, SaysThatNoProcessListens) {
+  expect_that_it_is_not_met("Connection refused");
+}
+
+// Another program has the port, or rank 0 is stopped.
+TEST_F(TcpWithoutRankZero, SaysThatItsCallWasAcceptedAndNotAnswered) {
+  ASSERT_EQ(::listen(port_.socket, 8), 0);
+  expect_that_it_is_not_met("it was accepted and has no answer");
+}
+
+// A web server has the port.
+TEST_F(TcpWithoutRankZero, SaysThatTheAnswerIsNotThatOfARank) {
+  ASSERT_EQ(::listen(port_.socket, 8), 0);
+  const pid_t server = ::fork();
+  if (server == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
+      std::array<char, 4096> request;
+      ::recv(caller.get(), request.data(), request.size(), 0);
+      ::send(caller.get(), "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
+    }
+  }
+  expect_that_it_is_not_met("the answer is not that of a rank");
+  ::kill(server, SIGKILL);
+  ::waitpid(server, nullptr, 0);
+}
+
+TEST_F(TcpWithoutRankZero, SaysThatItWasThere) {
+  ASSERT_EQ(::listen(port_.socket, 8), 0);
+  const Helper zero([&] {
+    const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
+    ::shutdown(port_.socket, SHUT_RDWR);  // it listens no more
+  });
+  expect_that_it_is_not_met("Connection refused, after one had been accepted");
 }
 
 // Their times end at different moments: after 2 s, 2.1 s and 4 s.
@@ -67,19 +116,30 @@ TEST_F(Tcp, AllRanksNameTheRankThatNeverComes) {
   }
 }
 
-// What listens there accepts connections, and never reads.
-TEST_F(Tcp, WaitsOnlyShortlyForARankZeroThatNeverAnswers) {
-  ASSERT_EQ(::listen(port_.socket, 8), 0);
-  CommunicatorOptions options = options_of(1, 3, job_);
-  options.timeout = seconds(1);
-  const auto begin = Clock::now();
+// Rank 1 is killed before rank 2 comes.
+TEST_F(Tcp, NamesARankThatHasComeAndGone) {
+  CommunicatorOptions options = options_of(0, 3, job_);
+  options.timeout = seconds(2);
+  const Helper one([&] {
+    int socket = -1;
+    while ((socket = call(port_.number)) < 0) std::this_thread::sleep_for(milliseconds(1));
+    const base::Fd line(socket);
+    comm::tcp::Hello hello = {.job = job_,
+                              .rank = 1,
+                              .to = 0,
+                              .world = 3,
+                              .has_secret = false,
+                              .nonce = base::random_name(),
+                              .card = card_of_this_process(1)};
+    hello.card.transport = "tcp";
+    say(line, comm::tcp::Word::hello, write(hello));
+  });
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
-  EXPECT_LT(Clock::now() - begin, seconds(10));
-  EXPECT_EQ(error.culprit(), Error::kNoRank);
-  EXPECT_EQ(error.what(),
-            "rank 0 of 3 was called at " + port_.address() +
-                ", and has not answered within 1 s; if other ranks are missing, it names them; "
-                "rank 1 uses the transport tcp: check PLAIT_TRANSPORT on the others");
+  EXPECT_EQ(error.culprit(), 2);
+  EXPECT_TRUE(contains(error.what(),
+                       "rank 2 of 3 has not come within 2 s, and rank 1 has come and "
+                       "gone; rank 0 uses the transport tcp"))
+      << error.what();
 }
 
 // All learn of it long before their deadline.

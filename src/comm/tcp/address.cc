@@ -201,23 +201,22 @@ std::optional<base::Fd> accept_caller(const base::Fd& listener) {
   return std::nullopt;
 }
 
-std::optional<base::Fd> begin_to_connect(const Address& address) {
+std::optional<base::Fd> begin_to_connect(const Address& address, int& error) {
   auto socket = open_socket(address.family());
-  if (!socket) return std::nullopt;
   const auto* to = reinterpret_cast<const sockaddr*>(&address.bytes);
-  if (::connect(socket->get(), to, address.length) != 0 && errno != EINPROGRESS)
-    return std::nullopt;
-  return socket;
+  if (socket && (::connect(socket->get(), to, address.length) == 0 || errno == EINPROGRESS))
+    return socket;
+  error = errno;
+  return std::nullopt;
 }
 
-Progress progress_of(const base::Fd& socket) {
+int progress_of(const base::Fd& socket) {
   pollfd asked = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
-  if (::poll(&asked, 1, 0) == 0) return Progress::under_way;
+  if (::poll(&asked, 1, 0) == 0) return EINPROGRESS;
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  if (error == 0) return Progress::done;
-  return error == ECONNREFUSED ? Progress::refused : Progress::failed;
+  return error;
 }
 
 bool is_closed_by_peer(const base::Fd& socket) {

@@ -43,11 +43,12 @@ int port_of(const base::Fd& socket);
 // Null where no caller is waiting.
 std::optional<base::Fd> accept_caller(const base::Fd& listener);
 
-// Begins to connect; progress_of() tells whether it has. Refused: the host has answered that no
-// process listens there.
-std::optional<base::Fd> begin_to_connect(const Address& address);
-enum class Progress { under_way, done, refused, failed };
-Progress progress_of(const base::Fd& socket);
+// Begins to connect. Null where that fails at once, for the reason `error`, as in errno.
+std::optional<base::Fd> begin_to_connect(const Address& address, int& error);
+
+// 0: it is connected; EINPROGRESS: not yet; otherwise why it can't be. ECONNREFUSED: a host has
+// answered that no process listens there.
+int progress_of(const base::Fd& socket);
 
 // Whether the other end has closed the connection. What it sent before can still be read.
 bool is_closed_by_peer(const base::Fd& socket);

@@ -38,8 +38,9 @@ std::string show_addresses(const Card& card, const Card& mine) {
 
 }  // namespace
 
-Arrivals::Arrivals(Identity mine)
+Arrivals::Arrivals(Identity mine, std::optional<Rendezvous> place)
     : self(std::move(mine)),
+      rendezvous(std::move(place)),
       lines(self.world),
       cards(self.world),
       ends(self.world, [this](int rank) { return addresses_of(cards[rank], self.card); }) {}
@@ -68,33 +69,58 @@ std::optional<Error> Arrivals::find_second_claim(int rank, const Card& card) con
                rank);
 }
 
-Error Arrivals::timed_out(const std::optional<Rendezvous>& rendezvous, Nanoseconds timeout,
-                          const std::string& advice) const {
+Error Arrivals::timed_out(Nanoseconds timeout) const {
   const std::vector<int> missing = find_missing();
   const std::string within = " within " + base::show_duration(timeout);
   const std::string known = doubts.about(missing);
   if (knows_all_cards()) return not_connected(missing, within, known);
-  const std::string& why = known.empty() ? advice : known;
+  const std::string why = known.empty() ? advice() : known;
   const std::string doubt = why.empty() ? "" : "; " + why;
-  if (rendezvous && self.rank != 0 && missing.front() == 0) {
-    const std::string where = sentence(" at ", rendezvous->host, ':', rendezvous->port);
-    // Rank 0 may be there and wait for others. It alone knows for which.
-    if (std::any_of(calls.begin(), calls.end(),
-                    [](const Call& call) { return call.has_reached_rendezvous(); })) {
-      return {Code::timeout,
-              sentence("rank 0 of ", self.world, " was called", where, ", and has not answered",
-                       within, "; if other ranks are missing, it names them", doubt)};
-    }
-    return {Code::timeout,
-            sentence("rank 0 of ", self.world, show_hosts_of({0}, self.world), " has not been met",
-                     where, within, doubt),
-            0};
-  }
+  if (rendezvous && self.rank != 0) return not_met(*rendezvous, within, doubt);
   return {Code::timeout,
           sentence(missing.size() > 1 ? "ranks " : "rank ", base::show_list(missing), " of ",
                    self.world, show_hosts_of(missing, self.world),
-                   missing.size() > 1 ? " have" : " has", " not come", within, doubt),
+                   missing.size() > 1 ? " have" : " has", " not come", within, show_gone(), doubt),
           missing.front()};
+}
+
+// Ranks that rank 0 has met, and that may never come again.
+std::string Arrivals::show_gone() const {
+  std::vector<int> gone;
+  for (int rank = 0; rank < self.world; ++rank) {
+    if (lines.has(rank) && is_closed_by_peer(lines[rank])) gone.push_back(rank);
+  }
+  if (gone.empty()) return "";
+  return sentence(gone.size() > 1 ? ", and ranks " : ", and rank ", base::show_list(gone),
+                  gone.size() > 1 ? " have" : " has", " come and gone");
+}
+
+std::string Arrivals::show_last_call(int rank) const {
+  const auto call = std::find_if(calls.begin(), calls.end(),
+                                 [rank](const Call& one) { return one.rank() == rank; });
+  return call == calls.end() || call->outcome().empty() ? "" : "; " + call->outcome();
+}
+
+// What to check if ranks that meet at the rendezvous are missing.
+std::string Arrivals::advice() const {
+  const Card& card = self.card;
+  if (!rendezvous || card.transport == kUnknown) return "";
+  if (self.rank == 0) {
+    return sentence("rank 0 uses the transport ", card.transport, " and listens on ", card.name,
+                    " at port ", card.port,
+                    ": check PLAIT_TRANSPORT and the address of rank 0 on the others");
+  }
+  return sentence("check that rank 0 runs there and uses the transport ", card.transport,
+                  ", that no other program has this port and that no firewall closes it");
+}
+
+Error Arrivals::not_met(const Rendezvous& place, const std::string& within,
+                        const std::string& doubt) const {
+  return {
+      Code::timeout,
+      sentence("rank 0 of ", self.world, show_hosts_of({0}, self.world), " has not been met at ",
+               place.host, ':', place.port, within, show_last_call(0), doubt),
+      0};
 }
 
 bool Arrivals::knows_all_cards() const {
@@ -114,7 +140,7 @@ Error Arrivals::not_connected(const std::vector<int>& missing, const std::string
               show_hosts_of(missing, self.world), missing.size() > 1 ? " have" : " has",
               " started, and not connected to rank ", self.rank, within, "; rank ",
               std::min(other, self.rank), " listens on ", listener.name, " at port ", listener.port,
-              " of ", show_addresses(listener, caller), "; ",
+              " of ", show_addresses(listener, caller), show_last_call(other), "; ",
               known.empty() ? "check firewalls and PLAIT_INTERFACE, and that no rank is stopped"
                             : known),
           other};
@@ -138,14 +164,14 @@ void Arrivals::tell_of_interruption(int rank, const std::string& why) const {
   lines.say_frames({.code = Code::peer_lost, .culprit = rank, .sentence = why});
 }
 
-void Arrivals::hear_waiting_ranks(const std::string& advice) {
+void Arrivals::hear_waiting_ranks() {
   lines.hear_words([&](int rank, const Message& message) {
     // The last rank may just have come; then the welcome is the answer.
     if (message.word == Word::missing && !is_complete()) {
       // It says how long it has waited, which may differ from what this rank waits.
       const auto timeout = base::parse_int(message.text);
       if (!timeout) return;
-      const Error why = timed_out(std::nullopt, *timeout, advice);
+      const Error why = timed_out(*timeout);
       lines.say_words_to(rank, Word::missing, answer_of(why));
     }
     if (message.word != Word::interrupted) return;

@@ -17,7 +17,8 @@
 namespace plait::comm::tcp {
 
 struct Arrivals {
-  explicit Arrivals(Identity mine);
+  // `rendezvous`: where all know rank 0; null where a caller's all-gather tells it.
+  explicit Arrivals(Identity mine, std::optional<Rendezvous> rendezvous = std::nullopt);
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
 
@@ -31,10 +32,8 @@ struct Arrivals {
   std::optional<Error> find_second_claim(int rank, const Card& card) const;
 
   // Says which ranks have not come within `timeout`, or where they could not be connected to once
-  // all have told where they are. `rendezvous`: where rank 0 was called, if the
-  // environment says where. `advice`: what to check if no caller has given a reason for doubt.
-  Error timed_out(const std::optional<Rendezvous>& rendezvous, base::Nanoseconds timeout,
-                  const std::string& advice) const;
+  // all have told where they are, and what to check if no caller has given a reason for doubt.
+  Error timed_out(base::Nanoseconds timeout) const;
 
   // Each rank passes on what it is told, since not all have a connection to the one that failed.
   void tell_of_error(const Error& error) const;
@@ -42,7 +41,7 @@ struct Arrivals {
 
   // For rank 0 until it has welcomed the others. Throws, and passes it on, where a rank has said
   // that it was interrupted. Answers ranks whose time is over: they ask which ranks are missing.
-  void hear_waiting_ranks(const std::string& advice);
+  void hear_waiting_ranks();
 
   // For rank 0 when it gives up: the others say the same about the missing ranks as it does.
   void tell_of_missing(const Error& why) const;
@@ -55,6 +54,7 @@ struct Arrivals {
   void check_for_ended_ranks();
 
   Identity self;
+  std::optional<Rendezvous> rendezvous;
   Lines lines;
   std::vector<Card> cards;  // by rank: empty until the rank has been heard of
   std::vector<Call> calls;  // to other ranks
@@ -63,6 +63,10 @@ struct Arrivals {
 
  private:
   bool knows_all_cards() const;
+  std::string show_gone() const;
+  std::string show_last_call(int rank) const;
+  std::string advice() const;
+  Error not_met(const Rendezvous& place, const std::string& within, const std::string& doubt) const;
   Error not_connected(const std::vector<int>& missing, const std::string& within,
                       const std::string& known) const;
   Error ended(int rank) const;

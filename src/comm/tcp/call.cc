@@ -1,5 +1,8 @@
 #include "comm/tcp/call.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include "base/check.h"
 #include "base/hmac.h"
 #include "base/random.h"
@@ -17,6 +20,9 @@ namespace {
 constexpr Nanoseconds kOneAddress = base::kSecond;  // then the next address is tried
 constexpr Nanoseconds kBetweenCalls = 20 * base::kMillisecond;
 
+constexpr Nanoseconds kPromptAnswer = 200 * base::kMillisecond;  // of a process that is no rank
+constexpr const char* kNoAnswer = "it was accepted and has no answer";
+
 }  // namespace
 
 void Call::begin() {
@@ -24,21 +30,37 @@ void Call::begin() {
   if (addresses_.empty()) is_over_ = is_probe_;
   if (addresses_.empty() || now - since_ < kBetweenCalls) return;
   since_ = now;
-  auto socket = begin_to_connect(addresses_[next_++ % addresses_.size()]);
+  int error = 0;
+  auto socket = begin_to_connect(addresses_[next_++ % addresses_.size()], error);
   hello_.clear();
   is_proved_ = false;
   heard_.clear();
   if (socket) {
     socket_ = std::move(*socket);
   } else {
-    note_end(Progress::failed);
+    note_end(error);
   }
 }
 
 // A probe asks each address once, unless one of them answers.
-void Call::note_end(Progress progress) {
-  refusals_ = progress == Progress::refused ? refusals_ + 1 : 0;
-  is_over_ = is_probe_ && (progress == Progress::done || next_ >= addresses_.size());
+void Call::note_end(int error) {
+  refusals_ = error == ECONNREFUSED ? refusals_ + 1 : 0;
+  is_over_ = is_probe_ && (error == 0 || next_ >= addresses_.size());
+  if (error == 0) return;
+  outcome_ = show(std::generic_category().message(error) +
+                  (was_accepted_ ? ", after one had been accepted" : ""));
+}
+
+std::string Call::show(const std::string& outcome) const {
+  const Address& address = addresses_[(next_ - 1) % addresses_.size()];
+  return sentence("the last call, to ", show_host(address), ": ", outcome);
+}
+
+// Less is known of a call that has just been accepted than of the one before.
+std::string Call::outcome() const {
+  const bool is_accepted = socket_ && !hello_.empty();
+  const bool is_silent = outcome_.empty() || base::now() - since_ > kPromptAnswer;
+  return is_accepted && is_silent ? show(kNoAnswer) : outcome_;
 }
 
 std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
@@ -48,13 +70,15 @@ std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
     // prove the secret comes at once from any rank.
     const bool may_wait = is_to_rendezvous_ && is_trusted(self);
     if (may_wait || now - since_ <= kSilentCaller) return hear(self, doubts);
+    outcome_ = show(kNoAnswer);
     socket_.reset();
     return std::nullopt;
   }
-  const Progress progress = progress_of(socket_);
-  if (progress == Progress::under_way && now - since_ < kOneAddress) return std::nullopt;
-  note_end(progress);
-  if (progress == Progress::done && !is_probe_) {
+  const int error = progress_of(socket_);
+  const bool is_under_way = error == EINPROGRESS;
+  if (is_under_way && now - since_ < kOneAddress) return std::nullopt;
+  note_end(is_under_way ? ETIMEDOUT : error);
+  if (error == 0 && !is_probe_) {
     say_hello(self);
   } else {
     socket_.reset();
@@ -70,9 +94,8 @@ void Call::say_hello(const Identity& self) {
                        .has_secret = self.has_secret(),
                        .nonce = base::random_name(),
                        .card = self.card});
-  const bool is_said = say(socket_, Word::hello, hello_);
-  if (!is_said) socket_.reset();
-  has_reached_rendezvous_ |= is_said && is_to_rendezvous_;
+  was_accepted_ = true;
+  if (!say(socket_, Word::hello, hello_)) socket_.reset();
 }
 
 std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
@@ -80,7 +103,11 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
   const bool may_be_long = is_to_rendezvous_ && is_trusted(self);
   const auto message =
       read_message(socket_, heard_, may_be_long ? kMostWelcomeBytes : kMostHelloBytes, is_open);
-  if (!is_open) socket_.reset();  // the rank may be trying again, too
+  if (!is_open) {
+    outcome_ = show(heard_.empty() ? "it was accepted and then closed"
+                                   : "the answer is not that of a rank");
+    socket_.reset();  // the rank may be trying again, too
+  }
   if (!message) return std::nullopt;
   heard_.clear();
   switch (message->word) {
@@ -92,6 +119,7 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       hear_challenge(message->text, self, doubts);
       break;
     case Word::welcome:
+      outcome_ = show("it was answered too late");
       is_over_ = is_trusted(self);
       if (is_over_) return message->text;
       distrust(self, doubts);
@@ -101,6 +129,7 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       // address may be right.
       PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", peer_of(socket_),
                   " to meet rank ", rank_, ": ", printable(message->text));
+      outcome_ = show(printable(message->text));
       socket_.reset();
       break;
     case Word::mismatch:

@@ -34,8 +34,8 @@ class Call {
   bool has_socket() const { return static_cast<bool>(socket_); }
   bool is_over() const { return is_over_; }
 
-  // Whether this rank has ever said at the rendezvous that it is here.
-  bool has_reached_rendezvous() const { return has_reached_rendezvous_; }
+  // Where it last called, and how that ended, in words; empty: no address has been tried in full.
+  std::string outcome() const;
 
   // Whether all addresses, one after another, have answered that no process listens there.
   bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
@@ -57,7 +57,8 @@ class Call {
   void add_to(std::vector<pollfd>& sockets) const;
 
  private:
-  void note_end(Progress progress);
+  void note_end(int error);
+  std::string show(const std::string& outcome) const;
   bool is_trusted(const Identity& self) const { return is_proved_ || !self.has_secret(); }
   void say_hello(const Identity& self);
   std::optional<std::string> hear(const Identity& self, Doubts& doubts);
@@ -72,7 +73,8 @@ class Call {
   std::size_t refusals_ = 0;  // since one of them did anything else
   base::Fd socket_ = {};
   std::string hello_ = {};  // what was said; empty: nothing yet
-  bool has_reached_rendezvous_ = false;
+  bool was_accepted_ = false;
+  std::string outcome_ = {};
   bool is_proved_ = false;  // that the rank knows the secret
   std::string heard_ = {};
   base::Nanoseconds since_ = 0;

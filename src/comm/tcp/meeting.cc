@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "comm/group.h"
 #include "comm/interruption.h"
-#include "comm/same_transport.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/arrivals.h"
 #include "comm/tcp/call.h"
@@ -52,7 +51,8 @@ class Meeting {
 
  private:
   void gather();
-  bool is_host() const { return rendezvous_ && self().rank == 0; }  // all others call it first
+  // Whether all others call this rank first.
+  bool is_host() const { return ranks_.rendezvous && self().rank == 0; }
 
   std::vector<Address> find(const Rendezvous& rendezvous);
   void learn_from(const std::vector<std::string>& texts);
@@ -81,13 +81,11 @@ class Meeting {
 
   const Site& site_;
   Nanoseconds deadline_;
-  std::optional<Rendezvous> rendezvous_;
   Arrivals ranks_;
   bool is_gathering_;       // as rank 0, until all have come for the first time
   bool has_asked_ = false;  // rank 0 which ranks are missing
   base::Fd listener_;
   Nanoseconds checked_at_ = 0;
-  std::string advice_ = {};  // what to check if ranks are missing
   Callers callers_;
 };
 
@@ -103,17 +101,13 @@ Identity identity_of(const Site& site) {
 Meeting::Meeting(const Site& site)
     : site_(site),
       deadline_(base::now() + site.policy.timeout),
-      rendezvous_(site.all_gather ? std::nullopt : rendezvous_from_environment()),
-      ranks_(identity_of(site)),
+      ranks_(identity_of(site), site.all_gather ? std::nullopt : rendezvous_from_environment()),
       is_gathering_(is_host()),
-      listener_(listen_at_port(rendezvous_ && is_host() ? rendezvous_->port : 0)),
+      listener_(listen_at_port(ranks_.rendezvous && is_host() ? ranks_.rendezvous->port : 0)),
       callers_(site.place.world) {
   Card card = card_of_this_process(port_of(listener_),
                                    site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
-  if (!site.transport.empty()) {
-    card.transport = site.transport;
-    if (!site.all_gather) advice_ = ask_for_others(site.place.rank, site.transport);
-  }
+  if (!site.transport.empty()) card.transport = site.transport;
   ranks_.set_card(std::move(card));
 }
 
@@ -135,8 +129,8 @@ void Meeting::gather() {
   if (site_.all_gather) {
     learn_from(site_.all_gather(write(self().card) + ' ' + base::random_name()));
     call_lower_ranks(0);
-  } else if (rendezvous_ && self().rank != 0) {
-    ranks_.calls.emplace_back(0, find(*rendezvous_), Call::At::rendezvous);
+  } else if (ranks_.rendezvous && self().rank != 0) {
+    ranks_.calls.emplace_back(0, find(*ranks_.rendezvous), Call::At::rendezvous);
   }
   while (!ranks_.is_complete()) {
     wait();
@@ -160,7 +154,7 @@ void Meeting::end_at_deadline() {
 }
 
 void Meeting::give_up() const {
-  const Error why = ranks_.timed_out(rendezvous_, site_.policy.connect_timeout, advice_);
+  const Error why = ranks_.timed_out(site_.policy.connect_timeout);
   if (is_gathering_) ranks_.tell_of_missing(why);
   throw Error(why);
 }
@@ -295,7 +289,7 @@ void Meeting::interrupt_if_asked() {
 void Meeting::check_ranks() {
   if (base::now() - checked_at_ < kTurn) return;
   checked_at_ = base::now();
-  if (is_gathering_) return ranks_.hear_waiting_ranks(advice_);
+  if (is_gathering_) return ranks_.hear_waiting_ranks();
   ranks_.check_for_ended_ranks();
 }
 
