@@ -26,7 +26,7 @@ usage: ./do VERB
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
-  test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test` leaves out three engines
+  test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, network, overlap, plans, predict, python, trace

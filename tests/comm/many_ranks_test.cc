@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "comm/shm/socket_rendezvous.h"
 #include "conformance/descriptors.h"
 #include "conformance/ranks.h"
@@ -22,13 +23,6 @@ using conformance::fork_ranks;
 using conformance::fresh_job;
 
 constexpr uid_t kNobody = 65534;
-
-// A sanitizer's ranks take much time, and more memory than a small machine has for so many.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 // In a child of the test.
 void be_a_user(rlim_t files) {
@@ -92,7 +86,7 @@ TEST(ManyRanks, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
 }
 
 TEST(ManyRanks, SixtyFourRanksHaveTwentySubGroups) {
-  constexpr int kWorld = kIsSanitized ? 24 : 64;
+  constexpr int kWorld = kIsSanitized ? 24 : 64;  // which need much memory
   const std::string name = name_of_job(fresh_job()) + "-many";
   fork_ranks(kWorld, [&](int rank) {
     be_a_user(16 * kWorld);

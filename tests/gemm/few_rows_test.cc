@@ -9,6 +9,7 @@
 #include <random>
 #include <tuple>
 
+#include "base/sanitized.h"
 #include "gemm/depth.h"
 #include "gemm/kernels.h"
 #include "gemm/loops.h"
@@ -37,7 +38,10 @@ class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {
   static Storage storage() { return std::get<1>(GetParam()); }
   static int bits() { return static_cast<int>(bits_of(storage())); }
   static bool is_quantised() { return bits() <= 8; }
-  static int rounds() { return is_quantised() ? 600 : 100; }  // numbers take longer to draw
+  static int rounds() {
+    const int all = is_quantised() ? 600 : 100;  // numbers take longer to draw
+    return kIsSanitized ? all / 10 : all;
+  }
   std::int64_t operand_bytes() const {
     return static_cast<std::int64_t>(size_of(kernel_->operand()));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "plait/communicator.h"
 #include "plait/operator.h"
 #include "verify/rounds.h"
@@ -13,7 +14,8 @@
 namespace plait::verify {
 namespace {
 
-constexpr std::int64_t kCasesOfAWorld = 30;
+// The thread sanitizer's build has no command, and so no other random problems.
+constexpr std::int64_t kCasesOfAWorld = kIsThreadSanitized ? 40 : kIsSanitized ? 10 : 30;
 
 class Fuzz : public testing::TestWithParam<int> {
  protected:

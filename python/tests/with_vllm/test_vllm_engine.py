@@ -74,9 +74,16 @@ def check_report(report: str, dtype: str) -> None:
     assert f" {'f32' if dtype == 'float32' else 'bf16'} " in report
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=only_in_its_own_run)])
-def test_tokens(dtype: str, tmp_path: Path) -> None:
+def test_tokens_are_those_that_were_learnt(tmp_path: Path) -> None:
     """Nothing in the program asks for plait: the installed package brings the plugin."""
+    tokens, report = run(tmp_path, "--dtype", "bfloat16")
+    assert tokens == COUNTED
+    check_report(report, "bfloat16")
+
+
+@only_in_its_own_run
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
     deadline = time.monotonic() + LIMIT
     # Both at once: most of the time is spent importing modules, one process after another.
     ours = start(tmp_path / "ours", "--dtype", dtype)
