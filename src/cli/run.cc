@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "comm/tcp/ports.h"
 #include "launch/cgroup.h"
 #include "launch/find_command.h"
 #include "launch/hosts.h"
@@ -92,11 +93,12 @@ void add_options(Options& options, Args& args) {
   options.add("--hosts", "HOST:N,...", args.hosts,
               "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
               "them without a password, or the command that PLAIT_RSH names, which\n"
-              "is called with a host and a line for its shell. The folder, plait\n"
-              "and CMD must have the same paths there. Variables PLAIT_..., COC_...,\n"
-              "OMP_... and UCX_... are passed on, PLAIT_SECRET without being shown\n"
-              "to other users; where it isn't set, a random one is made. Ranks meet\n"
-              "on the first host, at a port that is chosen unless\n"
+              "is called with a host and a line for its shell, and must pass on its\n"
+              "standard input at once. The folder, plait and CMD must have the same\n"
+              "paths there. Variables PLAIT_..., COC_..., OMP_... and UCX_... are\n"
+              "passed on, PLAIT_SECRET without being shown to other users; if it\n"
+              "isn't set, a random one is made. Ranks meet on the first host, at a\n"
+              "random port of PLAIT_PORTS or 29600-32599, unless\n"
               "PLAIT_RENDEZVOUS=HOST:PORT is set");
   options.add("--bind|-b", "core|numa|none", args.bind, read_bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
@@ -146,10 +148,11 @@ void open_standard_files() {
 // A port that is free on another host can't be known here; this one probably is.
 std::string choose_rendezvous(const std::string& host) {
   if (const auto chosen = base::env("PLAIT_RENDEZVOUS")) return *chosen;
-  constexpr unsigned kFirstPort = 29600;
-  constexpr unsigned kPorts = 3000;  // below those that the system gives away itself
+  // below those that the system gives away itself
+  constexpr comm::tcp::PortRange kPorts = {.first = 29600, .last = 32599};
+  const auto ports = comm::tcp::ports_from_environment().value_or(kPorts);
   std::random_device random;
-  return host + ':' + std::to_string(kFirstPort + random() % kPorts);
+  return base::sentence(host, ':', std::uniform_int_distribution(ports.first, ports.last)(random));
 }
 
 // The options that the remote runs get too.

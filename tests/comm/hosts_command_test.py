@@ -35,6 +35,16 @@ class HostsCommandTest(HostsCase):
             f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_ranks_meet_at_the_ports_that_are_allowed(self):
+        run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:1", "--", "sh", "-c",
+                                "echo $PLAIT_RENDEZVOUS; exec " + RANK_PROGRAM,
+                                PLAIT_PORTS="30001-30003")
+        said = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual(len(re.findall("^10.77.0.1:3000[123]$", said, re.MULTILINE)), 3, said)
+        self.assertEqual(said.count("the sum is 6"), 3, said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_all_ranks_name_the_rank_that_never_comes_and_its_host(self):
         """The ranks that came say it even if they end with 0, so that plait run doesn't end the others first."""
         for missing in (3, 0):
