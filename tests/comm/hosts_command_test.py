@@ -166,13 +166,14 @@ class HostsCommandTest(HostsCase):
         chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret"}
         first, second = self.start(2, PLAIT, "info", "--meet", **chosen)
         self.assertEqual(self.output_of(first), """\
-This is     rank 0 of 2 on 2 hosts, started by torch.distributed, over tcp
+This is     rank 0 of 2 on 2 hosts, by the variables of torch.distributed, over tcp
 Secret      PLAIT_SECRET is set
 Hosts       host0: rank 0
             host1: rank 1
-Peers       rank 1 on host1: tcp: 10.78.0.1 to 10.78.0.2
+Peers       rank 1 on host1: tcp: 10.78.0.1 (v1) to 10.78.0.2; no shared memory, because its host
+            name or /etc/machine-id is another
 """)
-        self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 to 10.78.0.1\n", self.output_of(second))
+        self.assertIn("Peers       rank 0 on host0: tcp: 10.78.0.2 (v1) to 10.78.0.1; ", self.output_of(second))
         if HAS_UCX:
             for rank in self.start(2, PLAIT, "info", "--meet", PLAIT_TRANSPORT="ucx", **chosen):
                 self.assertIn("over ucx\nSecret      PLAIT_SECRET is set\n", self.output_of(rank))
