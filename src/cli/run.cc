@@ -28,7 +28,6 @@ namespace plait::cli {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
-constexpr base::Nanoseconds kForRemoteRuns = 2 * base::kSecond;
 
 constexpr Options::About kAbout = {
     .verb = "run",
@@ -194,8 +193,6 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
   }
   launch.part.job = part.job;
   launch.part.secret = launch::choose_secret();
-  // The runs on the hosts have their own patience with the ranks.
-  launch.grace = args.grace + kForRemoteRuns;
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.
@@ -203,7 +200,7 @@ void take_part(const Args& args, launch::Launch& launch) {
   launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
   const auto part = launch::part_from_environment();
-  launch.ends_with_input = part.has_value();
+  launch.has_caller = part.has_value();
   launch.part = part ? *part
                      : launch::RunPart{.first = 0,
                                        .world = static_cast<int>(launch.bindings.size()),
@@ -221,7 +218,7 @@ launch::Launch read_launch(const Args& args, const Options& options, Words comma
     share_out(args, options, launch);
   }
   launch.verbose = args.verbose;
-  if (launch.hosts.empty()) launch.grace = args.grace;
+  launch.grace = args.grace;
   launch.linger = args.linger;
   launch.limit = args.limit;
   return launch;
