@@ -37,9 +37,10 @@ std::string id_of_host(const std::string& boot, const std::string& machine,
 std::string host_id() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) name = {};
-  return id_of_host(first_word_of("/proc/sys/kernel/random/boot_id"),
-                    first_word_of("/etc/machine-id"), name.data());
+  return id_of_host(boot_id(), first_word_of("/etc/machine-id"), name.data());
 }
+
+std::string boot_id() { return first_word_of("/proc/sys/kernel/random/boot_id"); }
 
 std::string namespace_id(const char* kind) {
   std::error_code failure;

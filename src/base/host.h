@@ -12,6 +12,9 @@ namespace plait::base {
 // hosts. Empty where the boot id is unknown.
 std::string host_id();
 
+// Identifies the running kernel, which containers share. Empty where it is unknown.
+std::string boot_id();
+
 // The pure part of host_id().
 std::string id_of_host(const std::string& boot, const std::string& machine,
                        const std::string& name);

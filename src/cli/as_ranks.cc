@@ -89,8 +89,8 @@ int as_ranks(const RanksRequest& request, Words command,
     check_transport(transport);
     PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
                 request.ranks, " plait ", command.empty() ? "bench" : command[0], " ...");
-    PLAIT_CHECK(!comm::crosses_hosts(transport), "a launcher on each host starts ranks of the ",
-                "transport ", transport, ", such as torchrun");
+    PLAIT_CHECK(!comm::crosses_hosts(transport), "the transport ", transport,
+                " needs ranks that plait run --hosts, torchrun or another launcher has started");
     comm::link_from_environment();
     comm::wait_policy_from_environment();
     std::vector<std::string> launch = {"-n", std::to_string(request.ranks), "--", "/proc/self/exe"};

@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "comm/tcp/ports.h"
 #include "launch/cgroup.h"
 #include "launch/find_command.h"
 #include "launch/hosts.h"
@@ -27,7 +28,6 @@ namespace plait::cli {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
-constexpr base::Nanoseconds kForRemoteRuns = 2 * base::kSecond;
 
 constexpr Options::About kAbout = {
     .verb = "run",
@@ -92,11 +92,12 @@ void add_options(Options& options, Args& args) {
   options.add("--hosts", "HOST:N,...", args.hosts,
               "start N ranks on each of these hosts, in place of -n. ssh must reach\n"
               "them without a password, or the command that PLAIT_RSH names, which\n"
-              "is called with a host and a line for its shell. The folder, plait\n"
-              "and CMD must have the same paths there. Variables PLAIT_..., COC_...,\n"
-              "OMP_... and UCX_... are passed on, PLAIT_SECRET without being shown\n"
-              "to other users; where it isn't set, a random one is made. Ranks meet\n"
-              "on the first host, at a port that is chosen unless\n"
+              "is called with a host and a line for its shell, and must pass on its\n"
+              "standard input at once. The folder, plait and CMD must have the same\n"
+              "paths there. Variables PLAIT_..., COC_..., OMP_... and UCX_... are\n"
+              "passed on, PLAIT_SECRET without being shown to other users; if it\n"
+              "isn't set, a random one is made. Ranks meet on the first host, at a\n"
+              "random port of PLAIT_PORTS or 29600-32599, unless\n"
               "PLAIT_RENDEZVOUS=HOST:PORT is set");
   options.add("--bind|-b", "core|numa|none", args.bind, read_bind,
               "core: give each rank an equal share of whole cores (default, if there\n"
@@ -146,10 +147,11 @@ void open_standard_files() {
 // A port that is free on another host can't be known here; this one probably is.
 std::string choose_rendezvous(const std::string& host) {
   if (const auto chosen = base::env("PLAIT_RENDEZVOUS")) return *chosen;
-  constexpr unsigned kFirstPort = 29600;
-  constexpr unsigned kPorts = 3000;  // below those that the system gives away itself
+  // below those that the system gives away itself
+  constexpr comm::tcp::PortRange kPorts = {.first = 29600, .last = 32599};
+  const auto ports = comm::tcp::ports_from_environment().value_or(kPorts);
   std::random_device random;
-  return host + ':' + std::to_string(kFirstPort + random() % kPorts);
+  return base::sentence(host, ':', std::uniform_int_distribution(ports.first, ports.last)(random));
 }
 
 // The options that the remote runs get too.
@@ -191,8 +193,6 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
   }
   launch.part.job = part.job;
   launch.part.secret = launch::choose_secret();
-  // The runs on the hosts have their own patience with the ranks.
-  launch.grace = args.grace + kForRemoteRuns;
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.
@@ -200,7 +200,7 @@ void take_part(const Args& args, launch::Launch& launch) {
   launch.bindings = read_bindings(args);
   launch.prefix = args.prefix;
   const auto part = launch::part_from_environment();
-  launch.ends_with_input = part.has_value();
+  launch.has_caller = part.has_value();
   launch.part = part ? *part
                      : launch::RunPart{.first = 0,
                                        .world = static_cast<int>(launch.bindings.size()),
@@ -218,7 +218,7 @@ launch::Launch read_launch(const Args& args, const Options& options, Words comma
     share_out(args, options, launch);
   }
   launch.verbose = args.verbose;
-  if (launch.hosts.empty()) launch.grace = args.grace;
+  launch.grace = args.grace;
   launch.linger = args.linger;
   launch.limit = args.limit;
   return launch;

@@ -136,8 +136,8 @@ World read_started_world(const WorldOptions& args) {
   PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
               "mpirun starts ranks of the transport mpi: mpirun -n ",
               args.ranks.empty() ? "3" : args.ranks, " plait verify --transport mpi");
-  PLAIT_CHECK(!place.launcher.empty(), "a launcher on each host starts ranks of the transport ",
-              transport, ", such as torchrun");
+  PLAIT_CHECK(!place.launcher.empty(), "the transport ", transport,
+              " needs ranks that plait run --hosts, torchrun or another launcher has started");
   return {.ranks = read_ranks("--ranks", args.ranks, transport), .transport = transport};
 }
 
@@ -330,9 +330,9 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
 }
 
 void tell(const Verification& what, const verify::Tally& tally, bool was_interrupted) {
-  const std::string line = fmt::format(
-      "{} passed, {} failed{}\n{} had the bits of one rank that has everything\n", tally.passed,
-      tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
+  const std::string line =
+      fmt::format("{} passed, {} failed{}\n{} had the same bits as on one rank\n", tally.passed,
+                  tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {{"seed", what.seed},
                                        {"passed", tally.passed},

@@ -3,8 +3,8 @@
 // On each host a plait run of its own starts and supervises the ranks there. This process
 // supervises those runs, each through an agent such as ssh. What a remote run needs to know about
 // the whole is one variable, PLAIT_PART, and the job's secret. The secret comes as the first line
-// of its standard input, because every user of a host can read command lines. The run ends when its
-// standard input does, which happens when the connection is lost or this process dies.
+// of its standard input, because every user of a host can read command lines. Commands follow it:
+// see remote_commands.h.
 #pragma once
 
 #include <optional>

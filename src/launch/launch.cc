@@ -14,7 +14,7 @@ std::string Launch::show(const std::vector<int>& members) const {
     names += hosts[member].host;
   }
   if (hosts.empty()) return show_ranks(ranks);
-  return (members.size() == 1 ? "host " : "hosts ") + names;
+  return (members.size() == 1 ? "the run on " : "the runs on ") + names;
 }
 
 }  // namespace plait::launch

@@ -15,11 +15,13 @@ struct Launch {
   std::vector<std::string> words;    // the command as the user typed it
   std::vector<CpuBinding> bindings;  // one for each rank
   RunPart part;                      // which ranks these are
-  bool ends_with_input = false;      // as a remote run, whose caller holds its standard input
+  bool has_caller = false;           // on another host, which writes its standard input
   bool prefix = false;
   bool verbose = false;
   base::Nanoseconds limit = 0;                  // for the whole run; 0: none
   base::Nanoseconds grace = 5 * base::kSecond;  // from the request to end until SIGKILL
+  // from the caller's last command or beat until it counts as gone
+  base::Nanoseconds silence = 30 * base::kSecond;
   // from a rank's failure until the others are ended
   base::Nanoseconds linger = 10 * base::kSecond;
 
@@ -30,7 +32,7 @@ struct Launch {
   // How many processes are to be started: ranks, or agents.
   std::size_t members() const { return hosts.empty() ? bindings.size() : hosts.size(); }
 
-  // "rank 3", "ranks 2 and 3", "host node1"; `members` count from 0.
+  // "rank 3", "ranks 2 and 3", "the run on node1"; `members` count from 0.
   std::string show(const std::vector<int>& members) const;
 };
 

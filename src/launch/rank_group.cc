@@ -36,14 +36,7 @@ RankGroup::~RankGroup() {
 // The agent passes the output on as it comes, so that it needs no pipes of ours.
 std::string RankGroup::start_agent() {
   const std::size_t number = ranks_.size();
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) base::fail_errno("cannot make a pipe");
-  const base::Fd input(ends[0]);
-  inputs_.emplace_back(ends[1]);
-  // There is room in a new pipe, and a reader: this process.
-  const std::string line = launch_.part.secret + '\n';
-  if (::write(ends[1], line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    base::fail_errno("cannot write to a pipe");
+  const base::Fd input = inputs_.add(launch_.part.secret);
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
@@ -55,7 +48,7 @@ std::string RankGroup::start_agent() {
   const pid_t pid = spawn(child, inherited_);
   ranks_.push_back({.pid = pid, .own_group = true, .alive = true});
   guard_.watch(pid);
-  return fmt::format("host {} is reached by process {}", launch_.hosts[number].host, pid);
+  return fmt::format("process {} calls host {}", pid, launch_.hosts[number].host);
 }
 
 std::string RankGroup::start_next(Output* output) {
@@ -71,14 +64,14 @@ std::string RankGroup::start_next(Output* output) {
                                   .secret = launch_.part.secret};
   // On a terminal, rank 0 stays in our process group, which may read from the terminal, so that
   // prompts and debuggers work there. Therefore the terminal sends Ctrl-C to it directly.
-  const bool at_terminal = rank == 0 && !launch_.ends_with_input && isatty(STDIN_FILENO) == 1;
+  const bool at_terminal = rank == 0 && !launch_.has_caller && isatty(STDIN_FILENO) == 1;
   Child child = {.path = launch_.path,
                  .words = launch_.words,
                  .environment = environment_of(place, local_place, binding.threads, environ),
                  .cpus = binding.cpus,
                  .own_group = !at_terminal};
   base::Fd nothing;
-  if (rank > 0 || launch_.ends_with_input) {
+  if (rank > 0 || launch_.has_caller) {
     nothing = base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!nothing) base::fail_errno("cannot open /dev/null");
     child.in = nothing.get();
@@ -131,6 +124,8 @@ bool RankGroup::is_signalled_singly(pid_t group, pid_t parent) const {
 }
 
 void RankGroup::pass_on(int signal, bool from_terminal) const {
+  // An agent that gets a signal itself may end without the last output of its ranks.
+  if (!launch_.hosts.empty()) return inputs_.tell(signal);
   const auto family = processes();
   for (const Rank& rank : ranks_) {
     if (rank.alive && rank.own_group) kill(-rank.pid, signal);

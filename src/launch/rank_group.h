@@ -11,6 +11,7 @@
 #include "launch/launch.h"
 #include "launch/output.h"
 #include "launch/processes.h"
+#include "launch/remote_commands.h"
 #include "launch/signals.h"
 
 namespace plait::launch {
@@ -33,13 +34,13 @@ class RankGroup {
   // All living processes of the run, ranks or not.
   std::vector<Process> processes() const;
 
-  // Sends a signal to all processes. A signal from the terminal has already reached our own process
-  // group.
+  // Sends a signal to all processes, on other hosts through the runs there. A signal from the
+  // terminal has already reached our own process group.
   void pass_on(int signal, bool from_terminal) const;
   void kill_all() const;
 
-  // Tells the runs on other hosts to end their ranks: their standard input ends.
-  void end_remote_runs() { inputs_.clear(); }
+  // Tells the runs on other hosts that this one is there.
+  void beat() const { inputs_.tell(kBeat); }
 
  private:
   struct Rank {
@@ -56,7 +57,7 @@ class RankGroup {
   std::string job_;
   Guard guard_;
   std::vector<Rank> ranks_;
-  std::vector<base::Fd> inputs_;  // of agents, open as long as this process lives
+  RemoteInputs inputs_;  // of agents, open as long as this process lives
 };
 
 }  // namespace plait::launch

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -34,6 +33,12 @@ constexpr base::Nanoseconds kSameRequest = base::kSecond / 4;
 constexpr base::Nanoseconds kKillAgain = 20 * base::kMillisecond;
 constexpr base::Nanoseconds kKillForLong = 10 * base::kSecond;
 
+// The time for runs on other hosts to hear of a request, and to send the ranks' last output.
+constexpr base::Nanoseconds kForRemoteRuns = base::kSecond;
+
+// A beat that comes late, or is lost with a connection that recovers, must not end a run.
+constexpr int kBeatsInSilence = 6;
+
 // The time for a reader to take the last output.
 constexpr base::Nanoseconds kLastWords = 2 * base::kSecond;
 
@@ -43,6 +48,10 @@ int poll_timeout(std::optional<base::Nanoseconds> deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
+bool has_passed(std::optional<base::Nanoseconds> moment) {
+  return moment && base::now() >= *moment;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const Launch& launch)
@@ -50,7 +59,8 @@ Supervisor::Supervisor(const Launch& launch)
       inherited_(take_over()),
       signals_(open_signals()),
       ranks_(launch, inherited_),
-      output_(launch.prefix) {}
+      output_(launch.prefix),
+      caller_(launch.has_caller ? STDIN_FILENO : -1, launch.silence) {}
 
 void Supervisor::start() {
   for (std::size_t member = 0; member < launch_.members(); ++member) {
@@ -61,23 +71,38 @@ void Supervisor::start() {
 
 int Supervisor::watch() {
   if (launch_.limit > 0) deadline_ = base::now() + launch_.limit;
+  if (!launch_.hosts.empty()) beat();
   while (phase_ != Phase::over || output_.pending()) sleep_until_something_happens();
   return interrupted_by_ != 0 ? 128 + interrupted_by_ : status_;
 }
 
 void Supervisor::sleep_until_something_happens() {
-  std::vector<pollfd> polls = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-  // Nothing is sent over it: it can only be closed.
-  const bool has_input = launch_.ends_with_input && !input_ended_;
-  if (has_input) polls.push_back({.fd = STDIN_FILENO, .events = POLLIN, .revents = 0});
+  std::vector<pollfd> polls = {{.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                               {.fd = caller_.fd(), .events = POLLIN, .revents = 0}};
   const std::size_t own = polls.size();
   output_.add_to(polls);
-  if (poll(polls.data(), polls.size(), poll_timeout(deadline_)) < 0 && errno != EINTR)
+  if (poll(polls.data(), polls.size(), poll_timeout(next_moment())) < 0 && errno != EINTR)
     base::fail_errno("cannot wait for the ranks");
   output_.serve(polls.data() + own);
   if (polls[0].revents != 0) read_signals();
-  if (has_input && polls[1].revents != 0) read_input();
-  if (deadline_ && base::now() >= *deadline_) deadline_passed();
+  if (polls[1].revents != 0) read_caller();
+  if (has_passed(caller_.deadline()))
+    lose_caller("has been silent for " + base::show_duration(launch_.silence));
+  if (has_passed(beat_at_)) beat();
+  if (has_passed(deadline_)) deadline_passed();
+}
+
+std::optional<base::Nanoseconds> Supervisor::next_moment() const {
+  std::optional<base::Nanoseconds> next = deadline_;
+  for (const auto& one : {caller_.deadline(), beat_at_}) {
+    if (one && (!next || *one < *next)) next = one;
+  }
+  return next;
+}
+
+void Supervisor::beat() {
+  ranks_.beat();
+  beat_at_ = base::now() + launch_.silence / kBeatsInSilence;
 }
 
 void Supervisor::read_signals() {
@@ -85,21 +110,33 @@ void Supervisor::read_signals() {
   while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) handle(signal);
 }
 
-// The caller of a remote run ends it, or is gone: the ranks here can't be of use to it any more.
-void Supervisor::read_input() {
-  std::array<char, 256> bytes;
-  const ssize_t got = read(STDIN_FILENO, bytes.data(), bytes.size());
-  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
-  input_ended_ = true;
+void Supervisor::read_caller() {
+  for (const int command : caller_.read()) obey(command);
+  if (caller_.fd() < 0) lose_caller("has ended");
+}
+
+// Says nothing of requests: the caller has said it.
+void Supervisor::obey(int command) {
+  if (command == SIGKILL) {
+    if (phase_ == Phase::over) output_.drop();
+    if (phase_ < Phase::killing) kill_rest();
+  } else if (!ends_the_run(command)) {
+    ranks_.pass_on(command, false);
+  } else if (phase_ < Phase::ending) {
+    interrupted_by_ = command;
+    interrupted_at_ = base::now();
+    ask_to_end(command);
+  }
+}
+
+// The ranks here are of no use without the others, which end with the caller.
+void Supervisor::lose_caller(const std::string& how) {
+  caller_.close();
   if (phase_ >= Phase::ending) return;
-  interrupted_by_ = SIGTERM;
-  interrupted_at_ = base::now();
   const std::string rest = show_rest();
-  ask_to_end(SIGTERM);
-  say(fmt::format(
-      "the plait run that called this one from another host ends the job, or is gone: waiting up "
-      "to {} for {} to end",
-      base::show_duration(launch_.grace), rest));
+  obey(SIGTERM);
+  say(fmt::format("the plait run that called this one {}; waiting up to {} for {} to end", how,
+                  base::show_duration(launch_.grace), rest));
 }
 
 void Supervisor::handle(const signalfd_siginfo& signal) {
@@ -108,7 +145,7 @@ void Supervisor::handle(const signalfd_siginfo& signal) {
   if (number == SIGCHLD) return reap();
   if (number == SIGTSTP) return pause(from_terminal);
   if (ends_the_run(number)) return interrupt(number, from_terminal);
-  if (launch_.hosts.empty()) ranks_.pass_on(number, from_terminal);
+  ranks_.pass_on(number, from_terminal);
 }
 
 void Supervisor::interrupt(int signal, bool from_terminal) {
@@ -184,7 +221,7 @@ void Supervisor::deadline_passed() {
                              base::show_duration(launch_.linger), launch_.show({failed_rank_})));
     case Phase::settling:
       ask_to_end(SIGTERM);
-      return say(fmt::format("ending {} that the ranks left behind", rest));
+      return say("ending " + rest);
     case Phase::ending:
     case Phase::killing:
       return kill_rest();
@@ -200,25 +237,27 @@ void Supervisor::enter(Phase phase, base::Nanoseconds duration) {
 
 void Supervisor::ask_to_end(int signal, bool from_terminal) {
   asked_with_ = signal;
-  if (!launch_.hosts.empty()) {
-    ranks_.end_remote_runs();  // a signal would end the agent, which brings the rest of the output
-  } else {
-    ranks_.pass_on(signal, from_terminal);
-    ranks_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
-  }
-  enter(Phase::ending, launch_.grace);
+  ranks_.pass_on(signal, from_terminal);
+  ranks_.pass_on(SIGCONT, false);  // a stopped process does not receive the signal
+  // The runs on other hosts have their own patience with the ranks.
+  enter(Phase::ending, launch_.grace + (launch_.hosts.empty() ? 0 : kForRemoteRuns));
 }
 
 void Supervisor::kill_rest() {
   const bool first = phase_ != Phase::killing;
   const std::string rest = show_rest();
   if (first) killing_since_ = base::now();
-  ranks_.kill_all();
-  enter(Phase::killing, kKillAgain);
-  const std::string asked = launch_.hosts.empty() ? show_signal(asked_with_) : "the request to end";
-  if (first) say(fmt::format("killing {}, still running after {}", rest, asked));
+  if (first && !launch_.hosts.empty()) {
+    ranks_.pass_on(SIGKILL, false);
+    enter(Phase::killing, kForRemoteRuns);
+  } else {
+    ranks_.kill_all();
+    enter(Phase::killing, kKillAgain);
+  }
+  if (first)
+    say(fmt::format("killing {}, which did not end after {}", rest, show_signal(asked_with_)));
   if (base::now() - killing_since_ < kKillForLong) return;
-  say(fmt::format("{} cannot be killed and keeps running", rest));
+  say(fmt::format("SIGKILL did not end {} within {}", rest, base::show_duration(kKillForLong)));
   finish();
 }
 
@@ -234,8 +273,8 @@ void Supervisor::finish() {
 
 std::string Supervisor::show_rest() const {
   const auto ranks = ranks_.living();
-  return ranks.empty() ? base::show_count(ranks_.processes().size(), "process")
-                       : launch_.show(ranks);
+  if (!ranks.empty()) return launch_.show(ranks);
+  return base::show_count(ranks_.processes().size(), "process") + " that the ranks left behind";
 }
 
 void Supervisor::say(const std::string& sentence) {

@@ -14,6 +14,7 @@
 #include "launch/launch.h"
 #include "launch/output.h"
 #include "launch/rank_group.h"
+#include "launch/remote_commands.h"
 #include "launch/signals.h"
 
 namespace plait::launch {
@@ -42,18 +43,22 @@ class Supervisor {
 
   void sleep_until_something_happens();
   void read_signals();
-  void read_input();
+  void read_caller();
+  void obey(int command);
+  void lose_caller(const std::string& how);
   void handle(const signalfd_siginfo& signal);
   void interrupt(int signal, bool from_terminal);
   void pause(bool from_terminal);
   void reap();
   void rank_ended(int rank, int wait_status);
   void deadline_passed();
+  void beat();
 
   void enter(Phase phase, base::Nanoseconds duration);
   void ask_to_end(int signal, bool from_terminal = false);
   void kill_rest();
   void finish();
+  std::optional<base::Nanoseconds> next_moment() const;
   std::string show_rest() const;
   void say(const std::string& sentence);
 
@@ -62,12 +67,13 @@ class Supervisor {
   base::Fd signals_;
   RankGroup ranks_;
   Output output_;
+  CallerInput caller_;
 
   Phase phase_ = Phase::running;
   std::optional<base::Nanoseconds> deadline_;  // of this phase
   base::Nanoseconds killing_since_ = 0;
-  bool input_ended_ = false;
-  int interrupted_by_ = 0;  // the signal; 0: none
+  std::optional<base::Nanoseconds> beat_at_;  // with --hosts
+  int interrupted_by_ = 0;                    // the signal; 0: none
   base::Nanoseconds interrupted_at_ = 0;
   int failed_rank_ = -1;
   int asked_with_ = 0;  // the signal that asked the rest to end

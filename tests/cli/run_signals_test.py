@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -21,13 +22,19 @@ os.write(1, b"ready\\n")
 while True: time.sleep(60)
 """
 
+STUBBORN = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
+
 
 class SignalsTest(CommandTest):
-    def start_listeners(self, ranks, *options, **more):
-        process = self.start("run", "-n", ranks, *options, sys.executable, "-c", LISTENER, **more)
+    def start_ready(self, *words, ranks=2, **more):
+        """Starts plait run, and waits until its ranks have said that they are ready."""
+        process = self.start("run", *words, **more)
         for _ in range(ranks):
             self.assertEqual(process.stdout.readline(), "ready\n")
         return process
+
+    def start_listeners(self, ranks, *options, **more):
+        return self.start_ready("-n", ranks, *options, sys.executable, "-c", LISTENER, ranks=ranks, **more)
 
     def test_signals_that_end_a_run_are_forwarded(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -62,21 +69,17 @@ class SignalsTest(CommandTest):
         self.assertEqual(self.marked(), [])
 
     def stubborn(self, *options):
-        code = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
-        process = self.start("run", "-n", 2, *options, "sh", "-c", code)
-        for _ in range(2):
-            self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
+        return self.start_ready("-n", 2, *options, "sh", "-c", STUBBORN)
 
     def test_ranks_that_ignore_a_signal_are_killed_after_the_grace(self):
         process = self.stubborn("--grace", "300ms")
         process.terminate()
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
-        self.assertIn("plait run: killing ranks 0 and 1, still running after SIGTERM", err)
+        self.assertIn("plait run: killing ranks 0 and 1, which did not end after SIGTERM", err)
         self.assertEqual(self.marked(), [])
 
-    def test_an_agent_that_does_not_heed_the_end_of_its_input_is_killed(self):
+    def test_an_agent_that_does_not_heed_its_input_is_killed(self):
         """It gets no signal before, since that would lose the last output of the ranks."""
         with tempfile.TemporaryDirectory() as folder:
             agent = Path(folder, "agent")
@@ -85,7 +88,7 @@ class SignalsTest(CommandTest):
             self.environment["PLAIT_RSH"] = str(agent)
             run = self.plait("run", "--hosts", "node1:1,node2:1", "--timeout", "100ms", "--grace", "0s", "--", "true")
         self.assertEqual(run.returncode, 124)
-        self.assertIn("plait run: killing hosts node1 and node2, still running after the request to end", run.stderr)
+        self.assertIn("plait run: killing the runs on node1 and node2, which did not end after SIGTERM", run.stderr)
         self.assertEqual(self.marked(), [])
 
     def test_a_second_signal_kills_at_once(self):
@@ -101,6 +104,46 @@ class SignalsTest(CommandTest):
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertEqual(self.marked(), [])
 
+    def on_hosts(self):
+        """Options that start a rank on each of two hosts, which are this one."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        agent = Path(folder.name, "agent")
+        # What it starts is in another session, as with ssh.
+        agent.write_text('#!/bin/sh\nexec setsid --wait sh -c "$2"\n')
+        agent.chmod(0o755)
+        self.environment["PLAIT_RSH"] = str(agent)
+        return "--hosts", "node1:1,node2:1"
+
+    def test_signals_reach_the_ranks_on_other_hosts(self):
+        process = self.start_ready(*self.on_hosts(), sys.executable, "-c", LISTENER)
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+            process.send_signal(number)
+            got = sorted(process.stdout.readline() for _ in range(2))
+            self.assertEqual(got, [f"{rank} got {number.name}\n" for rank in range(2)])
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertEqual(err, "plait run: SIGINT: waiting up to 5 s for the runs on node1 and node2 to end; "
+                              "another Ctrl-C kills\n")
+
+    def test_a_second_signal_kills_the_ranks_on_other_hosts_at_once(self):
+        process = self.start_ready(*self.on_hosts(), "--grace", "1h", "sh", "-c", STUBBORN)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("another Ctrl-C kills", process.stderr.readline())
+        time.sleep(0.3)  # a signal that comes sooner counts as the same request
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertEqual(sorted(err.splitlines()), [
+            "plait run: killing rank 0, which did not end after SIGINT",
+            "plait run: killing rank 1, which did not end after SIGINT",
+            "plait run: killing the runs on node1 and node2, which did not end after SIGINT"])
+        self.assert_nothing_left()
+
+    def test_stopping_it_stops_the_ranks_on_other_hosts(self):
+        process = self.start_ready(*self.on_hosts(), sys.executable, "-c", LISTENER, preexec_fn=os.setpgrp)
+        self.expect_that_it_stops_and_continues(process)
+
     def test_a_stopped_rank_still_ends(self):
         process = self.start_listeners(2)
         for pid in self.marked():
@@ -114,9 +157,12 @@ class SignalsTest(CommandTest):
         # It runs in a group of its own, as a shell starts it; an orphaned group cannot be stopped.
         process = self.start_listeners(2, preexec_fn=os.setpgrp)
 
+        self.expect_that_it_stops_and_continues(process)
+
+    def expect_that_it_stops_and_continues(self, process):
         def states():
-            ranks = [pid for pid in self.marked() if os.getpgid(pid) == pid != process.pid]
-            stats = [Path(f"/proc/{pid}/stat").read_text() for pid in ranks if name_of(pid) != "run-guard"]
+            ranks = [pid for pid in self.marked() if (name_of(pid) or "").startswith("python")]
+            stats = [Path(f"/proc/{pid}/stat").read_text() for pid in ranks]
             return sorted(stat.rpartition(")")[2].split()[0] for stat in stats)
 
         process.send_signal(signal.SIGTSTP)

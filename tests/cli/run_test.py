@@ -212,7 +212,7 @@ class RunTest(CommandTest):
             1,
             "plait run: rank 1 exited with status 1; waiting up to 100 ms for rank 0 to end too",
             "plait run: ending rank 0, 100 ms after rank 1 failed",
-            "plait run: killing rank 0, still running after SIGTERM",
+            "plait run: killing rank 0, which did not end after SIGTERM",
         )
         self.assert_nothing_left()
 

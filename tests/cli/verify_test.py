@@ -12,7 +12,7 @@ from command import PATIENCE, PLAIT, CommandTest, wait_until
 
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
-AS_ONE = r"\d+ had the bits of one rank that has everything\n$"
+AS_ONE = r"\d+ had the same bits as on one rank\n$"
 
 
 class VerifyTest(CommandTest):
@@ -152,8 +152,10 @@ class VerifyTest(CommandTest):
             (["--cases", "0"], "--cases 0 is not a whole number from 1 to 100000000"),
             (["--ranks", "2,x"], "--ranks x is not a whole number from 1 to 64"),
             (["--transport", "nccl"], "--transport nccl is none of threads, shm, tcp, mpi, ucx"),
-            (["--transport", "ucx"], "a launcher on each host starts ranks of the transport ucx, such as torchrun"),
-            (["--transport", "tcp"], "a launcher on each host starts ranks of the transport tcp, such as torchrun"),
+            (["--transport", "ucx"], "the transport ucx needs ranks that plait run --hosts, torchrun or another "
+             "launcher has started"),
+            (["--transport", "tcp"], "the transport tcp needs ranks that plait run --hosts, torchrun or another "
+             "launcher has started"),
             (["--transport", "shm,tcp"], "--transport shm,tcp: tcp cannot be combined with others, "
                                           "because a launcher starts its ranks"),
             (["--transport", "mpi"], "mpirun starts ranks of the transport mpi: "

@@ -83,6 +83,8 @@ TEST(Near, ProcessesOfOneHostAreNearEachOther) {
     EXPECT_TRUE(all[process]->has_two_of({2, 1, 0}));
     EXPECT_FALSE(all[process]->has_two_of({0, 1, 3}));
   }
+  EXPECT_EQ(all[0]->why_far(2), "");
+  EXPECT_EQ(all[0]->why_far(1), "its PLAIT_HOST is another");
 }
 
 TEST(Near, NoneAreNearWhereAllAreOnOneHost) {
@@ -91,6 +93,8 @@ TEST(Near, NoneAreNearWhereAllAreOnOneHost) {
   for (const auto& one : all) {
     EXPECT_TRUE(one->is_alone());
     EXPECT_FALSE(one->has_two_of({0, 1, 2}));
+    EXPECT_EQ(all[1]->why_far(0),
+              "all ranks are on one host, where TCP or UCX is only used if asked for");
   }
 }
 
@@ -106,6 +110,7 @@ TEST(Near, AHostWhoseMemoryCannotBeMappedIsLeftToTcp) {
     EXPECT_TRUE(all[process]->is_alone()) << process;
     EXPECT_FALSE(all[process]->has_two_of({0, 2, 3}));
   }
+  EXPECT_EQ(all[0]->why_far(3), "a rank of this host cannot map another one's memory");
   EXPECT_TRUE(all[1]->has(4));
   EXPECT_TRUE(all[0]->has_two_of({1, 4})) << "known to all";
 }

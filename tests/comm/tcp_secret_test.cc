@@ -175,8 +175,8 @@ TEST_F(TcpSecret, AShortOneIsRefused) {
   const Error error =
       expect_error(Code::invalid_argument, [&] { Communicator::connect(options_of(0, 2, job_)); });
   EXPECT_STREQ(error.what(),
-               "PLAIT_SECRET has 8 characters, which can be guessed; 16 are the least: openssl "
-               "rand -hex 16 makes some");
+               "PLAIT_SECRET has 8 characters; it needs 16 or more, so that it can't be guessed: "
+               "openssl rand -hex 16 makes a good one");
   set_secret("");
 }
 

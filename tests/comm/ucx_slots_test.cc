@@ -129,8 +129,11 @@ TEST_F(UcxSlots, EveryChunkLiesInMemoryThatIsRegisteredOnce) {
   const Environment shared(through_shared_memory());
   fork_ranks(2, [&](int rank) {
     Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
-    EXPECT_EQ(comm.state().route_to(1 - rank),
-              "ucx: 127.0.0.1 to 127.0.0.1, large chunks read from registered slots by cma/memory");
+    EXPECT_EQ(
+        comm.state().route_to(1 - rank),
+        "ucx: 127.0.0.1 (lo) to 127.0.0.1, large chunks read from registered slots by "
+        "cma/memory; no shared memory, because all ranks are on one host, where TCP or UCX is "
+        "only used if asked for");
     barrier(comm);
     const int mapped_before = calls.mapped;
     calls.chunks = 0;
@@ -185,7 +188,7 @@ TEST_F(UcxSlots, OverTcpNothingIsRegistered) {
   fork_ranks(2, [&](int rank) {
     Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
     const std::string route = comm.state().route_to(1 - rank);
-    EXPECT_TRUE(route.starts_with("ucx: 127.0.0.1 to 127.0.0.1, chunks by tcp/")) << route;
+    EXPECT_TRUE(route.starts_with("ucx: 127.0.0.1 (lo) to 127.0.0.1, chunks by tcp/")) << route;
     auto mailbox = comm.make_mailbox({.slots = 2, .slot_bytes = kBytes});
     exchange(*mailbox, rank);
     EXPECT_EQ(calls.mapped, 0);

@@ -145,8 +145,8 @@ TEST(Hosts, MembersAreCalledByTheirNames) {
   EXPECT_EQ(launch.show({0}), "rank 2");
   EXPECT_EQ(launch.show({0, 1}), "ranks 2 and 3");
   launch.hosts = {{"a", 1}, {"b", 1}, {"c", 1}};
-  EXPECT_EQ(launch.show({1}), "host b");
-  EXPECT_EQ(launch.show({0, 1, 2}), "hosts a, b and c");
+  EXPECT_EQ(launch.show({1}), "the run on b");
+  EXPECT_EQ(launch.show({0, 1, 2}), "the runs on a, b and c");
 }
 
 }  // namespace

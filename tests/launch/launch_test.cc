@@ -21,9 +21,9 @@ TEST(Launch, NamesTheHostsWhereItStartsAgents) {
                   {.host = "me@node2", .ranks = 4},
                   {.host = "node3", .ranks = 4}};
   EXPECT_EQ(launch.members(), 3U);
-  EXPECT_EQ(launch.show({1}), "host me@node2");
-  EXPECT_EQ(launch.show({0, 2}), "hosts node1 and node3");
-  EXPECT_EQ(launch.show({0, 1, 2}), "hosts node1, me@node2 and node3");
+  EXPECT_EQ(launch.show({1}), "the run on me@node2");
+  EXPECT_EQ(launch.show({0, 2}), "the runs on node1 and node3");
+  EXPECT_EQ(launch.show({0, 1, 2}), "the runs on node1, me@node2 and node3");
 }
 
 }  // namespace

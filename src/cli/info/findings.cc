@@ -12,6 +12,7 @@
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/tcp/address.h"
+#include "comm/tcp/ports.h"
 #include "comm/tcp/rendezvous.h"
 #include "comm/transports.h"
 #include "comm/wait_policy.h"
@@ -79,6 +80,7 @@ std::string why_refused() {
     comm::wait_policy_from_environment();
     base::instruction_set_limit();
     comm::tcp::secret_from_environment();
+    comm::tcp::ports_from_environment();
   } catch (const Error& error) {
     return error.what();
   }

@@ -36,6 +36,7 @@ std::string route_to(const Communicator& comm, int peer) {
   if (!told.empty()) return told;
   if (comm.transport() == "shm") return "shm: memory of this host that both ranks map";
   if (comm.transport() == "threads") return "threads: the memory of this process";
+  if (comm.transport() == "mpi") return "mpi: messages, whose way the MPI library chooses";
   return std::string(comm.transport());
 }
 

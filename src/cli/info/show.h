@@ -15,7 +15,7 @@ std::string show_text(const Findings& findings);
 // Later versions may add keys; existing keys keep their meaning.
 nlohmann::ordered_json show_json(const Findings& findings);
 
-// "rank 1 of 4 on 1 host, started by plait run"
+// "rank 1 of 4 on 1 host, by the variables of plait run"
 std::string show_place(const Place& place);
 
 // One or more lines: the label, then the text, wrapped to 100 columns and aligned after the label.

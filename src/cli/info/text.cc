@@ -170,7 +170,7 @@ std::string labelled(std::string_view label, std::string_view text, std::size_t 
 
 std::string show_place(const Place& place) {
   if (place.launcher.empty()) return "no launcher in the environment: a single rank";
-  return fmt::format("rank {} of {} on {}, started by {}", place.rank, place.world,
+  return fmt::format("rank {} of {} on {}, by the variables of {}", place.rank, place.world,
                      base::show_count(place.hosts, "host"), place.launcher);
 }
 

@@ -50,6 +50,7 @@ std::vector<EnvironmentSetting> environment_settings() {
                        policy.yield / base::kMicrosecond)},
           {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
           {"interface", "PLAIT_INTERFACE", "all"},
+          {"ports", "PLAIT_PORTS", "any"},
           {"host", "PLAIT_HOST", "none"},
           {"secret", kSecretVariable, "none"},
           {"plugin_path", "PLAIT_PLUGIN_PATH", "auto"},

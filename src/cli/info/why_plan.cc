@@ -155,7 +155,7 @@ SumTree sum_tree_of(const PlanKey& key) {
 
 std::string show_tree(const PlanKey& key) {
   const SumTree tree = sum_tree_of(key);
-  if (tree) return "Its sums have the bits of one rank that has everything.\n";
+  if (tree) return "Its sums have the same bits as on one rank.\n";
   return fmt::format("Its sums have other bits on another number of ranks: {}.\n", tree.refusal);
 }
 

@@ -16,6 +16,8 @@
 #include "base/close_on_fork.h"
 #include "base/env.h"
 #include "comm/tcp/lookup.h"
+#include "comm/tcp/ports.h"
+#include "comm/tcp/rendezvous.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -46,6 +48,22 @@ std::optional<base::Fd> open_socket(int family) {
   if (socket) return socket;
   refuse_for_shortage("cannot open a TCP socket");
   return std::nullopt;
+}
+
+using Interfaces = std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)>;
+
+Interfaces list_interfaces() {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) base::fail_errno("cannot list the addresses of this host");
+  return {found, ::freeifaddrs};
+}
+
+// The interface's address, which is one of IPv4 or IPv6.
+Address address_of(const ifaddrs& one) {
+  Address address;
+  address.length = one.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&address.bytes, one.ifa_addr, address.length);
+  return address;
 }
 
 bool is_usable(const ifaddrs& one, const std::optional<std::string>& wanted) {
@@ -134,17 +152,12 @@ std::vector<Address> read_addresses(const std::string& host, int port) {
 
 std::vector<std::string> local_hosts(const std::string& toward) {
   const auto wanted = base::env("PLAIT_INTERFACE");
-  ifaddrs* found = nullptr;
-  if (::getifaddrs(&found) != 0) base::fail_errno("cannot list the addresses of this host");
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, ::freeifaddrs);
+  const Interfaces interfaces = list_interfaces();
   std::vector<std::string> outer;
   std::vector<std::string> inner;
-  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+  for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
     if (!is_usable(*one, wanted)) continue;
-    Address address;
-    address.length =
-        one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&address.bytes, one->ifa_addr, address.length);
+    const Address address = address_of(*one);
     (address.is_loopback() ? inner : outer).push_back(show_host(address));
   }
   PLAIT_CHECK(!wanted || !outer.empty() || !inner.empty(), "PLAIT_INTERFACE=", *wanted,
@@ -156,7 +169,10 @@ std::vector<std::string> local_hosts(const std::string& toward) {
   return outer;
 }
 
-base::Fd listen_at_port(int port) {
+namespace {
+
+// Null if the port is taken.
+std::optional<base::Fd> try_to_listen(int port) {
   sockaddr_storage bytes = {};
   socklen_t length = sizeof(sockaddr_in6);
   auto socket = open_socket(AF_INET6);
@@ -176,11 +192,32 @@ base::Fd listen_at_port(int port) {
   set(*socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(socket->get(), as_sockaddr(bytes), length) != 0 ||
       ::listen(socket->get(), kBacklog) != 0) {
-    PLAIT_CHECK(errno != EADDRINUSE, "port ", port,
-                " of this host is taken, perhaps by another job, or by another rank 0 of this one: "
-                "PLAIT_RENDEZVOUS=HOST:PORT names another port for all ranks");
+    if (errno == EADDRINUSE) return std::nullopt;
     base::fail_errno(base::sentence("cannot listen at port ", port));
   }
+  return socket;
+}
+
+// The port of the rendezvous is left for rank 0, which may come later.
+base::Fd listen_within(const PortRange& range) {
+  const auto rendezvous = rendezvous_from_environment();
+  for (int port = range.first; port <= range.last; ++port) {
+    if (rendezvous && port == rendezvous->port) continue;
+    if (auto socket = try_to_listen(port)) return std::move(*socket);
+  }
+  base::fail(Code::invalid_argument, "PLAIT_PORTS=", range.first, '-', range.last,
+             ": all of these ports are taken on this host; each of its ranks needs one");
+}
+
+}  // namespace
+
+base::Fd listen_at_port(int port) {
+  const auto range = port == 0 ? ports_from_environment() : std::nullopt;
+  if (range) return listen_within(*range);
+  auto socket = try_to_listen(port);
+  PLAIT_CHECK(socket, "port ", port,
+              " of this host is taken, perhaps by another job, or by another rank 0 of this one: "
+              "PLAIT_RENDEZVOUS=HOST:PORT names another port for all ranks");
   return std::move(*socket);
 }
 
@@ -226,6 +263,14 @@ bool is_closed_by_peer(const base::Fd& socket) {
 
 std::string peer_of(const base::Fd& socket) { return end_of(socket, ::getpeername); }
 std::string self_of(const base::Fd& socket) { return end_of(socket, ::getsockname); }
+
+std::string interface_of(const std::string& host) {
+  const Interfaces interfaces = list_interfaces();
+  for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
+    if (is_usable(*one, std::nullopt) && show_host(address_of(*one)) == host) return one->ifa_name;
+  }
+  return "";
+}
 
 // A rank that waits asks by frames of its own, and is told sooner. The kernel's questions are for a
 // rank that doesn't wait: when it next calls plait, it finds that they were not answered.

@@ -35,8 +35,9 @@ std::vector<Address> read_addresses(const std::string& host, int port);
 // can probably call too, and last loopback. `toward` may be empty.
 std::vector<std::string> local_hosts(const std::string& toward);
 
-// A socket that listens at `port` of all addresses, IPv6 and IPv4; 0: at any that is free. Throws
-// Error{system}, or invalid_argument where the port is taken.
+// A socket that listens at `port` of all addresses, IPv6 and IPv4; 0: at any that is free and that
+// PLAIT_PORTS allows. Throws Error{system}, or invalid_argument if the port is taken, or all of
+// PLAIT_PORTS are.
 base::Fd listen_at_port(int port);
 int port_of(const base::Fd& socket);
 
@@ -56,6 +57,9 @@ bool is_closed_by_peer(const base::Fd& socket);
 // The hosts of both ends of a connection, in figures.
 std::string peer_of(const base::Fd& socket);
 std::string self_of(const base::Fd& socket);
+
+// The interface of this host that has this address; empty: none has.
+std::string interface_of(const std::string& host);
 
 // No delay for small frames; the kernel asks an idle host now and then whether it is there. It ends
 // the connection only after a day without an answer.

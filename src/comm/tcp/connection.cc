@@ -34,7 +34,10 @@ Connection::Connection(int process, base::Fd socket)
     : process_(process), socket_(std::move(socket)), end_() {}
 
 std::string Connection::ends() const {
-  return is_open() ? self_of(socket_) + " to " + peer_of(socket_) : "";
+  if (!is_open()) return "";
+  const std::string self = self_of(socket_);
+  const std::string interface = interface_of(self);
+  return self + (interface.empty() ? "" : " (" + interface + ')') + " to " + peer_of(socket_);
 }
 
 void Connection::close(const std::string& why) {

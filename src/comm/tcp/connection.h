@@ -24,7 +24,7 @@ class Connection {
   Connection(int process, base::Fd socket);
 
   int socket() const { return socket_.get(); }
-  std::string ends() const;
+  std::string ends() const;  // "10.0.0.1 (eth0) to 10.0.0.2"
   bool has_unsent() const { return !unsent_.empty(); }
 
   // Why the process counts as lost; empty: it doesn't.

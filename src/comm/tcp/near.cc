@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -12,8 +13,8 @@
 
 #include "base/check.h"
 #include "base/futex.h"
-#include "base/host.h"
 #include "base/text.h"
+#include "comm/tcp/home.h"
 
 namespace plait::comm::tcp {
 
@@ -62,32 +63,23 @@ std::optional<base::FileAddress> read_offer(pid_t pid, const std::string& offer)
                            .inode = static_cast<ino_t>(*inode)};
 }
 
-// What processes must have in common to be near each other, as one word. Null where something of it
-// is unknown.
-std::optional<std::string> home_of_this_process(std::string host) {
-  std::replace_if(host.begin(), host.end(), [](char c) { return c <= ' '; }, '_');
-  const std::string machine = base::host_id();
-  const std::string network = base::namespace_id("net");
-  const std::string processes = base::namespace_id("pid");
-  if (machine.empty() || network.empty() || processes.empty()) return std::nullopt;
-  return sentence(machine, '/', host, '/', network, '/', processes, '/', ::geteuid());
-}
-
 struct HostEntry {
-  std::string home;  // "?": unknown
+  std::string home;  // empty: unknown
   pid_t pid;
   std::string offer;  // of its page
 };
 
+constexpr const char* kUnknown = "?";
+
 std::string write(const HostEntry& entry) {
-  return sentence(entry.home, ' ', entry.pid, ' ', entry.offer);
+  return sentence(entry.home.empty() ? kUnknown : entry.home, ' ', entry.pid, ' ', entry.offer);
 }
 
 std::optional<HostEntry> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const auto pid = words.size() == 3 ? base::parse_int(words[1]) : std::nullopt;
   if (!pid) return std::nullopt;
-  return HostEntry{.home = std::string(words[0]),
+  return HostEntry{.home = words[0] == kUnknown ? "" : std::string(words[0]),
                    .pid = static_cast<pid_t>(*pid),
                    .offer = std::string(words[2])};
 }
@@ -98,7 +90,7 @@ std::vector<int> group_by_home(const std::vector<HostEntry>& entries) {
   std::vector<int> homes;
   for (int process = 0; process < static_cast<int>(entries.size()); ++process) {
     const std::string& home = entries[process].home;
-    homes.push_back(home == "?" ? process : lowest.try_emplace(home, process).first->second);
+    homes.push_back(home.empty() ? process : lowest.try_emplace(home, process).first->second);
   }
   return homes;
 }
@@ -126,15 +118,15 @@ Near::Near(int me, int processes) : me_(me), homes_(processes) {
 
 void Near::meet(const std::string& host, AllGather all_gather) {
   const Lent page(sizeof(SleepSign));
-  const auto home = home_of_this_process(host);
   std::vector<HostEntry> entries;
-  for (const std::string& text :
-       all_gather(write({.home = home.value_or("?"), .pid = ::getpid(), .offer = page.offer()}))) {
+  for (const std::string& text : all_gather(
+           write({.home = home_of_this_process(host), .pid = ::getpid(), .offer = page.offer()}))) {
     const auto entry = read(text);
     if (!entry)
       base::fail(Code::system, "what rank ", entries.size(), " told of its host makes no sense");
     entries.push_back(*entry);
   }
+  for (const HostEntry& entry : entries) told_homes_.push_back(entry.home);
   const std::vector<int> homes = group_by_home(entries);
   const bool is_one_host =
       std::all_of(homes.begin(), homes.end(), [](int one) { return one == 0; });
@@ -169,6 +161,17 @@ bool Near::map_pages(const std::vector<std::string>& offers) try {
   return true;
 } catch (const Error&) {
   return false;
+}
+
+std::string Near::why_far(int process) const {
+  if (has(process) || told_homes_.empty()) return "";
+  const std::string& mine = told_homes_[me_];
+  const std::string& theirs = told_homes_[process];
+  if (mine.empty() || mine != theirs) return difference_of(mine, theirs);
+  const bool is_one_host =
+      std::count(told_homes_.begin(), told_homes_.end(), mine) == std::ssize(told_homes_);
+  return is_one_host ? "all ranks are on one host, where TCP or UCX is only used if asked for"
+                     : "a rank of this host cannot map another one's memory";
 }
 
 bool Near::has_two_of(const std::vector<int>& processes) const {

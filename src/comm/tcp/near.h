@@ -1,10 +1,9 @@
 // The processes of a job on several hosts that share memory with this one, because they are on its
 // host and each can map the other's memory.
 //
-// Processes are near each other where their hosts, their namespaces of network and processes, and
-// their users are the same, and all that agree in these have mapped a page of one another. Where
-// one of them could not, none of them are. Where all of a job are on one host, none are: TCP was
-// asked for by name then.
+// Processes are near each other if their homes are the same (home.h), and all of this home have
+// mapped a page of one another. If one of them could not, none of them are. If all of a job are on
+// one host, none are: TCP was asked for by name then.
 #pragma once
 
 #include <string>
@@ -49,6 +48,9 @@ class Near {
 
   bool has(int process) const { return homes_[process] == homes_[me_]; }  // this one, too
 
+  // Why a process of this kernel is not near; empty: it is, or it runs on another kernel.
+  std::string why_far(int process) const;
+
   // Whether any two of these are near each other: the same answer in all processes.
   bool has_two_of(const std::vector<int>& processes) const;
 
@@ -68,7 +70,8 @@ class Near {
   }
 
   int me_;
-  std::vector<int> homes_;  // by process: the lowest that is near it
+  std::vector<int> homes_;               // by process: the lowest that is near it
+  std::vector<std::string> told_homes_;  // by process; empty: unknown
   std::vector<pid_t> pids_;
   std::vector<base::Region>
       pages_;  // by process: empty where it is not near; none at all: is_alone

@@ -35,8 +35,8 @@ std::string secret_from_environment() {
   auto secret = base::env(kSecretVariable);
   if (!secret) return {};
   PLAIT_CHECK(secret->size() >= kLeast, kSecretVariable, " has ", secret->size(),
-              " characters, which can be guessed; ", kLeast,
-              " are the least: openssl rand -hex 16 makes some");
+              " characters; it needs ", kLeast,
+              " or more, so that it can't be guessed: openssl rand -hex 16 makes a good one");
   return std::move(*secret);
 }
 

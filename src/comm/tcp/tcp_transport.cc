@@ -129,8 +129,11 @@ void TcpTransport::conclude() noexcept { group_->agreements().conclude(); }
 
 std::string TcpTransport::route_to(int peer) const {
   const int process = group_->members().processes[peer];
-  if (group_->mesh()->near().has(process)) return "shm: memory of this host that both ranks map";
-  return group_->mesh()->route_to(process);
+  const Near& near = group_->mesh()->near();
+  if (near.has(process)) return "shm: memory of this host that both ranks map";
+  const std::string route = group_->mesh()->route_to(process);
+  const std::string why = near.why_far(process);
+  return why.empty() || route.empty() ? route : route + "; no shared memory, because " + why;
 }
 
 std::vector<TcpTransport::Contribution> TcpTransport::agree(const Contribution& mine,

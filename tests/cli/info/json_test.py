@@ -26,7 +26,7 @@ class JsonTest(InfoCase):
     def test_its_place(self):
         self.assertIsNone(self.json()["place"]["launcher"])
         result = self.plait("run", "-n", 2, "-p", os.environ["PLAIT_COMMAND"], "info")
-        self.assertIn("[1] Place       rank 1 of 2 on 1 host, started by plait run", result.stdout)
+        self.assertIn("[1] Place       rank 1 of 2 on 1 host, by the variables of plait run", result.stdout)
         self.environment |= {"RANK": "5", "WORLD_SIZE": "2"}
         problem = self.json()["place"]["problem"]
         self.assertEqual(problem, "RANK=5 is not a whole number from 0 to 1")

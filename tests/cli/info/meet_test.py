@@ -35,11 +35,13 @@ class MeetTest(InfoCase):
                          f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS=127.0.0.1:{port} exec {PLAIT} info --meet")
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         said = [line[4:] for line in run.stdout.splitlines() if line.startswith("[0] ")]
-        self.assertEqual(said, ["This is     rank 0 of 2 on 2 hosts, started by plait run, over tcp",
+        self.assertEqual(said, ["This is     rank 0 of 2 on 2 hosts, by the variables of plait run, over tcp",
                                 "Secret      PLAIT_SECRET is not set: the network is trusted",
                                 "Hosts       node0: rank 0",
                                 "            node1: rank 1",
-                                "Peers       rank 1 on node1: tcp: 127.0.0.1 to 127.0.0.1"])
+                                "Peers       rank 1 on node1: tcp: 127.0.0.1 (lo) to 127.0.0.1; no shared memory, "
+                                "because its",
+                                "            PLAIT_HOST is another"])
 
     def test_there_is_no_other_rank(self):
         self.assert_says(self.plait("info", "--meet"), 2, "plait info: --meet: no launcher has started ranks; try "

@@ -23,7 +23,7 @@ class SettingsTest(SettingsCase):
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
             "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
             "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto",
-            "interface": "all", "host": "none", "secret": "none",
+            "interface": "all", "ports": "any", "host": "none", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
 
     def test_every_variable_sets_its_setting(self):
@@ -32,7 +32,7 @@ class SettingsTest(SettingsCase):
                   "aligned_packing": "false", "wire": "f16", "threads": "2", "backend": "vector",
                   "plan_cache": "/plans", "tune_online": "true", "transport": "shm",
                   "link": "1gbit", "timeout": "5s", "wait": "spin=1us", "lost_after": "3s",
-                  "rendezvous": "node1:29600", "interface": "eth0", "host": "b",
+                  "rendezvous": "node1:29600", "interface": "eth0", "ports": "1-9", "host": "b",
                   "plugin_path": "/plugins", "isa": "sse2", "secret": "0123456789abcdef"}
         for one in self.json("--settings")["settings"]:
             self.environment[one["variable"]] = values[one["name"]]
@@ -98,8 +98,8 @@ class DocumentsTest(SettingsCase):
         page = (ROOT / "docs/reference/settings.md").read_text()
         rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
         settings = {one["name"]: one["variable"] for one in self.json("--settings")["settings"]}
-        of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "host",
-                          "secret", "plugin_path", "isa"}
+        of_environment = {"transport", "link", "timeout", "lost_after", "wait", "rendezvous", "interface", "ports",
+                          "host", "secret", "plugin_path", "isa"}
         self.assertEqual(rows, {name: variable for name, variable in settings.items()
                                 if name not in of_environment})
 

@@ -37,7 +37,8 @@ class TextTest(InfoCase):
         self.assertIn("each rank proves that it knows PLAIT_SECRET", summary())
         self.assertNotIn("0123456789abcdef", self.plait("info").stdout + self.plait("info", "--json").stdout)
         self.environment["PLAIT_SECRET"] = "short"
-        self.assertIn("refused: PLAIT_SECRET has 5 characters, which can be guessed; 16 are the least", summary())
+        self.assertIn("refused: PLAIT_SECRET has 5 characters; it needs 16 or more, so that it can't be guessed",
+                      summary())
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class WhyTest(TuneCase):
             self.assertEqual((found["as_on_one_rank"], found["sum_tree"]), (refusal is None, refusal))
             page = self.plait("info", "--why", problem).stdout
             self.assertIn(f"Its sums have other bits on another number of ranks: {refusal}.\n" if refusal else
-                          "Its sums have the bits of one rank that has everything.\n", page)
+                          "Its sums have the same bits as on one rank.\n", page)
 
     def test_a_link_that_cannot_be_read(self):
         self.environment["PLAIT_LINK"] = "rope"

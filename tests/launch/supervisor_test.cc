@@ -1,0 +1,66 @@
+// What runs on several hosts tell each other without a word of the user.
+#include "launch/supervisor.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "base/random.h"
+
+namespace plait::launch {
+namespace {
+
+Launch brief_launch() {
+  Launch launch;
+  launch.part = {.first = 0, .world = 1, .job = base::random_name(), .rendezvous = ""};
+  launch.limit = 60 * base::kSecond;  // if nothing else ends it
+  launch.silence = 100 * base::kMillisecond;
+  return launch;
+}
+
+// In a process of its own, because a supervisor changes signals and ends all children.
+[[noreturn]] void supervise(const Launch& launch) {
+  Supervisor supervisor(launch);
+  supervisor.start();
+  _exit(supervisor.watch());
+}
+
+[[noreturn]] void supervise_for_a_caller(bool ends_early) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0 || dup2(ends[0], STDIN_FILENO) < 0) _exit(1);
+  if (ends_early) close(ends[1]);
+  Launch launch = brief_launch();
+  launch.path = "/bin/sleep";
+  launch.words = {"sleep", "100"};
+  launch.bindings.resize(1);
+  launch.has_caller = true;
+  supervise(launch);
+}
+
+[[noreturn]] void supervise_an_agent_that_waits_for_beats() {
+  Launch launch = brief_launch();
+  launch.hosts = {{"node1", 1}};
+  launch.agents = {{"/bin/sh", "-c", "read secret; head -c 3 | tr '\\0' x | grep -q xxx"}};
+  supervise(launch);
+}
+
+TEST(SupervisorDeathTest, ACallerThatIsSilentIsGone) {
+  EXPECT_EXIT(supervise_for_a_caller(false), testing::ExitedWithCode(128 + SIGTERM),
+              "the plait run that called this one has been silent for 100 ms; waiting up to 5 s "
+              "for rank 0 to end");
+}
+
+TEST(SupervisorDeathTest, RanksEndWithTheirCaller) {
+  EXPECT_EXIT(supervise_for_a_caller(true), testing::ExitedWithCode(128 + SIGTERM),
+              "the plait run that called this one has ended; waiting up to 5 s for rank 0 to end");
+}
+
+TEST(SupervisorDeathTest, ACallerSendsBeats) {
+  EXPECT_EXIT(supervise_an_agent_that_waits_for_beats(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace plait::launch
