@@ -26,11 +26,21 @@ endif()
 
 # Headers that most sources include, precompiled, because they take a large share of compile time. Sources with options
 # of their own can't use them. clang-tidy reads each source without them, and so finds missing includes.
-add_library(plait_headers OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
-target_link_libraries(plait_headers PRIVATE plait_flags)
-target_precompile_headers(plait_headers PRIVATE
-  <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread>
-  <vector>)
+#
+# In a sanitizer build only what computes is worth an optimiser's time, which is two fifths of the compiler's.
+set(modules_that_compute base tensor gemm quant ops overlap nn predict)
+function(plait_precompile name)
+  add_library(${name} OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
+  target_link_libraries(${name} PRIVATE plait_flags)
+  target_compile_options(${name} PRIVATE ${ARGN})
+  target_precompile_headers(${name} PRIVATE
+    <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional> <span> <sstream> <string> <thread>
+    <vector>)
+endfunction()
+plait_precompile(plait_headers)
+if(PLAIT_SANITIZE)
+  plait_precompile(plait_headers_unoptimised -O0)
+endif()
 
 # plait_compile_together(TARGET [APART ...]): compiles several sources at once, in sanitizer builds and in builds made
 # once.
@@ -46,8 +56,6 @@ function(plait_compile_together target)
   endif()
 endfunction()
 
-set(modules_that_compute base tensor gemm quant ops overlap nn predict)
-
 # plait_module(NAME SOURCES a.cc ... [APART b.cc ...] [DEPENDS module ...] [LIBRARIES target ...]
 #              [PRECOMPILED <header> ...])
 #
@@ -61,9 +69,10 @@ function(plait_module name)
   if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER STREQUAL "all")
     plait_compile_together(plait_${name} ${ARG_APART})
   endif()
-  # In a sanitizer build only what computes is worth an optimiser's time, which is two fifths of the compiler's.
+  set(headers plait_headers)
   if(PLAIT_SANITIZE AND NOT name IN_LIST modules_that_compute)
     target_compile_options(plait_${name} PRIVATE -O0)
+    set(headers plait_headers_unoptimised)
   endif()
   target_include_directories(plait_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_BINARY_DIR}/generated)
@@ -74,7 +83,7 @@ function(plait_module name)
   if(ARG_PRECOMPILED)
     target_precompile_headers(plait_${name} PRIVATE ${ARG_PRECOMPILED})
   else()
-    target_precompile_headers(plait_${name} REUSE_FROM plait_headers)
+    target_precompile_headers(plait_${name} REUSE_FROM ${headers})
   endif()
   set_property(GLOBAL APPEND PROPERTY PLAIT_MODULES ${name})
   set_property(GLOBAL APPEND PROPERTY PLAIT_MODULE_LIBRARIES ${ARG_LIBRARIES})
