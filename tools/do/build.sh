@@ -1,9 +1,14 @@
 # shellcheck shell=bash
 # Builds the presets of CMakePresets.json, each in build/PRESET, and runs programs.
 
-# For ccache: two clones have the same objects if these don't hold paths; precompiled headers need the sloppiness.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-1}
-export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}
+# Where ccache is installed, nothing is compiled again that was compiled before, even in another clone: two clones have
+# the same objects if these don't hold paths. Precompiled headers need the sloppiness.
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
+  export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CUDA_COMPILER_LAUNCHER-ccache}
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-1}
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS-pch_defines,time_macros}
+fi
 
 personality=()  # a prefix for commands that build and run instrumented programs
 
@@ -31,18 +36,11 @@ configure() {
   local stamp=build/$1/presets.stamp
   [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
   local options=() options_of_cuda=()
-  use_ccache
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
   [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
   [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
   cuda_options "$1"
   cmake --preset "$1" "${options[@]}" "${options_of_cuda[@]}" && touch "$stamp"
-}
-
-# Where ccache is installed, nothing is compiled again that was compiled before, even in another clone.
-use_ccache() {
-  command -v ccache >/dev/null || return 0
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 }
 
 # run_benches [NAME ARGS...]: runs the benches of one folder of bench/, or of all.
