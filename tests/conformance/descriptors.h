@@ -35,7 +35,8 @@ inline int established_connections() {
   return count;
 }
 
-// What all TCP connections have sent, each byte counted once.
+// What all TCP connections have sent, each byte counted once. On a busy machine it may lack a few
+// segments: the kernel counts one as sent again that it then doesn't send again.
 inline std::int64_t tcp_bytes_sent() {
   std::int64_t bytes = 0;
   for_each_tcp_socket([&](const tcp_info& info) {

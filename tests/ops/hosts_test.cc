@@ -121,7 +121,7 @@ TEST(Hosts, WhatCrossesCrossesOnce) {
           barrier(comm);  // all ranks have received what they need
           const std::int64_t sent = tcp_bytes_sent() - before;
           const std::int64_t block = kM / 4 * kN * 4;
-          EXPECT_GE(sent, blocks * block);
+          EXPECT_GE(sent, blocks * block - block / 32);
           EXPECT_LT(sent, blocks * block + block / 4);
         };
         expect_blocks(1, [&] { matmul_all_gather(shard, weight, out.view, comm, {.threads = 1}); });
