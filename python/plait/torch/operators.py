@@ -306,7 +306,8 @@ def _call_dispatcher(
         how = _name(group), C10D, 1 if options.schedule == "serial" else options.parts or 0, ""
     if isinstance(weight, QuantizedWeight):
         parts = (weight.values, weight.scales, weight.offsets, weight.scheme)
-        return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how, *rows)
+        how_fixed = *how, options.fixed_weights
+        return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how_fixed, *rows)
     return getattr(_ops, called)(x, weight, bias, *how, False, *rows)
 
 
