@@ -269,7 +269,7 @@ def test_rows_may_be_of_a_type_like_int() -> None:
 
 def test_no_tensor_at_all() -> None:
     nothing: Any = None
-    with pytest.raises(plait.Error, match="x is a NoneType"):
+    with pytest.raises(plait.Error, match="x is of type NoneType"):
         pt.matmul_all_reduce(nothing, torch.ones(8, 6))
 
 
@@ -374,6 +374,14 @@ def test_copies_of_modules() -> None:
         layer.quantize("s8")
     with pytest.raises(plait.Error, match="sequence_parallel is for training"):
         both(sequence_parallel=True)[0].quantize("s8")
+
+
+def test_a_quantised_share_without_outputs() -> None:
+    layer = pt.ColumnParallelLinear.from_linear(nn.Linear(8, WORLD - 1))
+    shape = 2, layer.weight.shape[0]
+    layer.quantize("s8")
+    out = layer(torch.ones(2, 8))
+    agree(out.shape == shape, f"{out.shape}")
 
 
 def test_main_grad_is_checked() -> None:
