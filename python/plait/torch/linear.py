@@ -267,8 +267,8 @@ def _apply(
     bias = None if bias is None else tensors.resolved(bias)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-        x = x.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
+        x = tensors.cast(x, dtype)
+        bias = None if bias is None else tensors.cast(bias, dtype)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, call.name, "x")
     bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be

@@ -242,9 +242,9 @@ def _call(
     device = "cuda" if x.is_cuda else "cpu"
     if _is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-        x = x.to(dtype)
-        weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
-        bias = None if bias is None else bias.to(dtype)
+        x = tensors.cast(x, dtype)
+        weight = tensors.cast(weight, dtype) if isinstance(weight, torch.Tensor) else weight
+        bias = None if bias is None else tensors.cast(bias, dtype)
     is_matrix = x.dim() == 2
     per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
     rows_of_all = -1 if rows is None else count_of_rows(rows * per_row, name)

@@ -342,6 +342,24 @@ def test_settings_are_for_layers() -> None:
         pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), options=options)
 
 
+@pytest.mark.parametrize("engine", ["native", "c10d"])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "dtype", [torch.complex64, torch.int64, torch.bool, torch.float64], ids=str
+)
+def test_autocast_casts_what_torch_casts(
+    call: Callable[..., torch.Tensor], dtype: torch.dtype, engine: pt.options.Engine
+) -> None:
+    x, w, options = torch.ones(2, 6).to(dtype), torch.ones(8, 6), pt.Options(engine=engine)
+    with pytest.raises(plait.Error, match=f"x is {dtype}"):
+        call(x, w, options=options)
+    with torch.autocast("cpu"), pytest.raises(plait.Error, match=f"x is {dtype}"):
+        call(x, w, options=options)
+    with torch.autocast("cpu"):
+        out = call(torch.ones(2, 6), w, torch.ones(8, dtype=torch.float16), options=options)
+    agree(out.dtype is torch.bfloat16, f"{out.dtype}")
+
+
 def test_autocast_of_operators() -> None:
     w = torch.ones(3, 6, requires_grad=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
