@@ -173,23 +173,6 @@ def test_what_torch_has_quantised_is_refused() -> None:
             call(x, torch.ones(8, 6))
 
 
-def test_options_of_another_type_are_refused() -> None:
-    options: Any = {"schedule": "serial"}
-    for call in CALLS:
-        with pytest.raises(
-            plait.Error, match=r"options is of type dict, not plait\.torch\.Options"
-        ):
-            call(torch.ones(2, 6), torch.ones(8, 6), options=options)
-
-
-def test_more_rows_than_can_be_counted_are_refused() -> None:
-    x, w = torch.ones(2, 2, 6), torch.ones(8, 6)
-    with pytest.raises(plait.Error, match=r"rows is \d+; it must be below"):
-        pt.all_gather_matmul(x, w, rows=WORLD << 61)
-    with pytest.raises(plait.Error, match=r"rows is \d+; it must be below"):
-        pt.column_parallel_linear(x, w, rows=WORLD << 61, sequence_parallel=True)
-
-
 def test_rows_that_no_memory_holds_are_refused() -> None:
     """They are not this rank's share of x, which is seen before memory for them is asked for."""
     x, w = torch.ones(2, 6), torch.ones(8, 6)
@@ -203,18 +186,6 @@ def test_rows_that_no_memory_holds_are_refused() -> None:
     for call in (pt.all_gather_matmul, gathered):
         with pytest.raises(plait.Error, match="x has 2 rows, and rank"):
             call(x, quantized, rows=1 << 40)
-
-
-def test_settings_of_another_type_are_refused() -> None:
-    settings: Any = {}
-    with pytest.raises(plait.Error, match="settings is of type dict"):
-        pt.Options(settings=settings)
-
-
-def test_plans_of_another_type_are_refused() -> None:
-    plan: Any = ["0"]
-    with pytest.raises(plait.Error, match="plan is of type list; it can be 'auto' or a mapping"):
-        pt.parallelize(nn.Sequential(nn.Linear(6, 8)), plan)
 
 
 @pytest.mark.parametrize("engine", ["native", "c10d"])

@@ -386,6 +386,16 @@ def test_compiles_whole(backend: str, gloo: dist.ProcessGroup) -> None:
     agree(bool(off < 1e-5), f"compiled backward: {off}")
 
 
+def test_options_are_made_in_a_compiled_program() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        options = pt.Options(schedule="pipelined", parts=2, wire="bf16", fixed_weights=True)
+        return pt.matmul_all_reduce(x, w, options=options)
+
+    x, w = torch.ones(2, 6), torch.ones(8, 6)
+    compiled = torch.compile(program, fullgraph=True, backend="eager")
+    agree(torch.equal(compiled(x, w), program(x, w)), "other values")
+
+
 def test_layers_in_compiled_programs(world: int) -> None:
     """A graph ends before a layer, and goes on after it."""
     torch.manual_seed(1)
