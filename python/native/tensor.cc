@@ -82,7 +82,8 @@ View rows_of(const AnyArray& array, Argument argument) {
   if (array.ndim() != 2) refuse(argument, "has ", array.ndim(), " dimensions, not 2");
   const auto rows = static_cast<std::int64_t>(array.shape(0));
   const auto cols = static_cast<std::int64_t>(array.shape(1));
-  if (cols > 1 && array.stride(1) != 1)
+  // NumPy exports strides of 0 where there are no elements.
+  if (rows > 0 && cols > 1 && array.stride(1) != 1)
     refuse(argument, "has rows whose elements are ", array.stride(1), " apart, not side by side");
   return {.data = array.data(),
           .dtype = dtype,

@@ -25,6 +25,12 @@ void* pointer_of(std::uintptr_t number) {
 }
 
 [[noreturn]] void refuse_what_is_no_array(nb::handle object, Argument argument) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  if (!nb::cast<bool>(nb::getattr(dtype, "isnative", nb::bool_(true)))) {
+    refuse(argument, "is " + nb::cast<std::string>(nb::str(dtype)) +
+                         ", whose bytes are in another order than this machine's; "
+                         "astype(dtype.newbyteorder('=')) copies them");
+  }
   const auto type = nb::cast<std::string>(nb::type_name(object.type()));
   refuse(argument, "is of type " + type + "; it can be an array or a TensorView");
 }

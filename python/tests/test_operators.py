@@ -58,6 +58,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "weight bare": ({"weight": np.ones((4, 6), np.float32)}, "weight is neither a PackedWeight"),
     "out read-only": ({"out": READ_ONLY}, "out is read-only, and the call writes it"),
     "out too small": ({"out": np.ones((2, 3), np.float32)}, "out is 2 x 3, not 2 x 4"),
+    "x in another byte order": (
+        {"x": np.ones((2, 6), np.dtype(np.float32).newbyteorder())},
+        "x is .f4, whose bytes are in another order",
+    ),
     "bias too long": ({"bias": np.ones((1, 5), np.float32)}, "bias is 1 x 5, not 1 x 4"),
 }
 
@@ -107,6 +111,19 @@ def test_sum_tree_says_whose_bits_a_sum_has() -> None:
         assert not plait.prepare(uneven, comm).sum_tree()
 
     plait.run_in_threads(2, body)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.__name__)
+def test_arrays_without_elements(operator: Callable[..., None]) -> None:
+    """NumPy exports strides of 0 for them."""
+    few = operands(x=np.ones((0, 6), np.float32), out=np.ones((0, 4), np.float32))
+    narrow = operands(
+        weight=plait.WeightView(np.ones((0, 6), np.float32), OUT_IN),
+        out=np.ones((2, 0), np.float32),
+    )
+    with plait.Communicator.connect() as comm:
+        operator(**few, comm=comm)
+        operator(**narrow, comm=comm)
 
 
 def test_a_quantised_weight() -> None:

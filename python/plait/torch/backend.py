@@ -75,8 +75,10 @@ class PlaitProcessGroup(ProcessGroup):
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         # The one constructor that lets Python override; it takes no store.
         super().__init__(rank, size)  # type: ignore[call-arg]
+        default = dist.group.WORLD
+        if isinstance(default, PlaitProcessGroup):
+            default._check_process("new_group")
         self._store = store = groups.fresh(PrefixStore("plait/", store), size)
-        self._timeout = timeout
         self._process = os.getpid()
         self._communicator: Communicator | None = None
         groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
@@ -94,7 +96,10 @@ class PlaitProcessGroup(ProcessGroup):
         if self._communicator is None:
             self._check_process("connect")
             self._communicator = groups.connect(
-                PrefixStore("ranks/", self._store), self.rank(), self.size(), self._timeout
+                PrefixStore("ranks/", self._store),
+                self.rank(),
+                self.size(),
+                groups.timeout_of(self),  # torch may have changed it since
             )
         return self._communicator
 

@@ -79,8 +79,8 @@ def _operands(
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-        x, weight = x.to(dtype), weight.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
+        x, weight = tensors.cast(x, dtype), tensors.cast(weight, dtype)
+        bias = None if bias is None else tensors.cast(bias, dtype)
     if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
         refuse(
             call.name,

@@ -58,7 +58,7 @@ def _make(group: dist.ProcessGroup) -> Communicator:
                 # A connection of its own: a thread that waits for a key of this group must not keep
                 # another thread from setting one that the others wait for.
                 store = PrefixStore("plait/", _connection(group.get_group_store()))
-                found = connect(store, group.rank(), group.size(), _timeout(group))
+                found = connect(store, group.rank(), group.size(), timeout_of(group))
             with _lock:
                 _communicators[group] = found
     return found
@@ -117,8 +117,8 @@ def _connection(store: Any) -> Any:
     return store.clone()  # which torch's types leave out
 
 
-def _timeout(group: dist.ProcessGroup) -> timedelta | None:
-    """The group's own, where it has a backend that says."""
+def timeout_of(group: dist.ProcessGroup) -> timedelta | None:
+    """Return the group's own timeout, where it has a backend that says."""
     for device in group._device_types:
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", None)
@@ -136,7 +136,7 @@ def told_by_all(
     """
     store = PrefixStore(f"plait-{about}/", _connection(group.get_group_store()))
     rank, world = group.rank(), group.size()
-    meeting = _Meeting(fresh(store, world), rank, world, _timeout(group))
+    meeting = _Meeting(fresh(store, world), rank, world, timeout_of(group))
     meeting.missing = missing
     return [said.decode() for said in meeting.all(about, mine)]
 

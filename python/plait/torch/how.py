@@ -34,11 +34,10 @@ def turned_and_rows(how: tuple[Any, ...]) -> tuple[bool, int]:
     return len(how) > 4 and how[4], how[5] if len(how) > 5 else -1
 
 
-def never_turned(
-    group: str, schedule: str = "", parts: int = 0, wire: str = "", rows: int = -1
-) -> How:
-    """Return what an operator takes of a quantised weight."""
-    return How(group, schedule, parts, wire, turned=False, rows=rows)
+def never_turned(*how: Any) -> tuple[How, bool]:
+    """Return what an operator takes of a quantised weight, and whether its values are fixed."""
+    found = How(*how)
+    return found._replace(turned=False), found.turned  # which stands in the other's place
 
 
 def group_called(name: str, operator: str) -> dist.ProcessGroup | None:

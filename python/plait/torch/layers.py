@@ -18,7 +18,9 @@ from plait.torch.linear import (
     quantized_linear,
     row_parallel_linear,
 )
-from plait.torch.options import Options
+from plait.torch.options import Options, check_options
+from plait.torch.quantized import scheme_of
+from plait.torch.rows import float_dtype
 from plait.torch.weights import Owner, check_memory
 
 _DEFAULTS = Options()
@@ -44,6 +46,7 @@ class _ParallelLinear(nn.Module):
         options: Options,
     ) -> None:
         super().__init__()
+        check_options(options, type(self).__name__)
         self.weight = nn.Parameter(weight, requires_grad=weight.requires_grad)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=bias.requires_grad)
         self.group = group
@@ -90,6 +93,7 @@ class _ParallelLinear(nn.Module):
         """
         if scheme is None:
             return
+        how = scheme_of(scheme, "quantize", "scheme")
         if self.sequence_parallel:
             _refuse("a layer with sequence_parallel is for training, and can't be quantised")
         if self._quantized is not None:
@@ -97,10 +101,11 @@ class _ParallelLinear(nn.Module):
         if self.weight.device.type != "cpu":
             _refuse(f"the weight is on {self.weight.device}, and quantised weights are on the cpu")
         check_memory("linear", self.weight)
+        float_dtype(self.weight, "quantize", "weight")
         quantized = _native.quantize(
             self.weight.detach().float().contiguous().numpy(),
             layout=_native.WeightLayout.out_in,
-            scheme=_native.QuantScheme(scheme),
+            scheme=how,
         )
         self._quantized = _native.PackedWeight(quantized)
         self.weight = None  # type: ignore[assignment]
@@ -118,13 +123,26 @@ class _ParallelLinear(nn.Module):
         )
 
     def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
-        # What can't be copied is shared: groups, settings, and weights that never change.
-        for shared in (self.group, self.options, self._quantized):
+        # What can't be copied is shared: groups, and weights that never change.
+        for shared in (self.group, self._quantized):
             memo[id(shared)] = shared
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
+        memo[id(self)] = copied = copy.copy(self)
         copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return copied
+
+    def __copy__(self: _Self) -> _Self:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._quantized is not None:
+            refuse(
+                type(self).__name__,
+                "a quantised layer can't be pickled; pickle the plain one, and quantise after "
+                "loading",
+            )
+        return self.__dict__
 
     def extra_repr(self) -> str:
         """Describe the layer as nn.Linear does, with this rank's share."""

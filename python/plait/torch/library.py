@@ -38,6 +38,7 @@ from plait.torch.rows import (
 LIBRARY = torch.library.Library("plait", "DEF")
 _HOW = 'str group, str schedule="", int parts=0, str wire=""'
 _TURNED = ", bool turned=False"
+_FIXED = ", bool fixed_weights=False"  # of quantised weights, in the place of `turned`
 _ROWS = ", int rows=-1"
 
 
@@ -121,7 +122,7 @@ class Operator:
         )
         define(
             f"{name}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
-            f"str scheme, Tensor? bias, {_HOW}{rows_of_all}) -> Tensor",
+            f"str scheme, Tensor? bias, {_HOW}{_FIXED}{rows_of_all}) -> Tensor",
             self.run_quantized,
             self.fake_quantized,
         )
@@ -217,7 +218,7 @@ class Operator:
         *how: Any,
     ) -> torch.Tensor:
         """Return what run_quantized() does, without its values."""
-        return x.new_empty(self.rows_of(x, never_turned(*how)), values.shape[0])
+        return x.new_empty(self.rows_of(x, How(*how)), values.shape[0])
 
     def run_quantized(
         self,
@@ -234,10 +235,11 @@ class Operator:
         if is_c10d(how):
             refuse(self.name, "engine='c10d' has no products of quantised weights")
         tensors.check(x, self.name, "x")
-        by = quantized.packed(values, scales, offsets, scheme, x.shape[-1], self.name)
+        given, fixed = never_turned(*how)
+        parts = values, scales, offsets, scheme
+        by = quantized.packed(*parts, x.shape[-1], self.name, fixed=fixed)
         check_floats(x, self.name, "x")
         x = as_rows(x)
-        given = never_turned(*how)
         context = context_for(given, self.name)
         return self._multiply(x, by, bias, context, given.rows, gathered)
 
@@ -336,7 +338,7 @@ def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
 
 
 def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
-    given = never_turned(*operands[5:])
+    given = How(*operands[5:])
     name = _gather_first.name
     place = functools.partial(size_of_group, given.group, name)
     rows = rows_that_all_have(name, x.shape[0], place, given.rows)
@@ -353,7 +355,7 @@ define(
 )
 define(
     f"{GATHERED}_quantized(Tensor x, Tensor values, Tensor scales, Tensor? offsets, "
-    f"str scheme, Tensor? bias, {_HOW}{_ROWS}) -> (Tensor, Tensor)",
+    f"str scheme, Tensor? bias, {_HOW}{_FIXED}{_ROWS}) -> (Tensor, Tensor)",
     _gathered_quantized_run,
     _gathered_quantized_fake,
 )

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,24 +23,21 @@ from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, sha
 Kind = Literal["column", "row"]
 _DEFAULTS = Options()
 
-
 _Function = TypeVar("_Function", bound=Callable[..., torch.Tensor])
 
 
 def _outside_of_graphs(function: _Function) -> _Function:
     """Let compiled programs call a function as it is: a graph ends before it.
 
-    torch.compiler.disable() alone would load the compiler in every program.
+    It does what torch.compiler.disable() would, which loads the compiler in every program.
     """
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            out: torch.Tensor = torch.compiler.disable(function)(*args, **kwargs)
-            return out
-        return function(*args, **kwargs)
-
-    return cast(_Function, call)
+    marked: Any = function
+    marked._torchdynamo_disable = True
+    marked._torchdynamo_disable_msg = "a layer of plait ends a graph"
+    frames: Any = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(marked.__code__, frames._FrameExecStrategy(skip, skip))
+    return function
 
 
 @_outside_of_graphs
@@ -267,8 +264,8 @@ def _apply(
     bias = None if bias is None else tensors.resolved(bias)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-        x = x.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
+        x = tensors.cast(x, dtype)
+        bias = None if bias is None else tensors.cast(bias, dtype)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, call.name, "x")
     bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be

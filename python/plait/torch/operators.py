@@ -242,9 +242,9 @@ def _call(
     device = "cuda" if x.is_cuda else "cpu"
     if _is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
-        x = x.to(dtype)
-        weight = weight.to(dtype) if isinstance(weight, torch.Tensor) else weight
-        bias = None if bias is None else bias.to(dtype)
+        x = tensors.cast(x, dtype)
+        weight = tensors.cast(weight, dtype) if isinstance(weight, torch.Tensor) else weight
+        bias = None if bias is None else tensors.cast(bias, dtype)
     is_matrix = x.dim() == 2
     per_row = 1 if is_matrix else math.prod(x.shape[1:-1])
     rows_of_all = -1 if rows is None else count_of_rows(rows * per_row, name)
@@ -306,7 +306,8 @@ def _call_dispatcher(
         how = _name(group), C10D, 1 if options.schedule == "serial" else options.parts or 0, ""
     if isinstance(weight, QuantizedWeight):
         parts = (weight.values, weight.scales, weight.offsets, weight.scheme)
-        return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how, *rows)
+        how_fixed = *how, options.fixed_weights
+        return getattr(_ops, f"{called}_quantized")(x, *parts, bias, *how_fixed, *rows)
     return getattr(_ops, called)(x, weight, bias, *how, False, *rows)
 
 

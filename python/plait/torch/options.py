@@ -1,8 +1,8 @@
 """How operators and layers are to work: the same on all ranks of a group."""
 
 import functools
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Literal, NoReturn, get_args
 
 import plait
 from plait import _native
@@ -13,6 +13,7 @@ Wire = Literal["f32", "bf16", "f16", "s8"]
 Engine = Literal["native", "c10d"]
 Product = Literal["plait", "torch", "auto"]
 
+_MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
 _WIRES = {name: getattr(_native.Dtype, name) for name in get_args(Wire)}
 
 
@@ -37,10 +38,10 @@ class Options:
     # each size takes as long as nine.
     product: Product = "plait"
 
-    # A promise: nothing writes to a weight that is not being trained but what autograd counts. So
-    # neither `weight.data` is written to, nor the memory behind it, as loaders, optimizers and
-    # collectives do. Then a call of few rows need not read the weight twice: once to see whether
-    # it has changed, and once to multiply.
+    # A promise: nothing writes to a weight that is not being trained, plain or quantised, but what
+    # autograd counts. So neither `weight.data` is written to, nor the memory behind it, as loaders,
+    # optimizers and collectives do. Then a call of few rows need not read the weight twice: once to
+    # see whether it has changed, and once to multiply.
     fixed_weights: bool = False
 
     def __post_init__(self) -> None:
@@ -51,12 +52,20 @@ class Options:
         if self.schedule is not None and self.schedule not in get_args(Schedule):
             known = ", ".join(get_args(Schedule))
             _refuse(f"schedule is {self.schedule!r}; it can be {known}")
-        if self.parts is not None and self.schedule != "pipelined":
-            _refuse(f"parts is {self.parts}, and only schedule='pipelined' has parts")
-        if self.wire is not None and self.wire not in _WIRES:
+        if self.parts is not None:
+            self._check_parts(self.parts)
+        if self.wire is not None and self.wire not in get_args(Wire):
             _refuse(f"wire is {self.wire!r}; it can be {', '.join(_WIRES)}")
-        if self.schedule == "pipelined":
-            _native.Plan(self.plan() or "")  # refuses a number of parts that can't be
+        if not isinstance(self.fixed_weights, bool):
+            _refuse(f"fixed_weights is {self.fixed_weights!r}; it can be True or False")
+
+    def _check_parts(self, parts: object) -> None:
+        if self.schedule != "pipelined":
+            _refuse(f"parts is {parts!r}, and only schedule='pipelined' has parts")
+        if not isinstance(parts, int) or isinstance(parts, bool):
+            _refuse(f"parts is {parts!r}, not a whole number")
+        if not 1 <= parts <= _MOST_PARTS:
+            _refuse(f"parts={parts} is not between 1 and {_MOST_PARTS}")
 
     def _check_engine(self) -> None:
         for name, value, known in (
@@ -74,6 +83,17 @@ class Options:
                 _refuse("torch's product returns partial sums in the dtype of x; leave wire out")
             if self.engine == "native" and self.schedule not in (None, "auto", "serial"):
                 _refuse(f"product='torch' is serial; schedule is {self.schedule!r}")
+
+    def __copy__(self) -> "Options":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Options":
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.settings is not None:
+            _refuse("options with settings can't be pickled; make them again after loading")
+        return Options, tuple(getattr(self, one.name) for one in fields(self))
 
     def plan(self) -> str | None:
         """Return the plan of all operators as text; None: it is not set here, or automatic."""
@@ -111,5 +131,5 @@ def check_options(options: object, operator: str) -> None:
         refuse(operator, f"options is of type {type(options).__name__}, not plait.torch.Options")
 
 
-def _refuse(sentence: str) -> None:
+def _refuse(sentence: str) -> NoReturn:
     raise plait.Error(plait.Code.invalid_argument, f"plait.torch.Options: {sentence}")

@@ -11,12 +11,13 @@ import torch.distributed as dist
 from torch import nn
 
 import plait
-from plait import _native
 from plait.torch import tensors
 from plait.torch.columns import gather_columns, split_columns
 from plait.torch.context import group_place
 from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
-from plait.torch.options import Options
+from plait.torch.options import Options, check_options
+from plait.torch.quantized import scheme_of
+from plait.torch.rows import float_dtype
 
 _log = logging.getLogger("plait.torch")
 
@@ -70,13 +71,16 @@ def parallelize(
     the model brings, as those of Hugging Face do. `weight` quantises them: "s8", "s8:group=128".
     A pattern that matches nothing raises.
     """
+    check_options(options, "parallelize")
     if isinstance(plan, str) and plan != "auto":
         _refuse(f"plan is {plan!r}; it can be 'auto' or a mapping of module names to styles")
     if not isinstance(plan, (str, Mapping)):
         _refuse(f"plan is of type {type(plan).__name__}; it can be 'auto' or a mapping")
     styles = _own_plan(model) if isinstance(plan, str) else dict(plan)
     # All is looked at before the first module is replaced.
-    for style in styles.values():
+    for pattern, style in styles.items():
+        if not isinstance(pattern, str):
+            _refuse(f"plan has the key {pattern!r}; its keys are names of modules")
         if style not in (*_COLUMN, *_ROW):
             _refuse(f"there is no style {style!r}; there are {', '.join((*_COLUMN, *_ROW))}")
     if weight is not None:
@@ -87,6 +91,7 @@ def parallelize(
         refusal = tensors.refusal(linear.weight)
         if refusal is not None:
             _refuse(f"{name}: weight {refusal}")
+        float_dtype(linear.weight, "parallelize", f"{name}: weight")
     for name, linear, style in found:
         _replace(model, name, _layer(linear, style, group, weight, options))
     return model
@@ -140,7 +145,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _check_scheme(weight: str, options: Options) -> None:
-    _native.QuantScheme(weight)  # says what it can't read
+    scheme_of(weight, "parallelize", "weight")  # says what it can't read
     if options.engine == "c10d":
         _refuse(f"weight is {weight!r}, and engine='c10d' has no products of quantised weights")
 

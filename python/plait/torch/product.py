@@ -8,16 +8,18 @@ plait's, for a dtype on some processor, it wins all the same. Its bits are not t
 schedules; the bound is that of the engine "c10d" (see plait.torch.c10d).
 """
 
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
+from torch.utils import _python_dispatch
 
 from plait import _native
 from plait._native import Communicator, Dtype
@@ -31,6 +33,9 @@ from plait.torch.weights import Owner
 
 _log = logging.getLogger("plait.torch")
 _REPEATS = 3
+_autograd: Any = torch._C._autograd
+_let_profilers_see: Callable[[bool], None] = _autograd._enable_record_function
+_may_have_hooks: Callable[[], bool] = _autograd._saved_tensors_hooks_is_enabled
 
 
 class _NativeRanks(Ranks):
@@ -97,15 +102,15 @@ def measured(
     """
     comm = communicator_of(group, f"{kind}_parallel_linear")
     trains = torch.is_grad_enabled() and weight.requires_grad
-    first = x.shape[0] if rows is None else rows
-    about = (first * math.prod(x.shape[1:-1]) - 1).bit_length()
+    about = (_rows_of_all(x, rows) - 1).bit_length()
     sizes = (about, *(weight.shape if layer is None else ()))
     key = (kind, sizes, x.dtype, weight.dtype, trains, sequence_parallel, options)
     layers = _faster.setdefault(comm, WeakKeyDictionary())
     known = layers.setdefault(_functions if layer is None else layer, {})
     if key not in known:
-        call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
-        by_plait, by_torch = _times(call, options, comm)
+        with _unseen():
+            call = _call(kind, x, weight, group, sequence_parallel, rows, trains)
+            by_plait, by_torch = _times(call, options, comm)
         autocast = torch.is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
         found = Comparison(
@@ -123,6 +128,35 @@ def measured(
             _log.info("%s", found)
         known[key] = with_torchs(options) if found.faster == "torch" else with_plaits(options)
     return known[key]
+
+
+def _rows_of_all(x: torch.Tensor, rows: int | None) -> int:
+    """Count rows, alike on all ranks: an x of one dimension has this rank's inputs in it."""
+    if x.dim() == 1:
+        return 1
+    return (x.shape[0] if rows is None else rows) * math.prod(x.shape[1:-1])
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Keep what is measured from the program's hooks, modes and profilers.
+
+    Checkpointing counts what a forward saves, and the recomputation measures nothing.
+    """
+    hooks: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if _may_have_hooks():
+        # Only the innermost hooks are called.
+        hooks = torch.autograd.graph.saved_tensors_hooks(_itself, _itself)
+    _let_profilers_see(False)
+    try:
+        with hooks, torch._C.DisableTorchFunction(), _python_dispatch._disable_current_modes():
+            yield
+    finally:
+        _let_profilers_see(True)
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _call(

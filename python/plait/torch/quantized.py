@@ -4,7 +4,9 @@
     y = plait.torch.matmul_all_reduce(x, w)
 
 A product reads a packed weight. The first call packs it, for as long as `values` lives, and another
-one packs it again where its parts were changed in place.
+one packs it again where a part has another address or other values. Each call reads all parts for
+it, as plait.torch.weights says, unless Options.fixed_weights promises that nothing writes to them
+but what autograd counts.
 """
 
 from dataclasses import dataclass
@@ -16,8 +18,9 @@ from torch.utils.dlpack import from_dlpack
 
 from plait import _native
 from plait._native import Code
-from plait.errors import Error
+from plait.errors import Error, refuse
 from plait.torch import tensors, weights
+from plait.torch.rows import check_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +48,10 @@ def quantize(weight: torch.Tensor, scheme: str) -> QuantizedWeight:
     >>> w.values.dtype, w.scales.shape, w.scheme
     (torch.int8, torch.Size([1, 2]), 's8:channel')
     """
-    tensors.check(weight, "quantize", "weight")
+    weight = tensors.resolved(weight)
+    check_matrix(weight, "quantize", "weight")
     rows = weight.detach().contiguous()
-    how = _native.QuantScheme(scheme)
+    how = scheme_of(scheme, "quantize", "scheme")
     made = _native.quantize(rows, layout=_native.WeightLayout.out_in, scheme=how)
     columns = 1 if how.per is _native.QuantPer.tensor else made.n
     offsets = made.offsets()
@@ -59,6 +63,13 @@ def quantize(weight: torch.Tensor, scheme: str) -> QuantizedWeight:
     )
 
 
+def scheme_of(text: object, operator: str, name: str) -> _native.QuantScheme:
+    """Return the scheme that a call was given as text, or refuse it in words."""
+    if not isinstance(text, str):
+        refuse(operator, f"{name} is {text!r}; it can be text such as 's8' or 's4:group=64'")
+    return _native.QuantScheme(text)
+
+
 def packed(
     values: torch.Tensor,
     scales: torch.Tensor,
@@ -66,12 +77,19 @@ def packed(
     scheme: str,
     inputs: int,
     operator: str,
+    *,
+    fixed: bool,
 ) -> _native.PackedWeight:
-    """Return the weight as products read it, packed at its first call."""
+    """Return the weight as products read it, unless this version of it is packed already.
+
+    `fixed`: addresses and autograd's counts tell of every change.
+    """
     owner = weights.owner_of(values)
-    stamp = (inputs, scheme, *map(_stamp, (values, scales, offsets)))
+    parts = values, scales, *(() if offsets is None else (offsets,))
+    stamp = (inputs, scheme, *map(_stamp, parts))
+    read = () if fixed else tuple(_fingerprint(part, operator) for part in parts)
     found = owner.packed.get("quantized")
-    if found is None or found.place != stamp:
+    if found is None or found.place != stamp or found.values != read:
         try:
             whole = _native.QuantizedWeight.from_parts(
                 _native.QuantScheme(scheme),
@@ -84,17 +102,24 @@ def packed(
             )
         except Error as error:
             _refuse(operator, str(error))
-        found = weights._Packed(stamp, 0, _native.PackedWeight(whole))
+        found = weights._Packed(stamp, read, _native.PackedWeight(whole))
         owner.packed["quantized"] = found
     return found.weight
 
 
-def _stamp(part: torch.Tensor | None) -> tuple[int, int] | None:
-    """Return what changes with a part's place and values."""
-    if part is None:
-        return None
+def _stamp(part: torch.Tensor) -> tuple[object, ...]:
+    """Return what tells where a part lies, and how often autograd saw it change."""
     # Tensors of inference mode don't count their versions.
-    return part.data_ptr(), 0 if part.is_inference() else part._version
+    return part.data_ptr(), part.stride(), 0 if part.is_inference() else part._version
+
+
+def _fingerprint(part: torch.Tensor, operator: str) -> int:
+    """Return a number that changes with a part's values."""
+    weights.check_memory(operator, part)
+    memory = part.detach().contiguous()
+    size = memory.nbytes
+    row = _native.TensorView(memory.data_ptr(), _native.Dtype.s8, 1, size, size)
+    return _native._fingerprint(_native.WeightView(row, _native.WeightLayout.out_in))
 
 
 def _refuse(operator: str, sentence: str) -> NoReturn:

@@ -81,8 +81,10 @@ def count_of_rows(rows: Any, operator: str) -> int:
     7
     """
     try:
-        count = operators.index(rows)
+        count = None if isinstance(rows, bool) else operators.index(rows)
     except TypeError:
+        count = None
+    if count is None:
         refuse(operator, f"rows is {rows!r}, not a whole number")
     if count < 0:
         refuse(operator, f"rows is {count}, and there can't be fewer than none")

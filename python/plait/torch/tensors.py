@@ -174,6 +174,17 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg() if plain and tensor.is_neg() else tensor
 
 
+def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return an operand as autocast makes it: float64 and what has no floats stay as they are.
+
+    >>> [cast(torch.ones(1, dtype=one), torch.bfloat16).dtype for one in (torch.half, torch.int8)]
+    [torch.bfloat16, torch.int8]
+    """
+    if not tensor.is_floating_point() or tensor.dtype is torch.float64:
+        return tensor
+    return tensor.to(dtype)
+
+
 def check(tensor: torch.Tensor, operator: str, name: str, *, on_gpu: bool = False) -> None:
     """Raise Error where the tensor is refused."""
     reason = refusal(tensor, on_gpu=on_gpu)

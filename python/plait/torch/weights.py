@@ -17,8 +17,8 @@ stay as they are when an optimizer, a loader or a collective writes to `weight.d
 pointer. So each call takes a fingerprint of all values, at the speed of reading memory, which takes
 about as long as a product of one row, unless Options.fixed_weights promises that nothing writes so.
 A weight in training is not packed and costs none of
-this; nor does a quantised one, which never changes. Under autocast a weight is converted when it is
-packed.
+this. The parts of a QuantizedWeight are read in the same way; what a layer quantises never changes.
+Under autocast a weight is converted when it is packed.
 """
 
 import weakref
@@ -39,7 +39,7 @@ PATIENCE = 8
 @dataclass
 class _Packed:
     place: tuple[object, ...]
-    values: int  # their fingerprint
+    values: object  # their fingerprint
     weight: _native.PackedWeight
 
 

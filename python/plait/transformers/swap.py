@@ -13,8 +13,8 @@ from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait
 import plait.torch
-from plait import _native
 from plait.torch.options import Product
+from plait.torch.quantized import scheme_of
 from plait.transformers.service import Report, Service
 from plait.transformers.styles import STYLES, Left
 
@@ -63,7 +63,7 @@ def enable(
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
     if weight is not None:
-        _native.QuantScheme(weight)  # refuses what is no scheme
+        scheme_of(weight, "plait.transformers.enable", "weight")  # refuses what is none
     if _service is not None:
         if (_service.options, _service.weight) == (options, weight):
             return

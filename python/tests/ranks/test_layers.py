@@ -394,7 +394,7 @@ def test_parallelize() -> None:
     for bad, sentence in (
         ({"5": "colwise"}, "no module is called 5"),
         ({"0": "diagonal"}, "no style 'diagonal'"),
-        ({"1": "colwise"}, "1 is a GELU"),
+        ({"1": "colwise"}, "1 is of type GELU"),
         ("auto", "no plan of its own"),
         ("tp", "plan is 'tp'"),
     ):
@@ -422,7 +422,7 @@ def test_parallelize_by_the_models_own_plan(caplog: pytest.LogCaptureFixture) ->
         kinds = [type(one) for one in shared["layers"][1]]
         assert kinds == [pt.ColumnParallelLinear, nn.GELU, pt.RowParallelLinear]
         assert isinstance(shared["norm"], nn.LayerNorm)
-        assert "layers.0.1 is a GELU" in caplog.text
+        assert "layers.0.1 is of type GELU" in caplog.text
         agree(bool((run(shared, x) - expected).abs().max() < 1e-5), attribute)
 
 
@@ -441,7 +441,7 @@ def test_parallelize_leaves_the_model_whole_where_it_refuses() -> None:
     both = {"0": "colwise", "1": "rowwise"}
     c10d = pt.Options(engine="c10d")
     cases: list[tuple[nn.Sequential, dict[str, str], dict[str, Any], str]] = [
-        (nn.Sequential(nn.Linear(8, 8), Scaled(8, 8)), {"*": "colwise"}, {}, "1 is a Scaled"),
+        (nn.Sequential(nn.Linear(8, 8), Scaled(8, 8)), {"*": "colwise"}, {}, "1 is of type Scaled"),
         (tied, {"*": "colwise"}, {}, "0 shares its weight"),
         (nn.Sequential(nn.Linear(8, 8)), both, {}, "no module is called 1"),
         (two(), {"0": "colwise", "1": "rowise"}, {}, "there is no style 'rowise'"),

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -105,7 +106,18 @@ FORKED: dict[str, Callable[[torch.Tensor], object]] = {
     "layer": lambda x: pt.row_parallel_linear(x, torch.ones(3, 6)),
     "backend": dist.all_reduce,
     "send": pass_on,
+    "new_group": lambda _: dist.new_group(),
 }
+
+
+def test_a_timeout_that_is_set_before_the_first_call() -> None:
+    group = dist.new_group()
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.2), group)
+    if dist.get_rank() == 0:
+        with pytest.raises(plait.Error, match=r"rank 0 has waited 0\.2 s for rank 1"):
+            dist.all_reduce(torch.ones(1), group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
 
 
 def test_two_threads_share_a_group() -> None:

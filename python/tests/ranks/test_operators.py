@@ -386,14 +386,37 @@ def test_compiles_whole(backend: str, gloo: dist.ProcessGroup) -> None:
     agree(bool(off < 1e-5), f"compiled backward: {off}")
 
 
-def test_layers_in_compiled_programs(world: int) -> None:
-    """A graph ends before a layer, and goes on after it."""
+def test_options_are_made_in_a_compiled_program() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        options = pt.Options(schedule="pipelined", parts=2, wire="bf16", fixed_weights=True)
+        return pt.matmul_all_reduce(x, w, options=options)
+
+    x, w = torch.ones(2, 6), torch.ones(8, 6)
+    compiled = torch.compile(program, fullgraph=True, backend="eager")
+    agree(torch.equal(compiled(x, w), program(x, w)), "other values")
+
+
+def two_layers(world: int) -> torch.nn.Module:
     torch.manual_seed(1)
-    model = torch.nn.Sequential(
+    return torch.nn.Sequential(
         pt.ColumnParallelLinear.from_linear(torch.nn.Linear(6, 4 * world)),
         torch.nn.ReLU(),
         pt.RowParallelLinear.from_linear(torch.nn.Linear(4 * world, 6)),
     )
+
+
+def test_layers_are_not_compiled_for_each_shape(world: int) -> None:
+    model = two_layers(world)
+    compiled = torch.compile(model, backend="eager", dynamic=False)
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        for rows in range(1, 6):
+            x = torch.ones(rows, 6)
+            agree(torch.equal(compiled(x), model(x)), f"values of {rows} rows")
+
+
+def test_layers_in_compiled_programs(world: int) -> None:
+    """A graph ends before a layer, and goes on after it."""
+    model = two_layers(world)
     x = torch.randn(4, 6)
 
     def run(call: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:

@@ -235,3 +235,43 @@ def test_packed_weights_go_with_their_module() -> None:
     del layer, weight
     gc.collect()
     assert pt.packed_bytes() == before
+
+
+# How a part of a quantised weight becomes zero in place.
+def _by_data(part: torch.Tensor) -> None:
+    part.data.mul_(0)
+
+
+def _by_broadcast(part: torch.Tensor) -> None:
+    if dist.get_rank() == 0:
+        part.data.mul_(0)
+    dist.broadcast(part, 0)
+
+
+def _counted(part: torch.Tensor) -> None:
+    part.mul_(0)
+
+
+ERASING = {"data": _by_data, "a collective": _by_broadcast, "counted": _counted}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("part", ["values", "scales"])
+@pytest.mark.parametrize("erase", ERASING)
+def test_a_packed_quantised_weight_is_never_an_old_one(erase: str, part: str, mode: Any) -> None:
+    with mode():
+        x, w = torch.ones(2, 8), pt.quantize(torch.ones(6, 8), "s8")
+        agree(bool(pt.matmul_all_reduce(x, w).all()), "zeros before any change")
+        ERASING[erase](getattr(w, part))
+        agree(not pt.matmul_all_reduce(x, w).any(), f"the old {part} after: {erase}")
+
+
+def test_fixed_quantised_weights_are_read_once() -> None:
+    x, w = torch.ones(2 * WORLD, 8), pt.quantize(torch.ones(6, 8), "s8")
+    fixed = pt.Options(fixed_weights=True)
+    for operator in OPERATORS:
+        before = operator(x, w, options=fixed)
+        w.values.data.add_(-1)
+        agree(torch.equal(operator(x, w, options=fixed), before), "the values were read")
+        w.values.add_(-1)
+        agree(not torch.equal(operator(x, w, options=fixed), before), "counted by autograd")

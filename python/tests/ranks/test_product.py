@@ -9,10 +9,13 @@ import torch
 import torch.distributed as dist
 from ranks import agree, whole_and_parts
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 import plait
 import plait.torch as pt
 from plait.torch import product
+from plait.torch.context import communicator_of
 
 Options = pt.Options
 
@@ -120,6 +123,61 @@ def test_the_report_says_which_was_faster(faster: str, monkeypatch: pytest.Monke
     agree(one.faster == faster, f"{one}")  # rank 0's times, on all ranks
     agree(abs(one.plait_seconds - (0.1 if faster == "plait" else 1.0)) < 1e-6, f"{one}")
     agree(f"inference: {faster}'s product is faster and taken" in str(pt.report()), "unsaid")
+
+
+class Seen(TorchDispatchMode):
+    """Counts what torch is called for."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **kwargs or {})
+
+
+def seen_in_training(layer: pt.RowParallelLinear, x: torch.Tensor) -> list[int]:
+    """Count what a program's hooks, modes and profilers see of a call."""
+    layer.zero_grad()
+    packed: list[torch.Tensor] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(tensor)
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        torch.profiler.profile() as profiled,
+        Seen() as mode,  # type: ignore[no-untyped-call]
+    ):
+        layer(x).sum().backward()
+    return [len(packed), mode.calls, sum(one.count for one in profiled.key_averages())]
+
+
+def test_measuring_is_not_seen() -> None:
+    layer, x = layer_and_x(product="auto")
+    first, second = (seen_in_training(layer, x) for _ in range(2))
+    agree(first == second, f"seen of the call that measures: {first}, of another: {second}")
+    with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+        layer(x[:8])
+
+
+def test_checkpointing_measures_once() -> None:
+    layer, x = layer_and_x(product="auto")
+    own = x.clone().requires_grad_()
+    checkpoint(layer, own, use_reentrant=False).sum().backward()
+    other, _ = layer_and_x()
+    theirs = x.clone().requires_grad_()
+    other(theirs).sum().backward()
+    agree(bool(torch.allclose(own.grad, theirs.grad, atol=1e-4)), "another gradient")  # type: ignore[arg-type]
+
+
+def test_a_vector_is_one_row_however_many_inputs_a_rank_has() -> None:
+    linear = nn.Linear(8 * dist.get_world_size() + 1, 6)  # one rank has 9 inputs, the others 8
+    layer = pt.RowParallelLinear.from_linear(linear, options=Options(product="auto"))
+    layer(torch.ones(layer.weight.shape[1]))
+    known: Any = product._faster[communicator_of(None, "a test")][layer._key]
+    rows = [sizes[0] for _, sizes, *_ in known]
+    agree(rows == [0], f"measured for rows of up to two to the power of {rows}")
 
 
 def test_measuring_leaves_no_gradient() -> None:
