@@ -1,5 +1,6 @@
 """The two tensor-parallel linear layers as functions of tensors, with their gradients."""
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Hashable
@@ -35,8 +36,9 @@ def _outside_of_graphs(function: _Function) -> _Function:
     marked._torchdynamo_disable = True
     marked._torchdynamo_disable_msg = "a layer of plait ends a graph"
     frames: Any = torch._C._dynamo.eval_frame
-    skip = frames._FrameAction.SKIP
-    frames.set_code_exec_strategy(marked.__code__, frames._FrameExecStrategy(skip, skip))
+    with contextlib.suppress(AttributeError):  # a torch with other names tries to compile it first
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(marked.__code__, frames._FrameExecStrategy(skip, skip))
     return function
 
 
