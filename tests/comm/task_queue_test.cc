@@ -35,8 +35,9 @@ class Steps final : public Pending::Task {
 // A group of one rank, by itself.
 class TaskQueueTest : public testing::Test {
  protected:
-  TaskQueueTest()
-      : transport_(select_transport("threads", kSite).create(kSite)),
+  explicit TaskQueueTest(base::Nanoseconds timeout = 60 * base::kSecond)
+      : site_{.place = {.rank = 0, .world = 1}, .policy = {.timeout = timeout}},
+        transport_(select_transport("threads", site_).create(site_)),
         mailbox_(transport_->group(), kDesc, transport_->make_slots(kDesc)),
         lanes_(transport_->group(), {.ways = 1, .per_lane = 1}),
         membership_(*transport_),
@@ -46,11 +47,10 @@ class TaskQueueTest : public testing::Test {
 
   std::shared_ptr<Steps> task(int steps) { return std::make_shared<Steps>(steps, log_); }
 
-  static inline const Site kSite = {.place = {.rank = 0, .world = 1},
-                                    .policy = {.timeout = 50 * base::kMillisecond}};
   static constexpr MailboxDesc kDesc = {.slots = 1, .slot_bytes = 64};
   static constexpr int kNever = 1 << 30;
 
+  Site site_;
   std::vector<std::uint32_t> log_;  // n: task n begins; 10n: it is done
   std::unique_ptr<Transport> transport_;
   Mailbox::State mailbox_;
@@ -93,7 +93,12 @@ TEST_F(TaskQueueTest, APollMakesAStepAndWaitsForNothing) {
   EXPECT_TRUE(tasks_.poll(*one)) << "from then on";
 }
 
-TEST_F(TaskQueueTest, ARankThatPollsGivesUpAtItsDeadline) {
+class ImpatientTaskQueueTest : public TaskQueueTest {
+ protected:
+  ImpatientTaskQueueTest() : TaskQueueTest(50 * base::kMillisecond) {}
+};
+
+TEST_F(ImpatientTaskQueueTest, ARankThatPollsGivesUpAtItsDeadline) {
   const auto one = task(kNever);
   tasks_.start(one);
   const Error error = expect_error(Code::timeout, [&] {
