@@ -49,6 +49,7 @@ std::vector<bool> resident(const Region& region) {
   std::vector<unsigned char> states((region.bytes() + page - 1) / page);
   EXPECT_EQ(::mincore(region.data(), region.bytes(), states.data()), 0);
   std::vector<bool> found;
+  found.reserve(states.size());
   for (const unsigned char state : states) found.push_back((state & 1) != 0);
   return found;
 }

@@ -71,6 +71,7 @@ TEST(MappedChannels, HaveTheirOwnPagesOfAPeersRegion) {
   const MailboxDesc desc = {.slots = 4, .slot_bytes = 256 << 10};
   const std::size_t bytes = MappedChannels::bytes_for(desc, kWorld);
   std::vector<base::Region> regions;
+  regions.reserve(kWorld);
   for (int rank = 0; rank < kWorld; ++rank)
     regions.push_back(base::Region::map(base::make_anonymous_file("test", bytes), bytes, "a rank"));
   const MappedChannels channels(desc, 5, regions);

@@ -23,7 +23,9 @@ class Steps final : public Pending::Task {
 
  protected:
   bool advance() override {
-    if (left_ > 0 && --left_ == 0) log_.push_back(10 * tag().call);
+    if (left_ == 0) return true;
+    --left_;
+    if (left_ == 0) log_.push_back(10 * tag().call);
     return left_ == 0;
   }
 
