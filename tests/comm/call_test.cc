@@ -48,6 +48,18 @@ class CallTest : public testing::Test {
     return welcome;
   }
 
+  // Calls again and again until the host has refused as often as counts.
+  void await_refusals() {
+    await([&] {
+      if (call().has_socket()) {
+        call().advance(self, doubts);
+      } else {
+        call().begin();
+      }
+      return call().is_refused();
+    });
+  }
+
   Call& call(Call::At at = Call::At::own_address) {
     if (!call_) call_.emplace(1, loopback(listener), at);
     return *call_;
@@ -131,14 +143,7 @@ TEST_F(CallTest, IsRefusedWhereNoProcessListens) {
   EXPECT_FALSE(call().is_refused());
   answerer.reset();
   listener.reset();
-  await([&] {
-    if (call().has_socket()) {
-      call().advance(self, doubts);
-    } else {
-      call().begin();
-    }
-    return call().is_refused();
-  });
+  await_refusals();
   EXPECT_FALSE(call().is_over());
 }
 
@@ -159,14 +164,7 @@ TEST_F(CallTest, TellsHowTheLastTryEnded) {
   EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: it was accepted and then closed");
 
   listener.reset();
-  await([&] {
-    if (call().has_socket()) {
-      call().advance(self, doubts);
-    } else {
-      call().begin();
-    }
-    return call().is_refused();
-  });
+  await_refusals();
   EXPECT_EQ(call().outcome(),
             "the last call, to 127.0.0.1: Connection refused, after one had been accepted");
 }

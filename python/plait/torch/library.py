@@ -300,6 +300,11 @@ def _gathered_fake(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) 
     return out, x.new_empty(out.shape[0], x.shape[1])
 
 
+def _gathered_rows(x: torch.Tensor, how: How) -> int:
+    place = functools.partial(size_of_group, how.group, _gather_first.name)
+    return rows_that_all_have(_gather_first.name, x.shape[0], place, how.rows)
+
+
 def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     if is_c10d(how):
         return _gathered_run_by_products(x, weight, bias, *how)
@@ -311,9 +316,7 @@ def _gathered_run(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -
 
 def _gathered_run_by_products(x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any) -> Pair:
     given = How(*how)
-    name = _gather_first.name
-    place = functools.partial(size_of_group, given.group, name)
-    rows = rows_that_all_have(name, x.shape[0], place, given.rows)
+    rows = _gathered_rows(x, given)
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.multiply_by_products(x, weight, bias, given, gathered), gathered
 
@@ -338,10 +341,7 @@ def _gathered_quantized_fake(x: torch.Tensor, *operands: Any) -> Pair:
 
 
 def _gathered_quantized_run(x: torch.Tensor, *operands: Any) -> Pair:
-    given = How(*operands[5:])
-    name = _gather_first.name
-    place = functools.partial(size_of_group, given.group, name)
-    rows = rows_that_all_have(name, x.shape[0], place, given.rows)
+    rows = _gathered_rows(x, How(*operands[5:]))
     gathered = x.new_empty(rows, x.shape[1])
     return _gather_first.run_quantized(x, *operands, gathered=gathered), gathered
 
