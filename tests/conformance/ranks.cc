@@ -62,6 +62,8 @@ void fork_ranks(int world, const std::function<void(int rank)>& child, int secon
       if (std::chrono::steady_clock::now() > deadline) {
         ADD_FAILURE() << "rank " << rank << " hangs; killed";
         ::kill(children[rank], SIGKILL);
+        ::waitpid(children[rank], &status, 0);
+        break;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
