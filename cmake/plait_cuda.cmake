@@ -79,6 +79,9 @@ add_library(plait_cuda_flags INTERFACE)
 target_include_directories(plait_cuda_flags SYSTEM INTERFACE ${PLAIT_CUTLASS_INCLUDE})
 target_compile_options(plait_cuda_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-DNDEBUG;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
+if(PLAIT_CUDA_QUICK)
+  target_compile_options(plait_cuda_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:--Ofast-compile=min>")
+endif()
 if(PROJECT_IS_TOP_LEVEL)
   target_compile_options(plait_cuda_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
