@@ -59,16 +59,15 @@ void bind_blocking(nb::module_& m) {
       nb::arg("comm"), "Returns when all ranks have called it.");
   m.def(
       "broadcast",
-      [](const Array& data, int root, PyCommunicator& comm) {
+      [](GivenArray data, int root, PyCommunicator& comm) {
         const Elements all = elements(data, {"broadcast", "data"});
         comm.use([&](Communicator& c) { broadcast(all, root, c); });
       },
       nb::arg("data"), nb::arg("root"), nb::arg("comm"), "Copy root's elements to all ranks.");
   m.def(
       "all_gather",
-      [](const ConstArray& mine, const Array& all, PyCommunicator& comm,
-         const GivenCounts& counts) {
-        const ConstElements from = elements(mine, {"all_gather", "mine"});
+      [](GivenArray mine, GivenArray all, PyCommunicator& comm, const GivenCounts& counts) {
+        const ConstElements from = const_elements(mine, {"all_gather", "mine"});
         const Elements to = elements(all, {"all_gather", "all"});
         comm.use([&](Communicator& c) { all_gather(from, to, c, counts_of(counts)); });
       },
@@ -77,9 +76,8 @@ void bind_blocking(nb::module_& m) {
       "many each rank has; without it they are balanced.");
   m.def(
       "reduce_scatter",
-      [](const ConstArray& all, const Array& mine, PyCommunicator& comm,
-         const GivenCounts& counts) {
-        const ConstElements from = elements(all, {"reduce_scatter", "all"});
+      [](GivenArray all, GivenArray mine, PyCommunicator& comm, const GivenCounts& counts) {
+        const ConstElements from = const_elements(all, {"reduce_scatter", "all"});
         const Elements to = elements(mine, {"reduce_scatter", "mine"});
         comm.use([&](Communicator& c) { reduce_scatter(from, to, c, counts_of(counts)); });
       },
@@ -87,7 +85,7 @@ void bind_blocking(nb::module_& m) {
       "Sum `all` over ranks and write this rank's part of it to `mine`.");
   m.def(
       "all_reduce",
-      [](const Array& data, PyCommunicator& comm, const std::optional<Array>& out) {
+      [](GivenArray data, PyCommunicator& comm, std::optional<GivenArray> out) {
         const Elements from = elements(data, {"all_reduce", "data"});
         const Elements to = out ? elements(*out, {"all_reduce", "out"}) : from;
         comm.use([&](Communicator& c) { all_reduce(from, to, c); });
@@ -97,9 +95,9 @@ void bind_blocking(nb::module_& m) {
       "same bits.");
   m.def(
       "all_to_all",
-      [](const ConstArray& send, const Array& receive, PyCommunicator& comm,
-         const GivenCounts& send_counts, const GivenCounts& receive_counts) {
-        const ConstElements from = elements(send, {"all_to_all", "send"});
+      [](GivenArray send, GivenArray receive, PyCommunicator& comm, const GivenCounts& send_counts,
+         const GivenCounts& receive_counts) {
+        const ConstElements from = const_elements(send, {"all_to_all", "send"});
         const Elements to = elements(receive, {"all_to_all", "receive"});
         comm.use([&](Communicator& c) {
           all_to_all(from, to, c, counts_of(send_counts, receive_counts));
@@ -126,7 +124,7 @@ void bind_started(nb::module_& m) {
       nb::arg("comm"), nb::keep_alive<0, 1>(), "barrier(), started.");
   m.def(
       "start_broadcast",
-      [](const Array& data, int root, PyCommunicator& comm) {
+      [](GivenArray data, int root, PyCommunicator& comm) {
         const Elements all = elements(data, {"broadcast", "data"});
         return start(comm, [&](Communicator& c) { return start_broadcast(all, root, c); });
       },
@@ -134,7 +132,7 @@ void bind_started(nb::module_& m) {
       nb::keep_alive<0, 3>(), "broadcast(), started.");
   m.def(
       "start_all_reduce",
-      [](const Array& data, PyCommunicator& comm, const std::optional<Array>& out) {
+      [](GivenArray data, PyCommunicator& comm, std::optional<GivenArray> out) {
         const Elements from = elements(data, {"all_reduce", "data"});
         const Elements to = out ? elements(*out, {"all_reduce", "out"}) : from;
         return start(comm, [&](Communicator& c) { return start_all_reduce(from, to, c); });
@@ -143,9 +141,8 @@ void bind_started(nb::module_& m) {
       nb::keep_alive<0, 2>(), nb::keep_alive<0, 3>(), "all_reduce(), started.");
   m.def(
       "start_all_gather",
-      [](const ConstArray& mine, const Array& all, PyCommunicator& comm,
-         const GivenCounts& counts) {
-        const ConstElements from = elements(mine, {"all_gather", "mine"});
+      [](GivenArray mine, GivenArray all, PyCommunicator& comm, const GivenCounts& counts) {
+        const ConstElements from = const_elements(mine, {"all_gather", "mine"});
         const Elements to = elements(all, {"all_gather", "all"});
         return start(comm, [&](Communicator& c) {
           return start_all_gather(from, to, c, counts_of(counts));
@@ -156,9 +153,8 @@ void bind_started(nb::module_& m) {
       "all_gather(), started.");
   m.def(
       "start_reduce_scatter",
-      [](const ConstArray& all, const Array& mine, PyCommunicator& comm,
-         const GivenCounts& counts) {
-        const ConstElements from = elements(all, {"reduce_scatter", "all"});
+      [](GivenArray all, GivenArray mine, PyCommunicator& comm, const GivenCounts& counts) {
+        const ConstElements from = const_elements(all, {"reduce_scatter", "all"});
         const Elements to = elements(mine, {"reduce_scatter", "mine"});
         return start(comm, [&](Communicator& c) {
           return start_reduce_scatter(from, to, c, counts_of(counts));
@@ -169,9 +165,9 @@ void bind_started(nb::module_& m) {
       "reduce_scatter(), started.");
   m.def(
       "start_all_to_all",
-      [](const ConstArray& send, const Array& receive, PyCommunicator& comm,
-         const GivenCounts& send_counts, const GivenCounts& receive_counts) {
-        const ConstElements from = elements(send, {"all_to_all", "send"});
+      [](GivenArray send, GivenArray receive, PyCommunicator& comm, const GivenCounts& send_counts,
+         const GivenCounts& receive_counts) {
+        const ConstElements from = const_elements(send, {"all_to_all", "send"});
         const Elements to = elements(receive, {"all_to_all", "receive"});
         return start(comm, [&](Communicator& c) {
           return start_all_to_all(from, to, c, counts_of(send_counts, receive_counts));

@@ -94,8 +94,8 @@ std::uint64_t fingerprint(const WeightView& weight) {
   });
 }
 
-void pack(PackedWeight* self, const ConstArray& weight, WeightLayout layout, int threads) {
-  const WeightView view{.view = matrix(weight, {"PackedWeight", "weight"}), .layout = layout};
+void pack(PackedWeight* self, GivenArray weight, WeightLayout layout, int threads) {
+  const WeightView view{.view = const_matrix(weight, {"PackedWeight", "weight"}), .layout = layout};
   unlocked([&] { new (self) PackedWeight(view, threads); });
 }
 

@@ -23,19 +23,19 @@ QuantScheme parsed(std::string_view text) {
                   ":group=N, and then :offsets");
 }
 
-QuantizedWeight quantized(const ConstArray& weight, WeightLayout layout, const QuantScheme& scheme,
+QuantizedWeight quantized(GivenArray weight, WeightLayout layout, const QuantScheme& scheme,
                           int threads) {
-  const WeightView view{.view = matrix(weight, {"quantize", "weight"}), .layout = layout};
+  const WeightView view{.view = const_matrix(weight, {"quantize", "weight"}), .layout = layout};
   return unlocked([&] { return quantize(view, scheme, threads); });
 }
 
 QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
-                           const ConstArray& values, WeightLayout layout, const ConstArray& scales,
-                           const std::optional<ConstArray>& offsets, int threads) {
-  QuantizedParts parts{.values = matrix(values, {"from_parts", "values"}),
+                           GivenArray values, WeightLayout layout, GivenArray scales,
+                           std::optional<GivenArray> offsets, int threads) {
+  QuantizedParts parts{.values = const_matrix(values, {"from_parts", "values"}),
                        .layout = layout,
-                       .scales = matrix(scales, {"from_parts", "scales"})};
-  if (offsets) parts.offsets = matrix(*offsets, {"from_parts", "offsets"});
+                       .scales = const_matrix(scales, {"from_parts", "scales"})};
+  if (offsets) parts.offsets = const_matrix(*offsets, {"from_parts", "offsets"});
   return unlocked([&] { return QuantizedWeight::from_parts(scheme, n, k, parts, threads); });
 }
 
@@ -104,7 +104,7 @@ void bind_quantized(nb::module_& m) {
           "int8 [groups, n], where the scheme has any, for from_dlpack(); no copy.")
       .def(
           "dequantize",
-          [](const QuantizedWeight& self, const Array& out, WeightLayout layout, int threads) {
+          [](const QuantizedWeight& self, GivenArray out, WeightLayout layout, int threads) {
             const TensorView to = matrix(out, {"dequantize", "out"});
             unlocked([&] { self.dequantize(to, layout, threads); });
           },

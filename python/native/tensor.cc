@@ -1,5 +1,7 @@
 #include "tensor.h"
 
+#include <nanobind/stl/string.h>
+
 #include <sstream>
 #include <string>
 
@@ -33,6 +35,33 @@ std::string name(nb::dlpack::dtype type) {
     default:
       return "of a type of " + bits + " bits";
   }
+}
+
+[[noreturn]] void refuse_what_is_no_array(nb::handle object, Argument argument,
+                                          std::string_view accepted) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  if (!nb::cast<bool>(nb::getattr(dtype, "isnative", nb::bool_(true)))) {
+    refuse(argument, "is ", nb::cast<std::string>(nb::str(dtype)),
+           ", whose bytes are in another order than this machine's; "
+           "astype(dtype.newbyteorder('=')) copies them");
+  }
+  refuse(argument, "is of type ", nb::cast<std::string>(nb::type_name(object.type())),
+         "; it can be ", accepted);
+}
+
+using Array = nb::ndarray<>;
+using ConstArray = nb::ndarray<nb::ro>;
+
+ConstArray readable(nb::handle object, Argument argument, std::string_view accepted) {
+  if (ConstArray array; nb::try_cast(object, array)) return array;
+  refuse_what_is_no_array(object, argument, accepted);
+}
+
+Array writable(nb::handle object, Argument argument, std::string_view accepted) {
+  if (Array array; nb::try_cast(object, array)) return array;
+  if (ConstArray array; nb::try_cast(object, array))
+    refuse(argument, "is read-only, and the call writes it");
+  refuse_what_is_no_array(object, argument, accepted);
 }
 
 template <class AnyArray>
@@ -119,20 +148,20 @@ std::optional<Dtype> known(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-Elements elements(const Array& array, Argument argument) {
-  return all_of<Elements>(array, argument);
+Elements elements(GivenArray array, Argument argument) {
+  return all_of<Elements>(writable(array.object, argument, "an array"), argument);
 }
 
-ConstElements elements(const ConstArray& array, Argument argument) {
-  return all_of<ConstElements>(array, argument);
+ConstElements const_elements(GivenArray array, Argument argument) {
+  return all_of<ConstElements>(readable(array.object, argument, "an array"), argument);
 }
 
-TensorView matrix(const Array& array, Argument argument) {
-  return rows_of<TensorView>(array, argument);
+TensorView matrix(GivenArray array, Argument argument, std::string_view accepted) {
+  return rows_of<TensorView>(writable(array.object, argument, accepted), argument);
 }
 
-ConstTensorView matrix(const ConstArray& array, Argument argument) {
-  return rows_of<ConstTensorView>(array, argument);
+ConstTensorView const_matrix(GivenArray array, Argument argument, std::string_view accepted) {
+  return rows_of<ConstTensorView>(readable(array.object, argument, accepted), argument);
 }
 
 ViewArray array_of(const ConstTensorView& view, nb::handle owner) {

@@ -6,6 +6,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -15,27 +16,42 @@
 
 namespace plait::python {
 
-using Array = nb::ndarray<>;
-using ConstArray = nb::ndarray<nb::ro>;
-
 struct Argument {
   std::string_view function;
   std::string_view name;
+};
+
+// An argument that is to be an array. Any object comes through, so that one that is none is refused
+// as an array of the wrong kind is, not in a list of signatures.
+struct GivenArray {
+  nb::handle object;
 };
 
 // plait's name of an element type; nullopt for types that it does not compute with.
 std::optional<Dtype> known(nb::dlpack::dtype type);
 
 // All elements of a contiguous array, whatever its shape.
-Elements elements(const Array& array, Argument argument);
-ConstElements elements(const ConstArray& array, Argument argument);
+Elements elements(GivenArray array, Argument argument);
+ConstElements const_elements(GivenArray array, Argument argument);
 
-// Rows whose elements lie side by side, in memory of the CPU or of a GPU.
-TensorView matrix(const Array& array, Argument argument);
-ConstTensorView matrix(const ConstArray& array, Argument argument);
+// Rows whose elements lie side by side, in memory of the CPU or of a GPU. `accepted`: what else the
+// argument can be, for the sentence that refuses it.
+TensorView matrix(GivenArray array, Argument argument, std::string_view accepted = "an array");
+ConstTensorView const_matrix(GivenArray array, Argument argument,
+                             std::string_view accepted = "an array");
 
 // A view that an object owns, for Python to read.
 using ViewArray = nb::ndarray<nb::array_api, nb::ro>;
 ViewArray array_of(const ConstTensorView& view, nb::handle owner);
 
 }  // namespace plait::python
+
+template <>
+struct nanobind::detail::type_caster<plait::python::GivenArray> {
+  NB_TYPE_CASTER(plait::python::GivenArray, const_name("Array"))
+
+  bool from_python(handle object, std::uint8_t /*flags*/, cleanup_list* /*list*/) noexcept {
+    value.object = object;
+    return true;
+  }
+};

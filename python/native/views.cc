@@ -24,33 +24,20 @@ void* pointer_of(std::uintptr_t number) {
               std::string(argument.function) + ": " + std::string(argument.name) + " " + words);
 }
 
-[[noreturn]] void refuse_what_is_no_array(nb::handle object, Argument argument) {
-  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-  if (!nb::cast<bool>(nb::getattr(dtype, "isnative", nb::bool_(true)))) {
-    refuse(argument, "is " + nb::cast<std::string>(nb::str(dtype)) +
-                         ", whose bytes are in another order than this machine's; "
-                         "astype(dtype.newbyteorder('=')) copies them");
-  }
-  const auto type = nb::cast<std::string>(nb::type_name(object.type()));
-  refuse(argument, "is of type " + type + "; it can be an array or a TensorView");
-}
+constexpr std::string_view kAccepted = "an array or a TensorView";
 
 }  // namespace
 
 TensorView view_of(nb::handle object, Argument argument) {
   if (object.is_none()) return {};
   if (nb::isinstance<TensorView>(object)) return nb::cast<const TensorView&>(object);
-  if (Array array; nb::try_cast(object, array)) return matrix(array, argument);
-  if (ConstArray array; nb::try_cast(object, array))
-    refuse(argument, "is read-only, and the call writes it");
-  refuse_what_is_no_array(object, argument);
+  return matrix({object}, argument, kAccepted);
 }
 
 ConstTensorView const_view_of(nb::handle object, Argument argument) {
   if (object.is_none()) return {};
   if (nb::isinstance<TensorView>(object)) return nb::cast<const TensorView&>(object);
-  if (ConstArray array; nb::try_cast(object, array)) return matrix(array, argument);
-  refuse_what_is_no_array(object, argument);
+  return const_matrix({object}, argument, kAccepted);
 }
 
 namespace {

@@ -14,7 +14,8 @@ class Error(RuntimeError):
     ('peer_lost', 3, 'all_reduce: rank 3 was killed')
 
     `culprit` is the rank that is to blame, and `operator` the call that failed, where they are
-    known. A call with arguments of wrong types raises TypeError instead.
+    known. A call that does not fit the signature raises TypeError instead. An object that is
+    no array where there should be one raises this error.
     """
 
     def __init__(
