@@ -41,7 +41,7 @@ def test_the_rank_to_blame_is_named() -> None:
 
 def test_a_wrong_call_stays_a_type_error() -> None:
     with plait.Communicator.connect() as comm, pytest.raises(TypeError):
-        plait.all_reduce(comm)  # type: ignore[call-arg]
+        plait.all_reduce(comm=comm)  # type: ignore[call-arg]
 
 
 def test_is_pickled_whole() -> None:
