@@ -195,6 +195,12 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
   launch.part.secret = launch::choose_secret();
 }
 
+// Ranks of this host need no place to meet, except over the transports between hosts.
+std::string choose_rendezvous_here() {
+  const std::string transport = base::env("PLAIT_TRANSPORT").value_or("");
+  return transport == "tcp" || transport == "ucx" ? choose_rendezvous("127.0.0.1") : "";
+}
+
 // Either all ranks, or those of this host where plait run --hosts was called on another.
 void take_part(const Args& args, launch::Launch& launch) {
   launch.bindings = read_bindings(args);
@@ -205,7 +211,7 @@ void take_part(const Args& args, launch::Launch& launch) {
                      : launch::RunPart{.first = 0,
                                        .world = static_cast<int>(launch.bindings.size()),
                                        .job = base::random_name(),
-                                       .rendezvous = ""};
+                                       .rendezvous = choose_rendezvous_here()};
   if (part) launch.part.secret = launch::read_secret(STDIN_FILENO);
 }
 

@@ -51,6 +51,15 @@ class RunTest(CommandTest):
             self.assertEqual({name: found.get(name) for name in kept}, kept)
             self.assertEqual(found["PLAIT_RANK"], str(rank))
 
+    def test_ranks_of_this_host_are_told_where_to_meet_over_tcp(self):
+        self.assertNotIn("PLAIT_RENDEZVOUS", self.environments(1)[0])
+        for transport in "tcp", "ucx":
+            self.environment["PLAIT_TRANSPORT"] = transport
+            (place,) = {e["PLAIT_RENDEZVOUS"] for e in self.environments(2)}
+            self.assertRegex(place, r"^127\.0\.0\.1:\d{5}$")
+        self.environment["PLAIT_RENDEZVOUS"] = "localhost:1234"
+        self.assertEqual(self.environments(1)[0]["PLAIT_RENDEZVOUS"], "localhost:1234")
+
     def test_threads_that_the_user_wants_are_his(self):
         self.environment["OMP_NUM_THREADS"] = "5"
         self.assertEqual({e["OMP_NUM_THREADS"] for e in self.environments(2)}, {"5"})
