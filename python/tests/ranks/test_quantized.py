@@ -1,5 +1,7 @@
 """Operators by quantised weights: values, compilers, refusals."""
 
+import io
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -118,3 +120,15 @@ def test_parts_of_a_quantised_weight_are_checked() -> None:
         pt.matmul_all_reduce(torch.ones(2, 6), [1.0])  # type: ignore[arg-type]
     with pytest.raises(plait.Error, match="x is of type list, not a tensor"):
         pt.matmul_all_reduce([1.0], w)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_quantised_weights_are_saved_and_loaded(scheme: str) -> None:
+    """torch.load() reads them without trusting the file, as it reads tensors."""
+    file = io.BytesIO()
+    w = pt.quantize(torch.randn(8, 12, generator=torch.Generator().manual_seed(2)), scheme)
+    torch.save({"up": w}, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)["up"]
+    x = torch.ones(2, 12)
+    agree(torch.equal(pt.matmul_all_reduce(x, loaded), pt.matmul_all_reduce(x, w)), "other values")
