@@ -1,12 +1,14 @@
 """Operators by quantised weights: values, compilers, refusals."""
 
 import io
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from problems import NAMES, SCHEDULES, Problem
 from ranks import agree, shard, whole_and_parts
+from torch import nn
 
 import plait
 import plait.torch as pt
@@ -132,3 +134,16 @@ def test_quantised_weights_are_saved_and_loaded(scheme: str) -> None:
     loaded = torch.load(file, weights_only=True)["up"]
     x = torch.ones(2, 12)
     agree(torch.equal(pt.matmul_all_reduce(x, loaded), pt.matmul_all_reduce(x, w)), "other values")
+
+
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_quantised_layers_cast_under_autocast(kind: Any, world: int) -> None:
+    layer = kind.from_linear(nn.Linear(6 * world, 4 * world))
+    layer.quantize("s8")
+    x = torch.ones(2, 6 if kind is pt.RowParallelLinear else 6 * world)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = layer(x)
+        with pytest.raises(plait.Error, match=r"x is torch\.float64"):
+            layer(x.double())
+    agree(out.dtype is torch.bfloat16, f"{out.dtype}")
+    agree(torch.equal(out, layer.bfloat16()(x.bfloat16())), "other values")
