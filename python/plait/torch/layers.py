@@ -165,6 +165,8 @@ def _check_linear(linear: object, operator: str) -> None:
             operator,
             f"linear is of type {type(linear).__name__}, which has no matrix as its weight",
         )
+    if not hasattr(linear, "bias"):  # an embedding, whose weight is no factor of a product
+        refuse(operator, f"linear is of type {type(linear).__name__}, which is no linear layer")
     if isinstance(weight, DTensor):
         refuse(operator, "the weight is a DTensor, which is shared already; give a plain layer")
 

@@ -262,12 +262,8 @@ class _Call:
 def _apply(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, call: _Call
 ) -> torch.Tensor:
-    dtype = weight.dtype
-    bias = None if bias is None else tensors.resolved(bias)
-    if torch.is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
-        x = tensors.cast(x, dtype)
-        bias = None if bias is None else tensors.cast(bias, dtype)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+    x, bias = tensors.by_autocast(x, bias)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, call.name, "x")
     bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be
@@ -295,7 +291,6 @@ def quantized_linear(
     """Multiply by this rank's share of a quantised weight, without gradients."""
     name = f"{kind}_parallel_linear"
     x = tensors.resolved(x)
-    bias = None if bias is None else tensors.resolved(bias)
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:
         refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.k}")
@@ -307,6 +302,7 @@ def quantized_linear(
             "x requires a gradient, and products by quantised weights have none; "
             "call it under torch.no_grad()",
         )
+    x, bias = tensors.by_autocast(x, bias)
     rows = x.detach().reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, name, "x")
     rows = as_rows(rows)

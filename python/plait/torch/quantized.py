@@ -39,6 +39,8 @@ class QuantizedWeight:
 
 
 _pytree.register_dataclass(QuantizedWeight)
+# It has nothing but tensors and text, so torch.load() may make it by default too.
+torch.serialization.add_safe_globals([QuantizedWeight])
 
 
 def quantize(weight: torch.Tensor, scheme: str) -> QuantizedWeight:

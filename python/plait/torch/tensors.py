@@ -185,6 +185,17 @@ def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor.to(dtype)
 
 
+def by_autocast(
+    x: torch.Tensor, bias: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return what a layer multiplies and adds: in autocast's dtype where that is on."""
+    bias = None if bias is None else resolved(bias)
+    if not torch.is_autocast_enabled("cpu"):
+        return x, bias
+    dtype = torch.get_autocast_dtype("cpu")
+    return cast(x, dtype), None if bias is None else cast(bias, dtype)
+
+
 def check(tensor: torch.Tensor, operator: str, name: str, *, on_gpu: bool = False) -> None:
     """Raise Error where the tensor is refused."""
     reason = refusal(tensor, on_gpu=on_gpu)

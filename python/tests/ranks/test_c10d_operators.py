@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from problems import NAMES, Problem, gradient_of_result, rows
 from ranks import agree, shard, whole_and_parts
 from test_c10d import close
-from test_operators import NAMES, Problem, gradient_of_result, rows
 
 import plait
 import plait.torch as pt

@@ -159,6 +159,8 @@ def test_other_rows_than_those_of_a_whole_x_are_refused() -> None:
 def test_what_is_no_whole_layer_is_refused(kind: Any) -> None:
     with pytest.raises(plait.Error, match="linear is of type Conv1d, which has no matrix"):
         kind.from_linear(nn.Conv1d(3, 3, 1))
+    with pytest.raises(plait.Error, match="linear is of type Embedding, which is no linear layer"):
+        kind.from_linear(nn.Embedding(3, 3))
     with pytest.raises(plait.Error, match="linear is of type int, which has no matrix"):
         kind.from_linear(3)
     mesh = init_device_mesh("cpu", (WORLD,))

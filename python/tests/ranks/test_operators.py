@@ -6,72 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.distributed as dist
+from problems import NAMES, SCHEDULES, Problem, gradient_of_result
 from ranks import Estimate, agree, bound, known, product, shard, whole_and_parts
 
 import plait
 import plait.torch as pt
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-SCHEDULES = [
-    pt.Options(schedule="serial"),
-    pt.Options(schedule="pipelined", parts=3),
-    pt.Options(schedule="fused"),
-    pt.Options(schedule="auto"),
-]
-
-
-def rows(x: torch.Tensor) -> torch.Tensor:
-    return x[shard(x.shape[0])]
-
-
-def columns(x: torch.Tensor) -> torch.Tensor:
-    return x[:, shard(x.shape[1])]
-
-
-class Problem:
-    """An operator's operands, and what they come to in one process."""
-
-    def __init__(self, name: str, m: int, n: int, k: int, dtype: torch.dtype) -> None:
-        x, self.x_parts = whole_and_parts((m, k), dtype, seed=1)
-        w, _ = whole_and_parts((n, k), dtype, seed=2)
-        bias, _ = whole_and_parts((1, n), dtype, seed=3)
-        self.call: Callable[..., torch.Tensor] = getattr(pt, name)
-        self.bias = bias[0].detach()
-        x_own: torch.Tensor
-        if name in ("matmul_all_reduce", "matmul_reduce_scatter"):
-            x_own, w_own, source = columns(x), columns(w), x
-        elif name == "matmul_all_gather":
-            x_own, w_own, source = rows(x), w, x
-        elif name == "all_gather_matmul":
-            x_own, w_own, source = rows(x), rows(w), x
-            self.bias = self.bias[shard(n)]
-        else:
-            x_own, w_own = self.x_parts[dist.get_rank()], w
-            source = torch.stack([part.double() for part in self.x_parts]).sum(0)
-        self.x = x_own.detach().clone().requires_grad_()
-        self.w = w_own.detach().clone().requires_grad_()
-        weight = w.double() if name != "all_gather_matmul" else rows(w).double()
-        self.exact = source.double() @ weight.t() + self.bias.double()
-        self.sizes = source.double().abs() @ weight.abs().t() + self.bias.double().abs()
-        if name in ("matmul_reduce_scatter", "reduce_scatter_matmul"):
-            self.exact, self.sizes = rows(self.exact), rows(self.sizes)
-        self.extra = {"rows": m} if name in ("matmul_all_gather", "all_gather_matmul") else {}
-        # What travels first is x itself, whose sums are rounded to its dtype.
-        self.rounded = 2 if "reduce" in name and name.endswith("_matmul") else 1
-
-    def run(self, options: pt.Options, bias: bool = True) -> torch.Tensor:
-        given = self.bias if bias else None
-        return self.call(self.x, self.w, given, options=options, **self.extra)
-
-
-NAMES = [
-    "matmul_all_reduce",
-    "matmul_reduce_scatter",
-    "matmul_all_gather",
-    "all_gather_matmul",
-    "reduce_scatter_matmul",
-    "all_reduce_matmul",
-]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -129,13 +70,6 @@ def test_wire_of_8_bits(name: str) -> None:
         limit[:, begin : begin + 64] += world * largest / 252
     off = (outs[0].double() - problem.exact).abs()
     agree(bool((off <= limit).all()), f"{name}: {off.max()}")
-
-
-def gradient_of_result(name: str, m: int, n: int, dtype: torch.dtype) -> torch.Tensor:
-    grad, _ = whole_and_parts((m, n), dtype, seed=9)
-    if name == "all_gather_matmul":
-        return columns(grad)
-    return rows(grad) if name.endswith("scatter") or name.startswith("reduce_scatter") else grad
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -235,20 +169,11 @@ def test_gathered_rows_and_their_gradient() -> None:
             agree(all(map(torch.equal, expected, alone)), f"{options} has other bits")
 
 
-def test_gathered_rows_compile_and_are_of_quantised_weights_too() -> None:
+def test_gathered_rows_compile() -> None:
     world = dist.get_world_size()
     x, _ = whole_and_parts((4 * world, 16), torch.float32, seed=1)
-    w = pt.quantize(torch.randn(6, 16, generator=torch.Generator().manual_seed(2)), "s8:group=8")
-    own = x[shard(4 * world)].clone()
-    out, gathered = pt.all_gather_matmul(own, w, gathered=True)
-    agree(torch.equal(gathered, x), "the gathered rows")
-    agree(torch.equal(out, pt.all_gather_matmul(own, w)), "the result")
-    operator = torch.ops.plait.all_gather_matmul_gathered_quantized.default
-    parts = (w.values, w.scales, w.offsets, w.scheme)
-    torch.library.opcheck(operator, (own, *parts, None, "", "serial", 0, "", 4 * world))
-
     plain = torch.randn(6, 16, generator=torch.Generator().manual_seed(3)).requires_grad_()
-    leaf = own.clone().requires_grad_()
+    leaf = x[shard(4 * world)].clone().requires_grad_()
     gathering = torch.ops.plait.all_gather_matmul_gathered.default
     torch.library.opcheck(gathering, (leaf, plain, None, "", "serial", 0, "", False, 4 * world))
 
@@ -262,104 +187,6 @@ def test_gathered_rows_compile_and_are_of_quantised_weights_too() -> None:
     (found,) = torch.autograd.grad(compiled.square().sum(), leaf)
     agree(torch.equal(compiled, whole), "compiled forward")
     agree(torch.equal(found, expected), "compiled backward")
-
-
-SCHEMES = ["s8", "s8:tensor", "s8:group=4", "s4:group=4:offsets"]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("name", NAMES)
-def test_quantised_weights(name: str, scheme: str) -> None:
-    """The same bits as the product by what the quantised weight stands for, in every schedule."""
-    problem = Problem(name, 13, 10, 8 * dist.get_world_size(), torch.float32)
-    w = pt.quantize(problem.w, scheme)
-    whole = plait.quantize(
-        problem.w.detach(), layout=plait.WeightLayout.out_in, scheme=plait.QuantScheme(scheme)
-    )
-    exact = torch.empty_like(problem.w)
-    whole.dequantize(exact.detach(), layout=plait.WeightLayout.out_in)
-    problem.x.requires_grad_(False)
-    outs = [
-        problem.call(problem.x, w, problem.bias, options=options, **problem.extra)
-        for options in SCHEDULES
-    ]
-    agree(all(torch.equal(outs[0], other) for other in outs), "schedules differ")
-    expected = problem.call(problem.x, exact.detach(), problem.bias, **problem.extra)
-    off = (outs[0] - expected).abs().max().item()
-    agree(off <= 1e-4 * problem.sizes.max().item(), f"{name} {scheme}: {off}")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_opcheck_of_quantised_weights(name: str) -> None:
-    problem = Problem(name, 8 * dist.get_world_size(), 6 * dist.get_world_size(), 12, torch.float32)
-    w = pt.quantize(problem.w, "s8:group=4")
-    operator = getattr(torch.ops.plait, f"{name}_quantized").default
-    extra = (problem.extra["rows"],) if problem.extra else ()
-    parts = (w.values, w.scales, w.offsets, w.scheme)
-    torch.library.opcheck(
-        operator, (problem.x.detach(), *parts, problem.bias, "", "serial", 0, "", *extra)
-    )
-
-
-def test_quantised_weights_are_packed_once_and_compile(world: int) -> None:
-    w1 = pt.quantize(torch.randn(16, 12, generator=torch.Generator().manual_seed(6)), "s8")
-    w2 = pt.quantize(torch.randn(12, 16, generator=torch.Generator().manual_seed(7)), "s4:group=8")
-    x = torch.randn(4 * world, 12, generator=torch.Generator().manual_seed(8))
-
-    def step(x: torch.Tensor, w1: pt.QuantizedWeight) -> torch.Tensor:
-        return pt.matmul_reduce_scatter(torch.relu(pt.all_gather_matmul(x, w1)), w2)
-
-    before = pt.packed_bytes()
-    expected = step(x, w1)
-    packed = pt.packed_bytes()
-    assert packed > before
-    for backend in ("aot_eager", "inductor"):
-        compiled = torch.compile(step, fullgraph=True, backend=backend)
-        agree(all(torch.equal(compiled(x, w1), expected) for _ in range(3)), backend)
-        agree(pt.packed_bytes() == packed, f"{backend}: packed again")
-    w1.scales.mul_(2)
-    again = step(x, w1)
-    off = (again - 2 * expected).abs().max() / expected.abs().max()
-    agree(bool(off < 1e-5), "the old scales were read")
-    agree(pt.packed_bytes() == packed, "packed beside the old one")
-    del w1, compiled
-    torch._dynamo.reset()
-
-
-def test_a_quantised_weight_lets_no_gradient_through() -> None:
-    w = pt.quantize(torch.ones(4, 6), "s8")
-    x = torch.ones(2, 6, requires_grad=True)
-    sentence = "x requires a gradient, and products by quantised weights have none"
-    with pytest.raises(plait.Error, match=sentence):
-        pt.matmul_all_reduce(x, w)
-    with pytest.raises(plait.Error, match=sentence):
-        torch.ops.plait.matmul_all_reduce_quantized(
-            x, w.values, w.scales, w.offsets, w.scheme, None, ""
-        )
-    with torch.no_grad():
-        pt.matmul_all_reduce(x, w)
-
-
-def test_parts_of_a_quantised_weight_are_checked() -> None:
-    w = pt.quantize(torch.ones(4, 6), "s8")
-    values, scales = w.values, w.scales
-    wrong = {
-        "weight.values is on meta": pt.QuantizedWeight(values.to("meta"), scales, None, "s8"),
-        "weight.scales is on meta": pt.QuantizedWeight(values, scales.to("meta"), None, "s8"),
-        "scales": pt.QuantizedWeight(values, scales[:, :2], None, "s8"),
-        "'s9' is no scheme": pt.QuantizedWeight(values, scales, None, "s9"),
-        "values are f32, not s8": pt.QuantizedWeight(values.float(), scales, None, "s8"),
-    }
-    for sentence, weight in wrong.items():
-        with pytest.raises(plait.Error, match=sentence) as caught:
-            pt.matmul_all_reduce(torch.ones(2, 6), weight)
-        assert caught.value.operator == "matmul_all_reduce"
-    with pytest.raises(
-        plait.Error, match="weight is of type list, not a tensor or a QuantizedWeight"
-    ):
-        pt.matmul_all_reduce(torch.ones(2, 6), [1.0])  # type: ignore[arg-type]
-    with pytest.raises(plait.Error, match="x is of type list, not a tensor"):
-        pt.matmul_all_reduce([1.0], w)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
