@@ -373,6 +373,7 @@ sys.exit(0)
     for arguments, sentence in (
         (["--use-ascend-mc2", script], "--use-ascend-mc2 replaces"),
         (["nothing.py"], "there is no script nothing.py"),
+        ([], "the following arguments are required: script\n"),
     ):
         command = [sys.executable, "-m", "plait.megatron", *map(str, arguments)]
         refused = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

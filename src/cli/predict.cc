@@ -56,7 +56,11 @@ int predict(Words words) {
     print_help();
     return kDone;
   }
-  if (first.starts_with("-")) return predict_measured(words);
+  if (first.starts_with("-")) {
+    const bool asks_for_help =
+        words.size() == 2 && first == "--measured" && (words[1] == "-h" || words[1] == "--help");
+    return predict_measured(asks_for_help ? words.subspan(1) : words);
+  }
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));
   const auto op = parse_operator(first);

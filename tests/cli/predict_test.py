@@ -82,6 +82,10 @@ class PredictTest(PredictCase):
         self.assertEqual([(one["m"], one["schedules"][1]["plan"]) for one in found],
                          [(512, "fused chunk=64"), (1024, "fused chunk=64")])
 
+    def test_help_of_measured_needs_no_file(self):
+        for flag in ("-h", "--help"):
+            self.assertIn("Usage: plait predict --measured FILE", self.predict("--measured", flag))
+
     def test_a_plain_weight_has_the_dtype_of_x(self):
         page = self.predict("matmul-all-reduce", "--help")
         self.assertRegex(page, r"--weight KIND .*\bplain: x's dtype \(default\)")

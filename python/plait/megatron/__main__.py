@@ -27,7 +27,10 @@ def main() -> None:
     )
     add_arguments(parser)
     parser.add_argument("script", help="the training script, such as pretrain_gpt.py")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script, and of plait")
+    more = parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="of the script, and of plait"
+    )
+    more.required = False  # Python 3.11 would name it beside a missing script
     args = parser.parse_args()
     behind = argparse.ArgumentParser(prog=parser.prog, add_help=False, allow_abbrev=False)
     _, rest = add_arguments(behind).parse_known_args(args.arguments, args)

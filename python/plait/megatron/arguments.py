@@ -36,7 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     )
     group.add_argument("--coc-fused-kernel", action="store_true", help="use fused schedules")
     group.add_argument(
-        "--coc-mode", type=int, choices=(-1, 0, 1, 2), default=-1, help="0 and 1: serial"
+        "--coc-mode",
+        type=int,
+        choices=(-1, 0, 1, 2),
+        default=-1,
+        help="0 and 1: serial, unless fused is asked for; -1 and 2: as the other options say",
     )
     # Known only to be refused: a parser that doesn't know them would hand them on to the script.
     for option in ("--use-ascend-mc2", "--tp-2d", "--unaligned-linear"):
