@@ -15,14 +15,14 @@ class ProfileTest(CommandTest):
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
             self.environment["PLAIT_PLAN_CACHE"] = str(cache)
-            self.environment["PLAIT_LINK"] = "1gbit,20ms"  # not a property of the machine
+            self.environment["PLAIT_LINK"] = "1gbit,1s"  # not a property of the machine
             alone = ["--transport", "threads", "--threads", 1, "--ranks", 2, "--seconds", 0.01]
             result = self.plait("tune", "--profile", *alone, timeout=800)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("\nbf16 ", result.stdout)
             self.assertIn("\nthreads: ", result.stdout)
             profile = Path(f"{cache}.profile").read_text()
-            self.assertLess(float(re.search(r"\ntransport threads (\S+) ", profile)[1]), 10_000_000)  # ns
+            self.assertLess(float(re.search(r"\ntransport threads (\S+) ", profile)[1]), 500_000_000)  # ns
             self.assertEqual(os.listdir(folder), ["plans.profile"])  # and no plan yet
             self.assertTrue(self.plait("tune", "--show").stdout.startswith(f"There are no plans in {cache} yet.\n"))
 

@@ -13,18 +13,11 @@ import unittest
 from pathlib import Path
 
 from hosts_case import BARE, HAS_UCX, PATIENCE, PLAIT, RANK_PROGRAM, HostsCase
+from mpirun import hear_twice, kill_session
 
 HOST_PROGRAM = os.environ["PLAIT_HOST_PROGRAM"]
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 TRIES = 5  # of which the best counts: a busy machine may be late in any one
-
-
-def kill_session(process):
-    """Kills a process that leads a session, and all processes in it."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class HostsTest(HostsCase):
@@ -238,24 +231,12 @@ class HostsTest(HostsCase):
                 f'PLAIT_TRANSPORT=mpi exec {RANK_PROGRAM}'])
             words = (MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root", "sh", "-c", line)
             rendezvous = f"{self.hosts.address(1 if away == 0 else 0)}:29600"
-            # MPI and what it loads do not free all that they allocate.
-            run = subprocess.Popen(self.hosts.command(0, *words), stdin=subprocess.DEVNULL, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   env={**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"},
-                                   start_new_session=True)
-            self.addCleanup(run.stdout.close)
-            self.addCleanup(run.wait)
-            self.addCleanup(kill_session, run)
-            end = threading.Timer(PATIENCE / 2, kill_session, (run,))  # the deadline of the ranks is 60 s
-            end.start()
-            self.addCleanup(end.cancel)
-            # It may itself hang if a process ends while MPI starts, so its end is not waited for.
-            heard = []
             refusal = (f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: "
-                       "PLAIT_TRANSPORT must be the same for all ranks\n")
-            while heard.count(refusal) < 2 and (line := run.stdout.readline()):
-                heard.append(line)
-            self.assertEqual(heard.count(refusal), 2, heard)
+                       "PLAIT_TRANSPORT must be the same for all ranks")
+            # MPI and what it loads do not free all that they allocate. The deadline of the ranks is 60 s.
+            heard = hear_twice(refusal, self.hosts.command(0, *words),
+                               {**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"}, PATIENCE / 2)
+            self.assertEqual(heard.count(f"{refusal}\n"), 2, heard)
 
     def behind_a_silent_name_server(self, *words):
         """The words with which a command runs on a host whose name server keeps each question for a minute."""

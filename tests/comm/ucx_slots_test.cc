@@ -1,5 +1,6 @@
-// Slots that UCX has registered. The functions of UCX that this program defines are called instead
-// of the library's: they note what they are asked, and call those.
+// Slots that UCX has registered, and connections that it makes slowly. The functions of UCX that
+// this program defines are called instead of the library's: they note what they are asked, and call
+// those.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <ucp/api/ucp.h>
@@ -12,6 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
+#include "comm/milestones.h"
 #include "comm/state.h"
 #include "comm/tcp_case.h"
 #include "comm/ucx_case.h"
@@ -31,6 +34,7 @@ struct Calls {
   std::atomic<int> mapped_at_the_end = 0;  // and not unmapped
   std::atomic<bool> is_out_of_memory = false;
   std::atomic<bool> fails_to_fetch = false;
+  std::atomic<base::Nanoseconds> moves_at = 0;  // until then no call moves anything
 };
 Calls calls;
 
@@ -90,6 +94,11 @@ PLAIT_EXPORT ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* me
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as UCX makes its status pointers
     return reinterpret_cast<ucs_status_ptr_t>(static_cast<std::intptr_t>(UCS_ERR_IO_ERROR));
   return real(worker, message, place, bytes, param);
+}
+
+PLAIT_EXPORT unsigned ucp_worker_progress(ucp_worker_h worker) {
+  static auto* const real = plait::real<decltype(ucp_worker_progress)>("ucp_worker_progress");
+  return plait::base::now() < plait::calls.moves_at ? 0 : real(worker);
 }
 
 }  // extern "C"
@@ -208,6 +217,24 @@ TEST_F(UcxSlots, OverTcpChunksAreSentEagerlyUnlessTheUserHasSetAThreshold) {
       EXPECT_EQ(calls.eager_chunks, text.starts_with("UCX") ? 0 : kTurns) << text;
     });
   }
+}
+
+// Ranks are connected by UCX when they have connected, so what is posted goes out at once.
+TEST_F(UcxSlots, WhatIsPostedComesThoughTheRankMakesNoOtherCall) {
+  Milestones come;
+  fork_ranks(2, [&](int rank) {
+    calls.moves_at = base::now() + base::kSecond / 2;
+    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
+    if (rank == 0) {
+      mailbox->post(1, 0, {}, 8);
+      come.await(0);
+      EXPECT_EQ(come.reached(0), 1);
+    } else {
+      mailbox->wait_arrived(0, 0, {});
+      come.reach(0);
+    }
+  });
 }
 
 // The parent's slots stay registered when a child that it has forked destroys its copies.

@@ -2,7 +2,8 @@
 //
 // The connections stay. They carry what ranks agree on, credits, failures and farewells, and show
 // which process is lost. Because a mailbox has credit for two chunks of each channel, a carrier
-// never needs room that isn't there.
+// never needs room that isn't there. One that connects late has begun to when it is made, and has
+// sent something to a process, see is_sent(), when it is connected to it.
 #pragma once
 
 #include <cstddef>

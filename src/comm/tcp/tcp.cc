@@ -19,9 +19,15 @@ Availability supports(const Site& site) {
 
 namespace {
 
+// The carrier is connected when its first messages have gone. Until then it would hold back what a
+// rank posts, even where the rank leaves a barrier and then makes no call for long. All ranks stay
+// here for each other's connections.
+//
 // A failure of this rank alone is one of the group's: the others wait for it.
 void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
   all.mesh()->carry_by(make_carrier(all));
+  all.await_sent();
+  all.all_gather("connected");
 } catch (const Error& error) {
   if (all.was_interrupted()) throw;
   all.fail_and_raise(failure_of(error));

@@ -222,6 +222,24 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
   return all;
 }
 
+void TcpGroup::await_sent() {
+  Patience patience(policy(), kAtOnce);
+  for (int peer = 0; peer < world(); ++peer) {
+    while (peer != rank()) {
+      const std::uint64_t seen = mesh_->news();
+      mesh_->move();
+      if (mesh_->is_sent(members_.processes[peer])) break;
+      const Nanoseconds now = base::now();
+      if (patience.must_poll_peers(now, *this)) {
+        check_for_losses([&] { return sentence("rank ", rank(), " connects to rank ", peer); });
+        raise_if_failed();
+      }
+      if (patience.is_over(now)) refuse_for_missing({peer});
+      mesh_->sleep(patience.wake_at(), seen);
+    }
+  }
+}
+
 void TcpGroup::refuse_for_missing(const std::vector<int>& missing) {
   throw Error(
       Code::timeout,

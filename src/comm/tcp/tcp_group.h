@@ -49,6 +49,10 @@ class TcpGroup final : public Group, public Receiver {
   // at the deadline.
   std::vector<std::string> all_gather(const std::string& mine);
 
+  // For set-up: moves frames until what was sent to all others has gone, over a carrier too. Throws
+  // like all_gather().
+  void await_sent();
+
   void leave() noexcept;
 
   void tell(int peer, Kind kind, const std::string& text) noexcept;

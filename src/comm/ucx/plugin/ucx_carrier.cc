@@ -176,6 +176,7 @@ void UcxCarrier::connect(int process, std::string_view address) {
   registers_ = registers_ || !lanes.has_only_tcp;
   peer.route = lanes.can_fetch ? "large chunks read from registered slots by " : "chunks by ";
   peer.route += lanes.movers;
+  send_word(peer, What::greeting, 0);
 }
 
 std::string UcxCarrier::route_to(int process) const { return peers_[process].route; }
@@ -222,6 +223,16 @@ void UcxCarrier::send_message(Peer& peer, const Header& header, const std::byte*
   [[maybe_unused]] const Outgoing* kept = message.release();  // until note_sent()
 }
 
+void UcxCarrier::send_word(Peer& peer, What what, std::uint32_t number) {
+  send_message(peer,
+               {.token = peer.token,
+                .process = static_cast<std::uint32_t>(me_),
+                .what = what,
+                .number = number,
+                .frame = {.kind = tcp::Kind::question, .receiver = 0}},
+               nullptr, nullptr);
+}
+
 void UcxCarrier::note_sent(void* request, ucs_status_t status, void* outgoing) noexcept {
   const std::unique_ptr<Outgoing> message(static_cast<Outgoing*>(outgoing));
   Peer& peer = *message->peer;
@@ -260,6 +271,8 @@ ucs_status_t UcxCarrier::receive(void* self, const void* header, std::size_t hea
         is_answered =
             is_answered || is_at_least(static_cast<std::uint32_t>(known.number), count, peer.sent);
       }
+      break;
+    case What::greeting:
       break;
   }
   return UCS_OK;
@@ -348,13 +361,7 @@ bool UcxCarrier::move(const tcp::Connection::Find& find) {
       return static_cast<std::int32_t>(peer.come - n) >= 0;
     };
     if (std::erase_if(peer.questions, has_come) == 0) continue;
-    send_message(peer,
-                 {.token = peer.token,
-                  .process = static_cast<std::uint32_t>(me_),
-                  .what = What::answer,
-                  .number = peer.come,
-                  .frame = {.kind = tcp::Kind::question, .receiver = 0}},
-                 nullptr, nullptr);
+    send_word(peer, What::answer, peer.come);
   }
   find_ = nullptr;
   return is_news;
@@ -373,13 +380,7 @@ bool UcxCarrier::is_received(int process, std::uint32_t count) {
   if (peer.asked.size() > kMostAnswers)
     std::erase_if(peer.asked, [](const auto& one) { return one.second; });
   peer.asked.emplace(count, false);
-  send_message(peer,
-               {.token = peer.token,
-                .process = static_cast<std::uint32_t>(me_),
-                .what = What::question,
-                .number = count,
-                .frame = {.kind = tcp::Kind::question, .receiver = 0}},
-               nullptr, nullptr);
+  send_word(peer, What::question, count);
   return false;
 }
 

@@ -25,7 +25,7 @@ class UcxCarrier final : public tcp::Carrier {
   // What the other processes need to reach this one, to be told over a way that is trusted.
   std::string address() const;
 
-  // Before anything is sent to the process.
+  // Before anything else is sent to the process. The connection is there when is_sent().
   void connect(int process, std::string_view address);
 
   std::string_view name() const override { return "ucx"; }
@@ -50,6 +50,7 @@ class UcxCarrier final : public tcp::Carrier {
     chunk,
     question,  // which of the chunks have come?
     answer,
+    greeting,  // says nothing: UCX connects to a process when something is sent to it
   };
 
   struct Header {
@@ -107,6 +108,7 @@ class UcxCarrier final : public tcp::Carrier {
   bool hand_on(int process);
   void send_message(Peer& peer, const Header& header, const std::byte* payload,
                     std::shared_ptr<const void> owner);
+  void send_word(Peer& peer, What what, std::uint32_t number);
   void close() noexcept;
 
   int me_;
