@@ -38,7 +38,12 @@ AllGatherBytes asks(nb::object function) {
     const nb::object all = (*function)(nb::bytes(mine.data(), mine.size()));
     std::vector<std::string> parts;
     for (const nb::handle part : all) {
-      const auto bytes = nb::cast<nb::bytes>(part);
+      nb::bytes bytes;
+      if (!nb::try_cast(part, bytes)) {
+        throw Error(Code::invalid_argument, "connect: all_gather returned an object of type " +
+                                                nb::cast<std::string>(nb::type_name(part.type())) +
+                                                ", not bytes");
+      }
       parts.emplace_back(bytes.c_str(), bytes.size());
     }
     return parts;

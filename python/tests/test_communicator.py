@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,6 +176,15 @@ def test_what_the_store_raises_comes_out() -> None:
 
     with pytest.raises(KeyError, match="the store is gone"):
         plait.Communicator.connect(place=plait.Place(0, 2), all_gather=broken, transport="shm")
+
+
+def test_what_a_store_returns_is_bytes() -> None:
+    def texts(mine: bytes) -> Any:
+        return [mine, "text"]
+
+    sentence = "connect: all_gather returned an object of type str, not bytes"
+    with pytest.raises(plait.Error, match=sentence):
+        plait.Communicator.connect(place=plait.Place(0, 2), all_gather=texts, transport="shm")
 
 
 def test_split_and_link() -> None:

@@ -1,9 +1,11 @@
 // Reads and writes plan keys as text.
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "plait/plan.h"
@@ -115,6 +117,13 @@ class Words {
   std::array<std::string_view, kWords.size()> values_ = {};
 };
 
+std::string rather_than(std::string_view spelling) {
+  std::vector<std::string> names;
+  for (const OperatorTraits& traits : kOperatorTraits) names.emplace_back(traits.name);
+  const std::string nearest = base::did_you_mean(spelling, names);
+  return nearest.empty() ? "; write, for example, op=matmul_all_reduce" : nearest;
+}
+
 }  // namespace
 
 std::string name(const PlanKey& key) {
@@ -135,8 +144,7 @@ PlanKey parse_plan_key(std::string_view text) {
   PLAIT_CHECK(!spelling.empty(), "problem: \"", text,
               "\" has no op=; write, for example, op=matmul_all_reduce");
   const auto op = parse_operator(spelling);
-  PLAIT_CHECK(op, "problem: op=", spelling,
-              " is not an operator; write, for example, op=matmul_all_reduce");
+  PLAIT_CHECK(op, "problem: op=", spelling, " is not an operator", rather_than(spelling));
   const Dtype x = words.dtype("x", Dtype::bf16);
   PlanKey key = {.op = *op,
                  .m = words.size("m"),

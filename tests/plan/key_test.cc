@@ -71,6 +71,8 @@ TEST(PlanKeys, SayWhatCannotBeRead) {
             "problem: \"op=matmul_all_reduce m=8 k=8\" has no n=");
   EXPECT_EQ(refusal_of("op=sum m=8 n=8 k=8"),
             "problem: op=sum is not an operator; write, for example, op=matmul_all_reduce");
+  EXPECT_EQ(refusal_of("op=matmul_allreduce m=1 n=1 k=1"),
+            "problem: op=matmul_allreduce is not an operator; did you mean matmul_all_reduce?");
   EXPECT_EQ(refusal_of(usual + " m=9"), "problem: \"" + usual + " m=9\" contains m more than once");
   EXPECT_EQ(refusal_of(usual + " ranks"), "problem: ranks has no value; write ranks=...");
   EXPECT_EQ(refusal_of(usual + " ranks=0"),

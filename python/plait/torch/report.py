@@ -33,7 +33,7 @@ class Row:
     plan: str
     calls: int
     seconds: float  # of all calls
-    hidden: float | None  # share of the communication of traced calls; None: none was traced
+    hidden: float | None  # share of the communication of traced calls; None: there was none
     traced: int  # calls
     reason: str  # why the share is small or not known; empty where most is hidden
 
@@ -175,7 +175,9 @@ def _row(
 ) -> Row:
     is_serial = key[-1] == "serial"
     if share is None or share.communication == 0:
-        reason = why_serial if is_serial else "no call was traced yet"
+        reason = "no call was traced yet" if share is None else "there was nothing to hide"
+        if is_serial:
+            reason = why_serial
         return Row(*key, calls, nanoseconds * 1e-9, 0.0 if is_serial else None, 0, reason)
     hidden = share.hidden / share.communication
     reason = ""

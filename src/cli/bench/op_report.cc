@@ -16,6 +16,9 @@
 namespace plait::cli {
 namespace {
 
+// More than 1 is noise: product and collective alone were measured at slower moments.
+constexpr double kMostShare = 1.1;
+
 // A sentence about the fastest plan, if there are several and it is informative.
 std::string show_best(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   const std::string oversubscribed =
@@ -31,11 +34,14 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
   const auto efficiency = result.efficiency(*best);
-  // More than 100 % is noise: product and collective alone were measured at slower moments.
-  if (result.link && efficiency)
-    text += fmt::format(": it hides {:.0f} % of what can be hidden",
-                        std::min(100 * *efficiency, 100.0));
-  return text + ".\n";
+  if (!result.link || !efficiency) return text + ".\n";
+  if (*efficiency > kMostShare) {
+    return text +
+           ", and faster than is possible\nby the times of product and collective alone. Other "
+           "programs disturbed the measurement: repeat it.\n";
+  }
+  return text + fmt::format(": it hides {:.0f} % of what can be hidden.\n",
+                            std::min(100 * *efficiency, 100.0));
 }
 
 // The machine, and whether products were replaced by waiting.
@@ -61,9 +67,9 @@ std::string show_clocks(const measure::Recorded& recorded) {
 
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
-// Far more than 1 is noise, and less than 0 means that nothing was hidden.
+// Less than 0 means that nothing was hidden.
 bool is_share(const std::optional<double>& efficiency) {
-  return efficiency && *efficiency >= 0 && *efficiency <= 1.1;
+  return efficiency && *efficiency >= 0 && *efficiency <= kMostShare;
 }
 
 }  // namespace
