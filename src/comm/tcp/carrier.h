@@ -2,8 +2,8 @@
 //
 // The connections stay. They carry what ranks agree on, credits, failures and farewells, and show
 // which process is lost. Because a mailbox has credit for two chunks of each channel, a carrier
-// never needs room that isn't there. One that connects late has begun to when it is made, and has
-// sent something to a process, see is_sent(), when it is connected to it.
+// never needs room that isn't there. A carrier that connects only when something is sent sends
+// something to each process when it is made, so that is_sent() says when they are connected.
 #pragma once
 
 #include <cstddef>
