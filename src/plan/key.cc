@@ -119,6 +119,7 @@ class Words {
 
 std::string rather_than(std::string_view spelling) {
   std::vector<std::string> names;
+  names.reserve(kOperators);
   for (const OperatorTraits& traits : kOperatorTraits) names.emplace_back(traits.name);
   const std::string nearest = base::did_you_mean(spelling, names);
   return nearest.empty() ? "; write, for example, op=matmul_all_reduce" : nearest;
