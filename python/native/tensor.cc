@@ -45,6 +45,13 @@ std::string name(nb::dlpack::dtype type) {
            ", whose bytes are in another order than this machine's; "
            "astype(dtype.newbyteorder('=')) copies them");
   }
+  if (nb::hasattr(object, "__dlpack__")) {
+    try {
+      object.attr("__dlpack__")();
+    } catch (const nb::python_error& error) {
+      refuse(argument, "cannot be read: ", nb::cast<std::string>(nb::str(error.value())));
+    }
+  }
   refuse(argument, "is of type ", nb::cast<std::string>(nb::type_name(object.type())),
          "; it can be ", accepted);
 }

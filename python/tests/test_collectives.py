@@ -127,6 +127,8 @@ REFUSED = [
     (np.zeros(4, dtype=np.complex64), "data is complex64"),
     (np.zeros(4, dtype=bool), "data is bool"),
     (np.zeros(4, np.dtype(np.float32).newbyteorder()), "whose bytes are in another order"),
+    (np.array([None, "x"]), "data cannot be read: DLPack only supports"),
+    (torch.ones(3).to_sparse(), "data cannot be read: Can't export tensors with layout"),
     ([1.0], "data is of type list; it can be an array"),
 ]
 

@@ -17,6 +17,14 @@ from plait.torch.how import How, context_for
 OPTIONS = pt.Options(schedule="serial")
 
 
+def test_a_report_of_one_rank_says_that_there_was_nothing_to_hide() -> None:
+    pt.forget_report()
+    for _ in range(5):  # the second and the fourth call are traced
+        pt.matmul_all_reduce(torch.ones(8, 8), torch.ones(8, 8), options=pt.Options("fused"))
+    (row,) = pt.report().rows
+    assert (row.hidden, row.reason) == (None, "there was nothing to hide")
+
+
 class Older(torch.Tensor):
     """Stands for torch's type in a torch whose type has no table of functions."""
 
