@@ -70,7 +70,7 @@ def main() -> None:
 
     def rank(comm: plait.Communicator) -> None:
         me = comm.rank
-        weight = plait.WeightView(weights[me], plait.WeightLayout.out_in)
+        weight = plait.WeightView(weights[me], "out_in")
         with torch.cuda.stream(torch.cuda.Stream()):
             for call in CALLS:
                 for plan, case in cases[call.__name__].items():
@@ -80,7 +80,7 @@ def main() -> None:
                         weight,
                         case.outs[me],
                         comm,
-                        plan=plait.Plan(plan),
+                        plan=plan,
                         gathered=case.gathered[me],
                     )
             torch.cuda.current_stream().synchronize()

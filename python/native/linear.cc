@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "communicator.h"
+#include "named.h"
 #include "plans.h"
 #include "views.h"
 
@@ -108,8 +109,9 @@ void bind_linear(nb::module_& m) {
   nb::class_<LinearDesc>(m, "LinearDesc", "What a layer is made for: this rank's sizes.")
       .def(
           "__init__",
-          [](LinearDesc* self, std::int64_t inputs, std::int64_t outputs, WeightLayout layout,
-             const WeightKind& weight, const std::optional<WeightKind>& turned) {
+          [](LinearDesc* self, std::int64_t inputs, std::int64_t outputs,
+             Named<WeightLayout> layout, const WeightKind& weight,
+             const std::optional<WeightKind>& turned) {
             new (self) LinearDesc{.inputs = inputs,
                                   .outputs = outputs,
                                   .layout = layout,
@@ -122,8 +124,8 @@ void bind_linear(nb::module_& m) {
       .def(
           "__init__",
           [](LinearOptions* self, bool sequence_parallel, bool recompute_all_gather,
-             bool column_backward, bool aligned_packing, Dtype wire,
-             const std::optional<Plan>& plan, const PlanSource* plans, int threads,
+             bool column_backward, bool aligned_packing, Named<Dtype> wire,
+             const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
              std::string backend) {
             new (self) LinearOptions{.sequence_parallel = sequence_parallel,
                                      .recompute_all_gather = recompute_all_gather,

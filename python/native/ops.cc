@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "communicator.h"
+#include "named.h"
 #include "plait/gemm.h"
 #include "plans.h"
 #include "views.h"
@@ -21,8 +22,8 @@ namespace {
 
 // What calls of operators take by keyword.
 struct How {
-  Dtype wire;
-  const std::optional<Plan>& plan;
+  Named<Dtype> wire;
+  const std::optional<Named<Plan>>& plan;
   const PlanSource* plans;
   int threads;
   const std::string& backend;
@@ -74,15 +75,15 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       "def " + std::string(name) +
       "(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, "
       "comm: Communicator, *, bias: Array | TensorView | None = None, "
-      "gathered: Array | TensorView | None = None, wire: Dtype = plait._native.Dtype.f32, "
-      "plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, "
+      "gathered: Array | TensorView | None = None, wire: Dtype | str = plait._native.Dtype.f32, "
+      "plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, "
       "backend: str = '', stream: object | None = None, "
       "poll: collections.abc.Callable[[], object] | None = None) -> None";
   m.def(
       name,
       [name, call](nb::handle x, nb::handle weight, nb::handle out, PyCommunicator& comm,
-                   nb::handle bias, nb::handle gathered, Dtype wire,
-                   const std::optional<Plan>& plan, const PlanSource* plans, int threads,
+                   nb::handle bias, nb::handle gathered, Named<Dtype> wire,
+                   const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
                    const std::string& backend, nb::handle stream, nb::handle poll) {
         const ConstTensorView rows = const_view_of(x, {name, "x"});
         const Weight by = weight_of(weight, {name, "weight"});
@@ -128,16 +129,17 @@ void bind_desc(nb::module_& m) {
                      "together; n and k of this rank's weight.")
       .def(
           "__init__",
-          [](OpDesc* self, Operator op, std::int64_t rows, std::int64_t n, std::int64_t k, Dtype x,
-             const std::optional<WeightKind>& weight, std::optional<Dtype> out, bool gathered,
-             const std::string& device) {
+          [](OpDesc* self, Named<Operator> op, std::int64_t rows, std::int64_t n, std::int64_t k,
+             Named<Dtype> given, const std::optional<WeightKind>& weight,
+             std::optional<Named<Dtype>> out, bool gathered, const std::string& device) {
+            const Dtype x = given;
             new (self) OpDesc{.op = op,
                               .m = rows,
                               .n = n,
                               .k = k,
                               .x = x,
                               .weight = weight.value_or(WeightKind{.dtype = x}),
-                              .out = out.value_or(x),
+                              .out = out ? *out : x,
                               .gathered = gathered,
                               .device = device_called(device, {"OpDesc", "device"})};
           },
@@ -174,7 +176,7 @@ void bind_sum_tree(nb::module_& m) {
       });
   m.def(
       "sum_tree",
-      [](const OpDesc& desc, int world, Dtype wire) { return sum_tree(desc, world, wire); },
+      [](const OpDesc& desc, int world, Named<Dtype> wire) { return sum_tree(desc, world, wire); },
       nb::arg("desc"), nb::arg("world"), nb::arg("wire") = Dtype::f32,
       "Not collective. Say whether an operator's sums have the bits of one rank that has all k, "
       "if\n"
@@ -221,8 +223,9 @@ void bind_prepared(nb::module_& m) {
           "Collective. Takes any number of rows up to the description's.");
   m.def(
       "prepare",
-      [](const OpDesc& desc, PyCommunicator& comm, Dtype wire, const std::optional<Plan>& plan,
-         const PlanSource* plans, int threads, const std::string& backend) {
+      [](const OpDesc& desc, PyCommunicator& comm, Named<Dtype> wire,
+         const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
+         const std::string& backend) {
         return std::make_unique<PyOp>(desc, comm,
                                       options_of({wire, plan, plans, threads, backend}));
       },
@@ -238,8 +241,8 @@ void bind_gemm(nb::module_& m) {
                    "elements by a weight.")
       .def(
           "__init__",
-          [](Gemm* self, std::int64_t rows, std::int64_t n, std::int64_t k, Dtype x, Dtype weight,
-             Dtype out, int threads, const std::string& backend) {
+          [](Gemm* self, std::int64_t rows, std::int64_t n, std::int64_t k, Named<Dtype> x,
+             Named<Dtype> weight, Named<Dtype> out, int threads, const std::string& backend) {
             const GemmDesc desc = {.m = rows, .n = n, .k = k, .x = x, .weight = weight, .out = out};
             unlocked([&] {  // which may generate code
               new (self) Gemm(select_gemm(desc, {.backend = backend, .threads = threads}));

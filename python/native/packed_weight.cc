@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "named.h"
 #include "native.h"
 #include "plait/error.h"
 #include "tensor.h"
@@ -94,7 +95,7 @@ std::uint64_t fingerprint(const WeightView& weight) {
   });
 }
 
-void pack(PackedWeight* self, GivenArray weight, WeightLayout layout, int threads) {
+void pack(PackedWeight* self, GivenArray weight, Named<WeightLayout> layout, int threads) {
   const WeightView view{.view = const_matrix(weight, {"PackedWeight", "weight"}), .layout = layout};
   unlocked([&] { new (self) PackedWeight(view, threads); });
 }

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "named.h"
 #include "native.h"
 
 namespace plait::python {
@@ -32,8 +33,9 @@ void bind_enums(nb::module_& m) {
               "Each rank's weight has a share of n, which may differ.")
       .def_ro("shares_k", &OperatorTraits::shares_k, "The same for k; products are partial sums.")
       .def_ro("is_fused", &OperatorTraits::is_fused, "There is a fused schedule.");
-  m.def("traits_of", &traits_of, nb::arg("op"), nb::rv_policy::reference,
-        "The properties of an operator.");
+  m.def(
+      "traits_of", [](Named<Operator> op) -> const OperatorTraits& { return traits_of(op); },
+      nb::arg("op"), nb::rv_policy::reference, "The properties of an operator.");
 }
 
 }  // namespace
@@ -59,10 +61,12 @@ void bind_plan(nb::module_& m) {
           "__eq__", [](const Plan& a, const Plan& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const Plan& plan) { return fingerprint(plan); });
-  m.def("default_plan", &default_plan, nb::arg("op"),
-        "The plan that is taken where no other is named.");
-  m.def("followed_by", &followed_by, nb::arg("op"), nb::arg("plan"),
-        "The plan, or the nearest that the operator can follow.");
+  m.def(
+      "default_plan", [](Named<Operator> op) { return default_plan(op); }, nb::arg("op"),
+      "The plan that is taken where no other is named.");
+  m.def(
+      "followed_by", [](Named<Operator> op, Named<Plan> plan) { return followed_by(op, plan); },
+      nb::arg("op"), nb::arg("plan"), "The plan, or the nearest that the operator can follow.");
 }
 
 }  // namespace plait::python

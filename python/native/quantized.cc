@@ -8,35 +8,29 @@
 #include <optional>
 #include <string>
 
+#include "named.h"
 #include "native.h"
-#include "plait/error.h"
 #include "tensor.h"
 
 namespace plait::python {
 namespace {
 
-QuantScheme parsed(std::string_view text) {
-  if (const auto scheme = parse_quant_scheme(text)) return *scheme;
-  throw Error(Code::invalid_argument,
-              "'" + std::string(text) +
-                  "' is no scheme; there are s8 and s4, followed by :tensor, :channel or "
-                  ":group=N, and then :offsets");
-}
-
-QuantizedWeight quantized(GivenArray weight, WeightLayout layout, const QuantScheme& scheme,
+QuantizedWeight quantized(GivenArray weight, Named<WeightLayout> layout, Named<QuantScheme> scheme,
                           int threads) {
+  const QuantScheme how = scheme;
   const WeightView view{.view = const_matrix(weight, {"quantize", "weight"}), .layout = layout};
-  return unlocked([&] { return quantize(view, scheme, threads); });
+  return unlocked([&] { return quantize(view, how, threads); });
 }
 
-QuantizedWeight from_parts(const QuantScheme& scheme, std::int64_t n, std::int64_t k,
-                           GivenArray values, WeightLayout layout, GivenArray scales,
+QuantizedWeight from_parts(Named<QuantScheme> scheme, std::int64_t n, std::int64_t k,
+                           GivenArray values, Named<WeightLayout> layout, GivenArray scales,
                            std::optional<GivenArray> offsets, int threads) {
+  const QuantScheme how = scheme;
   QuantizedParts parts{.values = const_matrix(values, {"from_parts", "values"}),
                        .layout = layout,
                        .scales = const_matrix(scales, {"from_parts", "scales"})};
   if (offsets) parts.offsets = const_matrix(*offsets, {"from_parts", "offsets"});
-  return unlocked([&] { return QuantizedWeight::from_parts(scheme, n, k, parts, threads); });
+  return unlocked([&] { return QuantizedWeight::from_parts(how, n, k, parts, threads); });
 }
 
 void bind_scheme(nb::module_& m) {
@@ -52,7 +46,9 @@ void bind_scheme(nb::module_& m) {
                           "QuantScheme(\"s4:group=64:offsets\").")
       .def(
           "__init__",
-          [](QuantScheme* self, std::string_view text) { new (self) QuantScheme(parsed(text)); },
+          [](QuantScheme* self, std::string_view text) {
+            new (self) QuantScheme(called<QuantScheme>(text));
+          },
           nb::arg("text"))
       .def_ro("bits", &QuantScheme::bits)
       .def_ro("per", &QuantScheme::per)
@@ -104,7 +100,8 @@ void bind_quantized(nb::module_& m) {
           "int8 [groups, n], where the scheme has any, for from_dlpack(); no copy.")
       .def(
           "dequantize",
-          [](const QuantizedWeight& self, GivenArray out, WeightLayout layout, int threads) {
+          [](const QuantizedWeight& self, GivenArray out, Named<WeightLayout> given, int threads) {
+            const WeightLayout layout = given;
             const TensorView to = matrix(out, {"dequantize", "out"});
             unlocked([&] { self.dequantize(to, layout, threads); });
           },

@@ -4,9 +4,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "named.h"
 #include "native.h"
 
 namespace plait::python {
@@ -30,12 +32,17 @@ void bind_settings(nb::module_& m) {
       .def(nb::init<>())
       .def(
           "copy", [](const Settings& self) { return self; }, "The same settings, to change.")
-      .def_rw("plan", &Settings::plan, nb::arg().none())
+      .def_prop_rw(
+          "plan", [](const Settings& self) { return self.plan; },
+          [](Settings& self, std::optional<Named<Plan>> plan) { self.plan = plan; },
+          nb::for_setter(nb::arg("plan").none()))
       .def_prop_ro("customized", &customized, "Plans of single shapes: {(m, k, n): plan}.")
       .def_rw("column_backward", &Settings::column_backward)
       .def_rw("recompute_all_gather", &Settings::recompute_all_gather)
       .def_rw("aligned_packing", &Settings::aligned_packing)
-      .def_rw("wire", &Settings::wire)
+      .def_prop_rw(
+          "wire", [](const Settings& self) { return self.wire; },
+          [](Settings& self, Named<Dtype> wire) { self.wire = wire; })
       .def_rw("threads", &Settings::threads)
       .def_rw("backend", &Settings::backend)
       .def_rw("plan_cache", &Settings::plan_cache)

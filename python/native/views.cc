@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "named.h"
 #include "plait/error.h"
 #include "plait/packed_weight.h"
 
@@ -78,7 +79,7 @@ Weight weight_of(nb::handle object, Argument argument) {
   if (nb::isinstance<WeightView>(object)) return nb::cast<const WeightView&>(object);
   refuse(argument,
          "is neither a PackedWeight nor a WeightView, which says how it lies: "
-         "WeightView(w, WeightLayout.out_in)");
+         "WeightView(w, \"out_in\")");
 }
 
 void bind_views(nb::module_& m) {
@@ -87,7 +88,7 @@ void bind_views(nb::module_& m) {
                          "`device` is \"cpu\", or a GPU such as \"cuda:0\".")
       .def(
           "__init__",
-          [](TensorView* self, std::uintptr_t data, Dtype dtype, std::int64_t rows,
+          [](TensorView* self, std::uintptr_t data, Named<Dtype> dtype, std::int64_t rows,
              std::int64_t cols, std::int64_t row_stride, const std::string& device) {
             new (self) TensorView{.data = pointer_of(data),
                                   .dtype = dtype,
@@ -103,16 +104,17 @@ void bind_views(nb::module_& m) {
       .def_ro("row_stride", &TensorView::row_stride)
       .def_prop_ro("device", [](const TensorView& view) { return name(view.device); });
   nb::class_<WeightView>(m, "WeightView",
-                         "A plain weight, and how it lies: WeightView(w, WeightLayout.out_in).\n"
+                         "A plain weight, and how it lies: WeightView(w, \"out_in\").\n"
                          "Nothing is copied, and nothing is guessed from shapes.")
       .def(
           "__init__",
-          [](WeightView* self, nb::handle view, WeightLayout layout) {
+          [](WeightView* self, nb::handle view, Named<WeightLayout> layout) {
             new (self)
                 WeightView{.view = const_view_of(view, {"WeightView", "view"}), .layout = layout};
           },
           nb::arg("view"), nb::arg("layout"), nb::keep_alive<1, 2>(),
-          nb::sig("def __init__(self, view: Array | TensorView, layout: WeightLayout) -> None"))
+          nb::sig(
+              "def __init__(self, view: Array | TensorView, layout: WeightLayout | str) -> None"))
       .def_prop_ro("n", &WeightView::n)
       .def_prop_ro("k", &WeightView::k)
       .def_ro("layout", &WeightView::layout)
@@ -121,7 +123,8 @@ void bind_views(nb::module_& m) {
   nb::class_<WeightKind>(m, "WeightKind", "What is known of a weight besides its sizes.")
       .def(
           "__init__",
-          [](WeightKind* self, Dtype dtype, std::optional<QuantScheme> scheme, bool is_packed) {
+          [](WeightKind* self, Named<Dtype> dtype, std::optional<Named<QuantScheme>> scheme,
+             bool is_packed) {
             new (self) WeightKind{
                 .dtype = dtype, .scheme = scheme, .is_packed = is_packed || scheme.has_value()};
           },

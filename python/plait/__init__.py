@@ -8,13 +8,13 @@ Ranks of this host or of several find each other under `plait run`, `torchrun`, 
     comm = plait.Communicator.connect()
     x, w = np.ones((64, 500), np.float32), np.ones((256, 500), np.float32)
     y = np.empty((64, 256), np.float32)
-    weight = plait.WeightView(w, plait.WeightLayout.out_in)
+    weight = plait.WeightView(w, "out_in")
     plait.matmul_all_reduce(x, weight, y, comm)  # the sum over ranks, made while they multiply
 
 Names and arguments are those of the headers in C++: operators, prepared or blocking, the two linear
 layers, collectives, weights, plans, settings and traces. Arrays of NumPy and tensors of any
-framework that speaks DLPack are taken as they are, without a copy. `plait.torch` is for programs
-that use torch.distributed.
+framework that speaks DLPack are taken as they are, without a copy. Dtypes, layouts, schemes, plans
+and operators can be given by their names. `plait.torch` is for programs that use torch.distributed.
 
 `matmul`, `matmul_all_reduce`, `matmul_reduce_scatter` and `all_gather_matmul` also take tensors of
 bf16 or f16 on an NVIDIA GPU. They queue their work in `stream`, by default in torch's current

@@ -42,10 +42,10 @@ class Dtype(enum.Enum):
 
     s8 = 3
 
-def size_of(dtype: Dtype) -> int:
+def size_of(dtype: Dtype | str) -> int:
     """Bytes of one element."""
 
-def unit_roundoff(dtype: Dtype) -> float:
+def unit_roundoff(dtype: Dtype | str) -> float:
     """
     u, such that rounding x to the dtype moves it by at most u*|x|; 0 for s8.
     """
@@ -487,7 +487,7 @@ class OperatorTraits:
     def is_fused(self) -> bool:
         """There is a fused schedule."""
 
-def traits_of(op: Operator) -> OperatorTraits:
+def traits_of(op: Operator | str) -> OperatorTraits:
     """The properties of an operator."""
 
 class Plan:
@@ -527,10 +527,10 @@ class Plan:
 
     def __hash__(self) -> int: ...
 
-def default_plan(op: Operator) -> Plan:
+def default_plan(op: Operator | str) -> Plan:
     """The plan that is taken where no other is named."""
 
-def followed_by(op: Operator, plan: Plan) -> Plan:
+def followed_by(op: Operator | str, plan: Plan | str) -> Plan:
     """The plan, or the nearest that the operator can follow."""
 
 class Settings:
@@ -548,7 +548,7 @@ class Settings:
     def plan(self) -> Plan | None: ...
 
     @plan.setter
-    def plan(self, arg: Plan | None, /) -> None: ...
+    def plan(self, plan: Plan | str | None) -> None: ...
 
     @property
     def customized(self) -> dict[tuple[int, int, int], Plan]:
@@ -576,7 +576,7 @@ class Settings:
     def wire(self) -> Dtype: ...
 
     @wire.setter
-    def wire(self, arg: Dtype, /) -> None: ...
+    def wire(self, arg: Dtype | str, /) -> None: ...
 
     @property
     def threads(self) -> int: ...
@@ -659,7 +659,7 @@ class QuantizedWeight:
     """A weight of 8 or 4 bits, with its scales: (value + offset) * scale."""
 
     @staticmethod
-    def from_parts(scheme: QuantScheme, n: int, k: int, *, values: Array, layout: WeightLayout, scales: Array, offsets: Array | None = None, threads: int = 0) -> QuantizedWeight:
+    def from_parts(scheme: QuantScheme | str, n: int, k: int, *, values: Array, layout: WeightLayout | str, scales: Array, offsets: Array | None = None, threads: int = 0) -> QuantizedWeight:
         """
         Copy a weight that was quantised elsewhere: values of int8 (4 bits: two a
         byte, the first in the low half), scales and offsets of shape [1, 1], [1, n]
@@ -691,10 +691,10 @@ class QuantizedWeight:
         int8 [groups, n], where the scheme has any, for from_dlpack(); no copy.
         """
 
-    def dequantize(self, out: Array, *, layout: WeightLayout, threads: int = 0) -> None:
+    def dequantize(self, out: Array, *, layout: WeightLayout | str, threads: int = 0) -> None:
         """Write every weight's value to `out`, of float32, bfloat16 or float16."""
 
-def quantize(weight: Array, *, layout: WeightLayout, scheme: QuantScheme, threads: int = 0) -> QuantizedWeight:
+def quantize(weight: Array, *, layout: WeightLayout | str, scheme: QuantScheme | str, threads: int = 0) -> QuantizedWeight:
     """Round every weight to its nearest value, ties to even."""
 
 class PackedWeight:
@@ -710,7 +710,7 @@ class PackedWeight:
     def __init__(self, weight: WeightView, *, threads: int = 0) -> None: ...
 
     @overload
-    def __init__(self, weight: Array, *, layout: WeightLayout, threads: int = 0) -> None: ...
+    def __init__(self, weight: Array, *, layout: WeightLayout | str, threads: int = 0) -> None: ...
 
     def repack(self, weight: WeightView, *, threads: int = 0) -> None:
         """Pack a weight of the same sizes and dtype into the same memory."""
@@ -743,7 +743,7 @@ class TensorView:
     `device` is "cpu", or a GPU such as "cuda:0".
     """
 
-    def __init__(self, data: int, dtype: Dtype, rows: int, cols: int, row_stride: int, *, device: str = 'cpu') -> None: ...
+    def __init__(self, data: int, dtype: Dtype | str, rows: int, cols: int, row_stride: int, *, device: str = 'cpu') -> None: ...
 
     @property
     def rows(self) -> int: ...
@@ -763,7 +763,7 @@ class WeightView:
     Nothing is copied, and nothing is guessed from shapes.
     """
 
-    def __init__(self, view: Array | TensorView, layout: WeightLayout) -> None: ...
+    def __init__(self, view: Array | TensorView, layout: WeightLayout | str) -> None: ...
 
     @property
     def n(self) -> int: ...
@@ -780,7 +780,7 @@ class WeightView:
 class WeightKind:
     """What is known of a weight besides its sizes."""
 
-    def __init__(self, dtype: Dtype, scheme: QuantScheme | None = None, is_packed: bool = False) -> None: ...
+    def __init__(self, dtype: Dtype | str, scheme: QuantScheme | str | None = None, is_packed: bool = False) -> None: ...
 
     @staticmethod
     def of(weight: PackedWeight | WeightView) -> WeightKind:
@@ -837,12 +837,12 @@ class RecordedPlans(PlanSource):
 
     def forget(self) -> None: ...
 
-def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = x·weight, without communication: what the others are compared with.
     """
 
-def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = the sum over ranks of x·weight, on every rank.
 
@@ -850,35 +850,35 @@ def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, 
     m, dtypes, wire and plan; every plan gives the same bits.
     """
 
-def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of the sum over ranks of x·weight.
 
     x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.
     """
 
-def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x·weight, of which each rank has its own x.
 
     x is this rank's rows [m_r, k], weight [k, n], out [m, n].
     """
 
-def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
 
     x is this rank's rows [m_r, k], weight [k, n_r], out [m, n_r], gathered [m, k].
     """
 
-def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of (the sum over ranks of x)·weight.
 
     x is [m, k], weight [k, n].
     """
 
-def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = (the sum over ranks of x)·weight, on every rank.
 
@@ -891,7 +891,7 @@ class OpDesc:
     together; n and k of this rank's weight.
     """
 
-    def __init__(self, op: Operator, *, m: int, n: int, k: int, x: Dtype, weight: WeightKind | None = None, out: Dtype | None = None, gathered: bool = False, device: str = 'cpu') -> None:
+    def __init__(self, op: Operator | str, *, m: int, n: int, k: int, x: Dtype | str, weight: WeightKind | None = None, out: Dtype | str | None = None, gathered: bool = False, device: str = 'cpu') -> None:
         """
         Weight and out are of the dtype of x unless they are named. All operands of a call are
         on `device`: "cpu", or a GPU such as "cuda:0".
@@ -938,7 +938,7 @@ class SumTree:
 
     def __repr__(self) -> str: ...
 
-def sum_tree(desc: OpDesc, world: int, wire: Dtype = Dtype.f32) -> SumTree:
+def sum_tree(desc: OpDesc, world: int, wire: Dtype | str = Dtype.f32) -> SumTree:
     """
     Not collective. Say whether an operator's sums have the bits of one rank that has all k, if
     each of `world` ranks has a share of k like this rank's.
@@ -969,7 +969,7 @@ class Op:
     def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
         """Collective. Takes any number of rows up to the description's."""
 
-def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
+def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
     """Collective. Make an operator ready to run many times."""
 
 class Gemm:
@@ -978,7 +978,7 @@ class Gemm:
     elements by a weight.
     """
 
-    def __init__(self, m: int, n: int, k: int, *, x: Dtype, weight: Dtype, out: Dtype, threads: int = 0, backend: str = '') -> None: ...
+    def __init__(self, m: int, n: int, k: int, *, x: Dtype | str, weight: Dtype | str, out: Dtype | str, threads: int = 0, backend: str = '') -> None: ...
 
     @property
     def backend(self) -> str: ...
@@ -989,12 +989,12 @@ class Gemm:
 class LinearDesc:
     """What a layer is made for: this rank's sizes."""
 
-    def __init__(self, *, inputs: int, outputs: int, layout: WeightLayout, weight: WeightKind, turned: WeightKind | None = None) -> None: ...
+    def __init__(self, *, inputs: int, outputs: int, layout: WeightLayout | str, weight: WeightKind, turned: WeightKind | None = None) -> None: ...
 
 class LinearOptions:
     """How a layer works: the same on all ranks."""
 
-    def __init__(self, *, sequence_parallel: bool = True, recompute_all_gather: bool = True, column_backward: bool = False, aligned_packing: bool = True, wire: Dtype = Dtype.f32, plan: Plan | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None: ...
+    def __init__(self, *, sequence_parallel: bool = True, recompute_all_gather: bool = True, column_backward: bool = False, aligned_packing: bool = True, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None: ...
 
     @property
     def sequence_parallel(self) -> bool: ...

@@ -1,6 +1,7 @@
 """Plans, settings, traces, weights: values that need no second rank."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,47 @@ def test_plans_are_text() -> None:
     assert plan != "pipelined parts=8 axis=columns"
     with pytest.raises(plait.Error, match="partz"):
         plait.Plan("pipelined partz=8")
+
+
+def test_names_stand_for_what_they_name() -> None:
+    w = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert plait.WeightView(w, "in_out").layout == plait.WeightLayout.in_out
+    assert plait.PackedWeight(w, layout="out_in").n == 4
+    assert str(plait.quantize(w, layout="out_in", scheme="s4:tensor").scheme) == "s4:tensor"
+    assert str(plait.WeightKind("bf16", "s8")) == str(
+        plait.WeightKind(plait.Dtype.bf16, plait.QuantScheme("s8"))
+    )
+    desc = plait.OpDesc("matmul_all_reduce", m=2, n=4, k=3, x="bf16", out="f32")
+    assert (desc.op, desc.x) == (plait.Operator.matmul_all_reduce, plait.Dtype.bf16)
+    assert (str(desc.weight), desc.out) == ("bf16:plain", plait.Dtype.f32)
+    assert plait.default_plan("matmul") == plait.Plan("serial")
+    comm, y = plait.Communicator.connect(), np.zeros((2, 4), np.float32)
+    x = np.ones((2, 3), np.float32)
+    plait.matmul(x, plait.WeightView(w, "out_in"), y, comm, wire="bf16", plan="serial")
+    assert y.tolist() == (x @ w.T).tolist()
+    settings = plait.Settings()
+    settings.plan, settings.wire = "fused", "s8"
+    assert (settings.plan, settings.wire) == (plait.Plan("fused"), plait.Dtype.s8)
+    settings.plan = None
+    assert settings.plan is None
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: plait.WeightView(np.ones((1, 1), np.int8), "inout"),
+            "'inout' is no layout; there are",
+        ),
+        (lambda: plait.size_of("f64"), "'f64' is no dtype; there are f32, bf16, f16 and s8"),
+        (lambda: plait.traits_of("mul"), "'mul' is no operator; there are matmul, matmul_all_red"),
+        (lambda: plait.WeightKind("f32", "s9"), "'s9' is no scheme; there are s8 and s4"),
+        (lambda: plait.followed_by("matmul", "fast"), "plan: fast is neither a schedule"),
+    ],
+)
+def test_a_name_that_there_is_none_of_is_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(plait.Error, match=sentence):
+        call()
 
 
 def test_what_an_operator_moves_and_shares() -> None:

@@ -1,0 +1,62 @@
+// Arguments that can be given as objects or as their names: Dtype.bf16 or "bf16".
+//
+// A name that there is none of is refused in a sentence. A caster can only fail, which gives a list
+// of signatures; so it takes any text, and the text is read where the argument is used.
+#pragma once
+
+#include <nanobind/stl/string_view.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "native.h"
+#include "plait/dtype.h"
+#include "plait/operator.h"
+#include "plait/plan.h"
+#include "plait/quant_scheme.h"
+#include "plait/weight.h"
+
+namespace plait::python {
+
+// What a text names; refuses it where it names nothing.
+template <class T>
+T called(std::string_view text);
+template <>
+Dtype called(std::string_view text);
+template <>
+Operator called(std::string_view text);
+template <>
+Plan called(std::string_view text);
+template <>
+QuantScheme called(std::string_view text);
+template <>
+WeightLayout called(std::string_view text);
+
+// An argument of a bound function, for use while the function holds the GIL.
+template <class T>
+class Named {
+ public:
+  Named() = default;
+  explicit Named(nb::handle object) : object_(object) {}
+
+  operator T() const {  // NOLINT(google-explicit-constructor): it stands for a T
+    if (nb::isinstance<nb::str>(object_)) return called<T>(nb::cast<std::string_view>(object_));
+    return nb::cast<T>(object_);
+  }
+
+ private:
+  nb::handle object_;
+};
+
+}  // namespace plait::python
+
+template <class T>
+struct nanobind::detail::type_caster<plait::python::Named<T>> {
+  NB_TYPE_CASTER(plait::python::Named<T>, const_name<T>() + const_name(" | str"))
+
+  bool from_python(handle object, std::uint32_t flags, cleanup_list* list) noexcept {
+    value = plait::python::Named<T>(object);
+    if (isinstance<str>(object)) return true;
+    return !object.is_none() && make_caster<T>().from_python(object, flags, list);
+  }
+};
