@@ -1,7 +1,9 @@
-"""What lies in this package's folder."""
+"""What lies in this package's folder, and what its parts need beside it."""
 
+import contextlib
 import os
 import warnings
+from collections.abc import Iterator
 
 OURS = frozenset(
     {
@@ -48,3 +50,33 @@ def load_openmp(folder: str = os.path.dirname(__file__)) -> None:
     import ctypes
 
     ctypes.CDLL(os.path.join(folder, "_lib", "libgomp.so.1"), mode=ctypes.RTLD_GLOBAL)
+
+
+@contextlib.contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Say which packages plait's part `extra` needs, where one is missing or too old.
+
+    It stands around the part's first imports.
+    """
+    try:
+        yield
+    except ImportError as error:
+        is_said = str(error).startswith("plait.")  # by another part, which this one imports
+        if is_said or (error.name or "").startswith("plait"):
+            raise
+        raise type(error)(
+            f"plait.{extra} needs {_packages_of(extra)}; plait's extra [{extra}] installs them "
+            f"({error})",
+            name=error.name,
+        ) from error
+
+
+def _packages_of(extra: str) -> str:
+    import importlib.metadata  # takes longer than all of plait, which seldom needs it
+
+    try:
+        needed = importlib.metadata.requires("plait") or []
+    except importlib.metadata.PackageNotFoundError:  # a folder that was copied, not installed
+        return "more packages"
+    found = [one.partition(";") for one in needed]
+    return ", ".join(package.strip() for package, _, of in found if f'"{extra}"' in of)

@@ -50,6 +50,35 @@ def test_all_names_are_there() -> None:
     assert sorted(plait.__all__) == sorted(set(plait.__all__))
 
 
+HIDDEN = """
+import sys
+class Hides:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hides())
+import plait, {module}
+"""
+
+
+@pytest.mark.parametrize(
+    ("hidden", "module", "sentence"),
+    [
+        ("torch", "plait.torch", "plait.torch needs torch>="),
+        ("torch", "plait.megatron", "plait.megatron needs torch>="),
+        ("megatron", "plait.megatron", "plait.megatron needs torch>="),
+        ("transformers", "plait.transformers", "plait.transformers needs torch>="),
+    ],
+)
+def test_names_the_extra_that_is_missing(hidden: str, module: str, sentence: str) -> None:
+    done = python(HIDDEN.format(hidden=hidden, module=module))
+    last = done.stderr.splitlines()[-1]
+    extra = module.removeprefix("plait.")
+    assert last.startswith(f"ModuleNotFoundError: {sentence}"), done.stderr
+    end = f"; plait's extra [{extra}] installs them (No module named '{hidden}')"
+    assert last.endswith(end), done.stderr
+
+
 def test_files_of_the_package_are_no_foreign_ones(recwarn: pytest.WarningsRecorder) -> None:
     _package.warn_of_foreign_files()
     assert [str(warning.message) for warning in recwarn] == []

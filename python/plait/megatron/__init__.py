@@ -22,9 +22,12 @@ there are both layers as classes, and `SpecProvider`.
 
 from typing import Any
 
-from plait.megatron.arguments import add_arguments, enable_from_arguments
-from plait.megatron.report import Report, Row
-from plait.megatron.swap import disable, enable, enabled, report
+from plait import _package
+
+with _package.needs_extra("megatron"):
+    from plait.megatron.arguments import add_arguments, enable_from_arguments
+    from plait.megatron.report import Report, Row
+    from plait.megatron.swap import disable, enable, enabled, report
 
 __all__ = [
     "ColumnParallelLinear",

@@ -18,25 +18,27 @@ process alone. `communicator(group)` is the communicator of a process group, for
 functions.
 """
 
-from plait import _entry
-from plait.torch.groups import communicator
-from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
-from plait.torch.linear import column_parallel_linear, row_parallel_linear
-from plait.torch.operators import (
-    all_gather_matmul,
-    all_reduce_matmul,
-    matmul_all_gather,
-    matmul_all_reduce,
-    matmul_reduce_scatter,
-    reduce_scatter_matmul,
-)
-from plait.torch.options import Options, Schedule
-from plait.torch.parallelize import parallelize
-from plait.torch.profile import Profile, profile
-from plait.torch.quantized import QuantizedWeight, quantize
-from plait.torch.report import Report, forget_report, report
-from plait.torch.start import init
-from plait.torch.weights import packed_bytes
+from plait import _entry, _package
+
+with _package.needs_extra("torch"):
+    from plait.torch.groups import communicator
+    from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
+    from plait.torch.linear import column_parallel_linear, row_parallel_linear
+    from plait.torch.operators import (
+        all_gather_matmul,
+        all_reduce_matmul,
+        matmul_all_gather,
+        matmul_all_reduce,
+        matmul_reduce_scatter,
+        reduce_scatter_matmul,
+    )
+    from plait.torch.options import Options, Schedule
+    from plait.torch.parallelize import parallelize
+    from plait.torch.profile import Profile, profile
+    from plait.torch.quantized import QuantizedWeight, quantize
+    from plait.torch.report import Report, forget_report, report
+    from plait.torch.start import init
+    from plait.torch.weights import packed_bytes
 
 __all__ = [
     "ColumnParallelLinear",

@@ -13,7 +13,10 @@ loaded from then on. Sharded loading, saving, plans and `generate()` stay as the
 call that plait does not serve is left to their code, and one sentence a reason is logged.
 """
 
-from plait.transformers.service import Report
-from plait.transformers.swap import disable, enable, enabled, report
+from plait import _package
+
+with _package.needs_extra("transformers"):
+    from plait.transformers.service import Report
+    from plait.transformers.swap import disable, enable, enabled, report
 
 __all__ = ["Report", "disable", "enable", "enabled", "report"]
