@@ -10,9 +10,10 @@ import plait.transformers
 dist.init_process_group("plait")
 set_seed(0)
 config = LlamaConfig(hidden_size=512, intermediate_size=1408, num_hidden_layers=2, vocab_size=4096)
-name = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+folder = tempfile.TemporaryDirectory()
+name = [folder.name]  # in place of a model that you have
 if dist.get_rank() == 0:
-    LlamaForCausalLM(config).save_pretrained(name[0])  # in place of a model that you have
+    LlamaForCausalLM(config).save_pretrained(folder.name)
 dist.broadcast_object_list(name)
 
 plait.transformers.enable()

@@ -86,6 +86,16 @@ class _ParallelLinear(nn.Module):
             options=options,
         )
 
+    @property
+    def in_features(self) -> int:
+        """How many inputs this rank's weight has."""
+        return self.weight.shape[1] if self._quantized is None else self._quantized.k
+
+    @property
+    def out_features(self) -> int:
+        """How many outputs this rank's weight has."""
+        return self.weight.shape[0] if self._quantized is None else self._quantized.n
+
     def quantize(self, scheme: str | None) -> None:
         """Round the weight to "s8", "s4:group=64" and so on, and drop it; None leaves it.
 
@@ -146,11 +156,9 @@ class _ParallelLinear(nn.Module):
 
     def extra_repr(self) -> str:
         """Describe the layer as nn.Linear does, with this rank's share."""
-        packed = self._quantized
-        outputs, inputs = self.weight.shape if packed is None else (packed.n, packed.k)
         return (
-            f"in_features={inputs}, out_features={outputs}, bias={self.bias is not None}, "
-            f"sequence_parallel={self.sequence_parallel}"
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}, sequence_parallel={self.sequence_parallel}"
         )
 
 

@@ -15,6 +15,7 @@ from plait.errors import refuse
 from plait.torch import device_layers, product, tensors, weights
 from plait.torch.by_products import products_of_layer
 from plait.torch.context import Context, Layer, context_of
+from plait.torch.flops import count_layer
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options
@@ -218,9 +219,15 @@ class _Call:
         self.weight = weight if self.packs else None
 
     def run(
-        self, what: Hashable, x: torch.Tensor, weight: torch.Tensor, call: Callable[[], None]
+        self,
+        what: Hashable,
+        products: int,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        call: Callable[[], None],
     ) -> None:
-        """Make a native call of these sizes."""
+        """Make a native call of these sizes, with so many products of all rows."""
+        count_layer(self.rows, weight.shape[1], weight.shape[0], products)
         shape = (self.kind, what, x.shape[0], weight.shape, weight.dtype, self.sequence_parallel)
         self.context.run(shape, call)
 
@@ -315,6 +322,7 @@ def quantized_linear(
     added = bias_row(bias, weight.n, name)
     bias_view = None if added is None else view(added)
     forward = functools.partial(native.forward, view(rows), weight, view(out), bias=bias_view)
+    count_layer(rows.shape[0], weight.k, weight.n, 1)
     context.run((name, rows.shape, weight.n, rows.dtype), forward)
     return out.reshape(*x.shape[:-1], weight.n)
 
@@ -337,7 +345,7 @@ class _Linear(torch.autograd.Function):
             bias=None if added is None else view(added),
             state=call.state,
         )
-        call.run("forward", x, weight, forward)
+        call.run("forward", 1, x, weight, forward)
         return out
 
     @staticmethod
@@ -386,7 +394,8 @@ class _Linear(torch.autograd.Function):
             rows=call.rows,
             state=call.state,
         )
-        call.run(("backward", needs_x, needs_weight), grad_out, weight, backward)
+        what = "backward", needs_x, needs_weight
+        call.run(what, needs_x + needs_weight, grad_out, weight, backward)
         if needs_bias:
             grad_bias = grad_bias[0] if grad_bias is not None else grad_out.sum(0)
         if call.main_grad is not None and needs_weight:

@@ -1,0 +1,53 @@
+"""What torch's FlopCounterMode counts of plait's products: importing this module registers it.
+
+An operator is counted by its sizes, as torch's own are. A layer calls no operator of torch that
+has a product, so it calls one that does nothing and is counted, if somebody counts.
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.flop_counter import _FlopCounterMode, register_flop_formula
+
+from plait import _native
+from plait.torch import gradient_operators  # noqa: F401  # it registers itself
+from plait.torch.library import GATHERED, LIBRARY, OPERATORS
+
+_LAYER = "products_of_a_layer"
+LIBRARY.define(f"{_LAYER}(int rows, int inputs, int outputs, int products) -> ()")
+LIBRARY.impl(_LAYER, lambda *sizes: None, "CompositeExplicitAutograd")
+_ops: Any = torch.ops.plait
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+def count_layer(rows: int, inputs: int, outputs: int, products: int) -> None:
+    """Count products of these sizes, if somebody counts."""
+    if _dispatch_modes() == 0:
+        return
+    if any(isinstance(mode, _FlopCounterMode) for mode in _get_current_dispatch_mode_stack()):
+        getattr(_ops, _LAYER)(rows, inputs, outputs, products)
+
+
+def _of_layer(rows: int, inputs: int, outputs: int, products: int, **_: Any) -> int:
+    return 2 * rows * inputs * outputs * products
+
+
+def _register(name: str, is_compute_first: bool) -> None:
+    def flops(x: torch.Size, *_: Any, out_shape: Any, **__: Any) -> int:
+        out = out_shape[0] if isinstance(out_shape[0], torch.Size) else out_shape
+        rows = x[0] if is_compute_first else out[0]
+        return int(2 * rows * x[-1] * out[-1])
+
+    register_flop_formula([getattr(_ops, name), getattr(_ops, f"{name}_quantized")])(flops)
+
+
+def _of_weight(grad_out: torch.Size, x: torch.Size, **_: Any) -> int:
+    return int(2 * x[0] * x[1] * grad_out[1])
+
+
+for _name in OPERATORS:
+    _register(_name, _native.traits_of(_name).compute_first)
+_register(GATHERED, is_compute_first=False)
+register_flop_formula(_ops.weight_gradient)(_of_weight)
+register_flop_formula(getattr(_ops, _LAYER))(_of_layer)
