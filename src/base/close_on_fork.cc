@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -70,7 +71,23 @@ CloseOnFork::CloseOnFork() {
 
 CloseOnFork::~CloseOnFork() { forks().unlock(); }
 
+namespace {
+
+// A program may have closed its standard descriptors. What takes their numbers would get all that
+// the program prints, and be read as its input.
+int above_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int reason = errno;
+  ::close(fd);
+  errno = reason;
+  return moved;
+}
+
+}  // namespace
+
 Fd CloseOnFork::adopt(int fd) const {
+  fd = above_standard(fd);
   if (fd >= 0 && static_cast<std::size_t>(fd) < kNumbers) {
     adopted[fd / kBits].fetch_or(bit_of(fd), std::memory_order_relaxed);
   }

@@ -22,7 +22,8 @@ class CloseOnFork {
   CloseOnFork& operator=(const CloseOnFork&) = delete;
   ~CloseOnFork();
 
-  // Leaves errno unchanged.
+  // Gives it another number if it has one of the standard descriptors'. errno tells why a negative
+  // one came out.
   Fd adopt(int fd) const;
 };
 

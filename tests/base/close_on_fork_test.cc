@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -140,6 +141,22 @@ TEST(CloseOnFork, HoldsAtEveryMoment) {
   }
   over = true;
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(CloseOnFork, NothingTakesTheNumberOfAStandardDescriptor) {
+  EXPECT_TRUE(in_a_child([] {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+    const Fd file = make_anonymous_file("standard-test", 4096);
+    const std::string name = "plait-standard-test-" + std::to_string(::getpid());
+    const auto listener = listen_at(name);
+    const auto caller = connect_to(name);
+    const auto host = accept_from(*listener);
+    for (const int fd : {file.get(), listener->get(), caller->get(), host->get()}) {
+      if (fd <= STDERR_FILENO) return false;
+    }
+    return ::write(STDOUT_FILENO, "text", 4) == -1 && errno == EBADF &&
+           ::fcntl(host->get(), F_GETFD) == FD_CLOEXEC;
+  }));
 }
 
 // Memory that a child maps at the same address must survive the destruction of the inherited
