@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -198,7 +199,10 @@ Communicator ThreadGroup::join(int rank, const CommunicatorOptions& options) con
 
 void run_in_threads(int world, const std::function<void(Communicator&)>& body,
                     const CommunicatorOptions& options) {
+  PLAIT_CHECK(body != nullptr, "run_in_threads: there is no function to run");
   const ThreadGroup group(world);
+  std::promise<bool> all;  // whether all threads have been started
+  const std::shared_future<bool> started = all.get_future().share();
   std::exception_ptr first;
   std::mutex mutex;
   const auto keep = [&](std::exception_ptr error) {
@@ -206,6 +210,7 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
     if (first == nullptr) first = std::move(error);
   };
   const auto be_rank = [&](int rank) {
+    if (!started.get()) return;  // ranks that begin would wait for those that can't
     try {
       Communicator comm = group.join(rank, options);
       try {
@@ -225,7 +230,14 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
   {
     std::vector<std::jthread> ranks;
     ranks.reserve(world);
-    for (int rank = 0; rank < world; ++rank) ranks.emplace_back(be_rank, rank);
+    try {
+      for (int rank = 0; rank < world; ++rank) ranks.emplace_back(be_rank, rank);
+    } catch (const std::exception& error) {
+      keep(std::make_exception_ptr(
+          Error(Code::system, base::sentence("run_in_threads: cannot start the thread of rank ",
+                                             ranks.size(), " of ", world, ": ", error.what()))));
+    }
+    all.set_value(first == nullptr);
   }
   if (first != nullptr) std::rethrow_exception(first);
 }

@@ -1,4 +1,4 @@
-// A rank that has no memory for an operator, when the others have: all hear of it at once.
+// Ranks that have no memory for an operator, or no room for a thread: all hear of it at once.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/clock.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
 
@@ -42,6 +43,18 @@ TEST(Shortage, OfMemoryForAnOperatorIsToldToAll) {
     EXPECT_TRUE(
         contains(error.what(), "matmul_reduce_scatter: rank 1: Buffer: cannot get 268435456"))
         << error.what();
+  });
+}
+
+TEST(Shortage, OfRoomForAThreadEndsAllRanksAtOnce) {
+  fork_ranks(1, [](int) {
+    leave_room_for(rlim_t{20} << 20);  // of a thread's stack, or a few
+    const base::Nanoseconds begin = base::now();
+    const Error error = expect_error(
+        Code::system, [] { run_in_threads(32, [](Communicator& comm) { barrier(comm); }); });
+    EXPECT_TRUE(contains(error.what(), "run_in_threads: cannot start the thread of rank "))
+        << error.what();
+    EXPECT_LT(base::now() - begin, 10 * base::kSecond);  // connecting ranks wait for 60 s
   });
 }
 

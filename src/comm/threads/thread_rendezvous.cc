@@ -60,11 +60,13 @@ std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Con
   std::unique_lock lock(mutex_);
   const Contributions contributions = contributions_;
   const std::uint64_t meeting = meeting_;
+  Contributions next;  // made before anything changes, because memory may be lacking
+  if (count_ + 1 == world_) next = std::make_shared<std::vector<Contribution>>(world_);
   (*contributions)[rank] = std::move(mine);
   here_[rank] = true;
   if (++count_ == world_) {
     ++meeting_;
-    contributions_ = std::make_shared<std::vector<Contribution>>(world_);
+    contributions_ = std::move(next);
     here_.assign(world_, false);
     count_ = 0;
     changed_.notify_all();
