@@ -89,7 +89,9 @@ void Connection::flush() {
     const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return;
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return;
+      // The kernel tells an error of the connection once: receive() would not hear of it.
+      if (errno != EPIPE && errno != ECONNRESET) return close(reason(errno));
       // The peer may have sent a reason before it closed: receive() reads it, and then the end.
       cannot_send_ = true;
       return unsent_.clear();
