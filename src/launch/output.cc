@@ -52,8 +52,8 @@ void Output::add_to(std::vector<pollfd>& polls) {
   }
   for (RankPipe& pipe : pipes_) {
     // If our reader is gone, the rank should notice it as it would without us: by a broken pipe.
-    // But writing to a terminal that is gone kills no process.
-    if (pipe.output->broken() && !pipe.output->hung_up()) pipe.fd.reset();
+    // But writing to a terminal that is gone, or to a full disk, kills no process.
+    if (pipe.output->reader_is_gone()) pipe.fd.reset();
     // A full queue stops the ranks, as a full pipe would without us.
     if (!pipe.fd || pipe.output->full()) continue;
     polls.push_back({.fd = pipe.fd.get(), .events = POLLIN, .revents = 0});
@@ -100,6 +100,14 @@ void Output::finish() {
     pipe.lines.finish(pipe.output->queue());
     pipe.fd.reset();
   }
+}
+
+std::string Output::take_failure() {
+  for (const auto& output : outputs_) {
+    if (output == nullptr) continue;
+    if (std::string failure = output->take_failure(); !failure.empty()) return failure;
+  }
+  return "";
 }
 
 bool Output::pending() const {

@@ -30,6 +30,9 @@ class Output {
   void add_to(std::vector<pollfd>& polls);
   void serve(const pollfd* polls);
 
+  // What can't be written any more, and why; each failure is returned once, then "".
+  std::string take_failure();
+
   // Writes a message of our own, never in the middle of a rank's line.
   void say(const std::string& sentence);
 

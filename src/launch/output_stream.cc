@@ -9,6 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
 
 namespace plait::launch {
 namespace {
@@ -60,6 +64,12 @@ void OutputStream::write_within(base::Nanoseconds time) {
   const base::Nanoseconds deadline = base::now() + time;
   for (write_some(); pending() && base::now() < deadline; write_some())
     ready(std::min(deadline - base::now(), 10 * base::kMillisecond));
+}
+
+std::string OutputStream::take_failure() {
+  if (!broken() || reader_is_gone() || failure_ == EIO || std::exchange(is_told_, true)) return "";
+  return base::sentence("cannot write to standard ", fd_ == STDERR_FILENO ? "error" : "output",
+                        ": ", std::strerror(failure_), "; what is printed from here on is lost");
 }
 
 void OutputStream::drop() {

@@ -21,9 +21,12 @@ class OutputStream {
   int fd() const { return own_ ? own_.get() : fd_; }  // to poll for POLLOUT
   bool pending() const { return sent_ < queue_.size(); }
   bool full() const { return queue_.size() - sent_ > kFull; }
-  bool broken() const { return failure_ != 0; }     // the reader is gone
-  bool hung_up() const { return failure_ == EIO; }  // and the reader was a terminal
-  void write_some();                                // as much as possible without blocking
+  bool broken() const { return failure_ != 0; }
+  // Otherwise a broken stream was a terminal (EIO) or a file, which may have no room.
+  bool reader_is_gone() const { return failure_ == EPIPE || failure_ == ECONNRESET; }
+  // What failed, the first time that it is asked for; empty for readers and terminals that went.
+  std::string take_failure();
+  void write_some();  // as much as possible without blocking
   // everything, or as much as the reader takes in this time
   void write_within(base::Nanoseconds time);
   void drop();
@@ -38,6 +41,7 @@ class OutputStream {
   std::string queue_;
   std::size_t sent_ = 0;
   int failure_ = 0;  // errno of the failed write
+  bool is_told_ = false;
 };
 
 }  // namespace plait::launch

@@ -84,6 +84,7 @@ void Supervisor::sleep_until_something_happens() {
   if (poll(polls.data(), polls.size(), poll_timeout(next_moment())) < 0 && errno != EINTR)
     base::fail_errno("cannot wait for the ranks");
   output_.serve(polls.data() + own);
+  if (const std::string failure = output_.take_failure(); !failure.empty()) say(failure);
   if (polls[0].revents != 0) read_signals();
   if (polls[1].revents != 0) read_caller();
   if (has_passed(caller_.deadline()))

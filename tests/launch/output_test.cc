@@ -1,5 +1,6 @@
 #include "launch/output.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -42,6 +43,31 @@ TEST(Output, PutsTheRankBeforeEachLine) {
   output.finish();
   serve(output);
   EXPECT_EQ(out.take(), "[0] last\n");
+  EXPECT_FALSE(output.pending());
+}
+
+// A rank that could go on must not be ended by what the disk has no room for.
+TEST(Output, AFullDiskIsToldOnceAndEndsNoRank) {
+  const base::Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(full);
+  const Pipe err;
+  const Redirected to_out(STDOUT_FILENO, full);
+  const Redirected to_err(STDERR_FILENO, err.writer);
+  Output output(/*merges=*/true);
+  const auto rank = output.connect(0);
+  write(rank[0], "lost\n");
+  serve(output);
+  EXPECT_EQ(output.take_failure(),
+            "cannot write to standard output: No space left on device; what is printed from here "
+            "on is lost");
+  EXPECT_EQ(output.take_failure(), "");
+  for (int line = 0; line < 3; ++line) {
+    write(rank[0], "lost too\n");
+    serve(output);
+  }
+  write(rank[1], "warning\n");
+  serve(output);
+  EXPECT_EQ(err.take(), "[0] warning\n");
   EXPECT_FALSE(output.pending());
 }
 
