@@ -28,14 +28,15 @@ inline void set_default_floats() {
 class DefaultFloats {
  public:
 #ifdef __SSE2__
+  // plait computes nothing on the coprocessor, but a hook's std::fesetround() sets it too, and
+  // std::fegetround() reads it.
   DefaultFloats() : before_(_mm_getcsr()), coprocessor_(coprocessor_control()) {
     set_default_floats();
+    set_coprocessor(kDefaultCoprocessor);
   }
   ~DefaultFloats() {
     if (_mm_getcsr() != before_) _mm_setcsr(before_);
-    // plait computes nothing on the coprocessor, but a hook's std::fesetround() sets it too, and
-    // std::fegetround() reads it.
-    if (coprocessor_control() != coprocessor_) asm volatile("fldcw %0" : : "m"(coprocessor_));
+    set_coprocessor(coprocessor_);
   }
 #else
   DefaultFloats() {
@@ -55,6 +56,11 @@ class DefaultFloats {
     return control;
   }
 
+  static void set_coprocessor(unsigned short control) {
+    if (coprocessor_control() != control) asm volatile("fldcw %0" : : "m"(control));
+  }
+
+  static constexpr unsigned short kDefaultCoprocessor = 0x37F;
   unsigned before_;
   unsigned short coprocessor_;
 #else
