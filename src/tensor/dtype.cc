@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/check.h"
 #include "tensor/kernels.h"
 
 namespace plait {
@@ -29,6 +30,8 @@ std::optional<Dtype> parse_dtype(std::string_view text) {
 }
 
 void convert(const void* from, Dtype from_dtype, void* to, Dtype to_dtype, std::size_t n) {
+  PLAIT_CHECK(from_dtype <= Dtype::s8 && to_dtype <= Dtype::s8, "convert: from ", name(from_dtype),
+              " to ", name(to_dtype), ": there are f32, bf16, f16 and s8");
   if (n == 0) return;
   if (from_dtype == to_dtype) {
     std::memmove(to, from, n * size_of(to_dtype));
