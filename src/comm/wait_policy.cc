@@ -1,6 +1,7 @@
 #include "comm/wait_policy.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -25,6 +26,7 @@ base::Nanoseconds left_of(base::Nanoseconds timeout, base::Nanoseconds began_at)
 }
 
 void read_wait_policy(std::string_view text, WaitPolicy& policy) {
+  std::vector<std::string_view> given;
   for (const std::string_view part : base::split(text, ',')) {
     const auto equals = part.find('=');
     const std::string_view key = part.substr(0, equals);
@@ -36,6 +38,9 @@ void read_wait_policy(std::string_view text, WaitPolicy& policy) {
     PLAIT_CHECK(key != "spin" || *value <= kMostSpin, "PLAIT_WAIT=", text, " spins for ",
                 base::show_duration(*value), "; a rank that spins sees no lost peer, so ",
                 base::show_duration(kMostSpin), " is the most");
+    PLAIT_CHECK(std::find(given.begin(), given.end(), key) == given.end(), "PLAIT_WAIT=", text,
+                " says ", key, "= twice");
+    given.push_back(key);
     (key == "spin" ? policy.spin : policy.yield) = *value;
   }
 }

@@ -84,6 +84,8 @@ TEST(WaitPolicy, RefusesOtherWaits) {
 
 TEST(WaitPolicy, RefusesToSpinForLong) {
   EXPECT_EQ(refusal_with("PLAIT_WAIT", "spin=10ms,yield=20s"), "taken");
+  EXPECT_EQ(refusal_with("PLAIT_WAIT", "spin=0,spin=1us"),
+            "PLAIT_WAIT=spin=0,spin=1us says spin= twice");
   EXPECT_EQ(refusal_with("PLAIT_WAIT", "spin=12s"),
             "PLAIT_WAIT=spin=12s spins for 12 s; a rank that spins sees no lost peer, so 10 ms is "
             "the most");
