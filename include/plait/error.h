@@ -1,4 +1,4 @@
-// The exception by which plait reports every failure.
+// The exception by which plait reports every failure, except for std::bad_alloc.
 //
 //   try {
 //     plait::all_reduce(gradients, comm);
