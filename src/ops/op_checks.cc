@@ -47,6 +47,7 @@ struct Wanted {
   std::int64_t cols;
   Dtype dtype;
   Device device;
+  std::int64_t shared_rows = -1;  // of which `rows` are this rank's, where ranks share them
 };
 
 void check_view(Operator op, const char* what, const ConstTensorView& view, Device device) {
@@ -56,13 +57,21 @@ void check_view(Operator op, const char* what, const ConstTensorView& view, Devi
   tensor::validate(view, Subject(op, what));
 }
 
+// Why a matrix is to have so many rows, if the ranks share them.
+std::string share_in_words(const ConstTensorView& view, const Wanted& wanted) {
+  const bool is_share = wanted.shared_rows >= 0 && wanted.shared_rows != wanted.rows;
+  if (!is_share || view.rows == wanted.rows) return "";
+  return base::sentence(": of ", wanted.shared_rows, " rows this rank has ", wanted.rows);
+}
+
 void check_matrix(Operator op, const char* what, const ConstTensorView& view,
                   const Wanted& wanted) {
   check_view(op, what, view, wanted.device);
   PLAIT_CHECK(view.dtype == wanted.dtype, name(op), ": ", what, " is ", name(view.dtype),
               " but was said to be ", name(wanted.dtype));
   PLAIT_CHECK(view.rows == wanted.rows && view.cols == wanted.cols, name(op), ": ", what, " is ",
-              view.rows, " x ", view.cols, ", not ", wanted.rows, " x ", wanted.cols);
+              view.rows, " x ", view.cols, ", not ", wanted.rows, " x ", wanted.cols,
+              share_in_words(view, wanted));
 }
 
 void check_apart(Operator op, const char* what, const TensorView& out, const char* other_what,
@@ -194,13 +203,15 @@ void check_operands(const OpDesc& desc, const OpCall& call, Standing standing) {
                {.rows = count(shapes.x, desc.m, rank, world),
                 .cols = desc.k,
                 .dtype = desc.x,
-                .device = desc.device});
+                .device = desc.device,
+                .shared_rows = desc.m});
   check_weight(desc, call.weight);
   check_matrix(op, "out", call.out,
                {.rows = count(shapes.out, desc.m, rank, world),
                 .cols = desc.n,
                 .dtype = desc.out,
-                .device = desc.device});
+                .device = desc.device,
+                .shared_rows = desc.m});
   PLAIT_CHECK(!call.stream || desc.device != kCpu, name(op),
               ": a stream was given for operands on the ", name(kCpu), ", which has none");
   const bool has_bias = is_given(call.bias);

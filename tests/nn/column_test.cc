@@ -22,7 +22,7 @@ TEST(ColumnLayer, AWrongForwardThatWouldKeepItsGatherIsOnlyRefused) {
     EXPECT_NE(sentence_of([&] { layer.forward(wrong, &state); }), "nothing was refused");
     wrong.out.rows = 1000;
     EXPECT_EQ(sentence_of([&] { layer.forward(wrong, &state); }),
-              "all_gather_matmul: x is 6 x 96, not 500 x 96");
+              "all_gather_matmul: x is 6 x 96, not 500 x 96: of 1000 rows this rank has 500");
     EXPECT_EQ(state.held_bytes(), 0U);
     layer.forward(problem.forward(), &state);
     layer.backward(problem.backward(), &state);

@@ -82,7 +82,8 @@ TEST(Refusals, WantShardsOfTheRightSize) {
     const std::string rows = comm.rank() < 2 ? "2" : "1";
     const std::string want = comm.rank() < 2 ? "3" : "2";
     EXPECT_EQ(refusal([&] { prepare(p.desc(), comm).run(call); }),
-              "all_gather_matmul: x is " + rows + " x 96, not " + want + " x 96");
+              "all_gather_matmul: x is " + rows + " x 96, not " + want +
+                  " x 96: of 8 rows this rank has " + want);
   });
 }
 
