@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,6 +72,12 @@ void Region::populate(std::size_t offset, std::size_t bytes) const {
 Fd make_anonymous_file(const char* label, std::size_t bytes) {
   Fd fd = CloseOnFork().adopt(::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) fail_errno("cannot make an anonymous file");
+  // The system would send SIGXFSZ, which ends a program without a word.
+  rlimit most = {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes) {
+    fail(Code::system, "cannot reserve ", bytes, " bytes of shared memory: files may have ",
+         most.rlim_cur, " bytes (ulimit -f), and this memory counts as a file");
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     fail_errno(sentence("cannot reserve ", bytes, " bytes of shared memory"));
   }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -114,6 +115,19 @@ TEST(Region, RefusesWhatIsNoMemory) {
       refusal(zero, 4096),
       "the memory that rank 3 offers has 0 bytes, not sealed; 4096 sealed ones were agreed on");
   EXPECT_EQ(refusal(Fd(), 4096), "rank 3 offers no memory: has a process too many open files?");
+}
+
+TEST(Region, SaysWhichLimitLeavesNoRoom) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit few = {.rlim_cur = 8191, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+  const std::string words = sentence_of([] { make_anonymous_file("test", 8192); }, Code::system);
+  EXPECT_TRUE(make_anonymous_file("test", 8191));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(words,
+            "cannot reserve 8192 bytes of shared memory: files may have 8191 bytes (ulimit -f), "
+            "and this memory counts as a file");
 }
 
 TEST(Region, FilesCanNeitherShrinkNorGrow) {
