@@ -46,7 +46,7 @@ ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
   return whole;
 } catch (const Error& error) {
   throw ops::in_words_of(
-      base::sentence(name(desc.op), ": where ranks add up their shares, which a plan depends on"),
+      base::sentence(name(desc.op), ": while ranks add up their sizes, for the choice of a plan"),
       error);
 }
 

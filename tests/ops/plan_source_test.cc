@@ -190,8 +190,8 @@ TEST(AskingAPlanSource, EndsAtTheDeadline) {
     has_ended = true;
     EXPECT_EQ(error.culprit(), 1) << error.what();
     const std::string begin =
-        "matmul_all_reduce: where ranks add up their shares, which a plan depends "
-        "on: rank 0 waits for chunk 0 from rank 1";
+        "matmul_all_reduce: while ranks add up their sizes, for the choice of a plan: "
+        "rank 0 waits for chunk 0 from rank 1";
     EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin);
   });
 }
@@ -217,7 +217,7 @@ TEST(AskingAPlanSource, RefusesARankThatAsksNone) {
             expect_error(Code::mismatch, [&] { call(asks ? OpOptions{.plans = &table} : fused); });
         const std::string begin =
             std::string(name(op)) +
-            (asks ? ": where ranks add up their shares, which a plan depends on: " : ": rank ");
+            (asks ? ": while ranks add up their sizes, for the choice of a plan: " : ": rank ");
         EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin) << error.what();
       });
     }
