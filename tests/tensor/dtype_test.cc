@@ -9,6 +9,7 @@
 
 #include "tensor/float_modes.h"
 #include "tensor/print.h"
+#include "tensor/sentence_of.h"
 
 namespace plait {
 namespace {
@@ -125,6 +126,14 @@ TEST(Dtype, NamesAreParsedBackAndNothingElseIs) {
   }
   EXPECT_EQ(name(Dtype::bf16), "bf16");
   for (const char* bad : {"", "F32", "f32 ", "float", "unknown"}) EXPECT_FALSE(parse_dtype(bad));
+}
+
+TEST(Dtype, OfAViewThatHasNoneIsNotConverted) {
+  float value = 1;
+  EXPECT_EQ(sentence_of([&] { convert(&value, kNoDtype, &value, Dtype::f32, 1); }),
+            "convert: from unknown to f32: there are f32, bf16, f16 and s8");
+  EXPECT_EQ(sentence_of([&] { convert(&value, Dtype::f32, &value, kNoDtype, 1); }),
+            "convert: from f32 to unknown: there are f32, bf16, f16 and s8");
 }
 
 TEST(Dtype, SizesAndRoundoffsAreThoseOfTheFormats) {
