@@ -43,7 +43,8 @@ constexpr Options::About kAbout = {
     .examples =
         "Exit status: 0 when every rank returned 0; otherwise the status of the first rank that\n"
         "failed, or 128 + the signal that killed it; 130 after Ctrl-C; 124 at the time limit; 127\n"
-        "for a command that is not found, 126 for one that can't be run; 2 for wrong usage.\n\n"
+        "for a command that is not found, 126 for one that can't be run; 2 for wrong usage.\n"
+        "3 means that a rank was lost, so the status of a rank that fails otherwise replaces it.\n\n"
         "Examples:\n"
         "  plait run -n 2 ./my_program              two ranks with half of the cores each\n"
         "  plait run -n 4 -p -- python train.py     each line of output after its rank, \"[3] \"\n"
