@@ -1,6 +1,7 @@
 """The two tensor-parallel linear layers as modules."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import torch
@@ -99,7 +100,8 @@ class _ParallelLinear(nn.Module):
     def quantize(self, scheme: str | None) -> None:
         """Round the weight to "s8", "s4:group=64" and so on, and drop it; None leaves it.
 
-        What is quantised has no gradient and is not in the state dict: it is for inference.
+        A quantised layer is for inference: it has no gradient, and no state dict. Save the plain
+        layer, and quantise after loading.
         """
         if scheme is None:
             return
@@ -144,6 +146,36 @@ class _ParallelLinear(nn.Module):
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
         return copied
+
+    def _save_to_state_dict(self, *where: Any) -> None:
+        if self._quantized is not None:
+            refuse(
+                type(self).__name__,
+                "a quantised layer has no weight to save; save the plain one, and quantise after "
+                "loading",
+            )
+        super()._save_to_state_dict(*where)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        *lists: Any,
+    ) -> None:
+        if self._quantized is not None:
+            if any(name.startswith(prefix) for name in state_dict):
+                refuse(
+                    type(self).__name__,
+                    "a quantised layer has no weight to load into; load the plain one, and "
+                    "quantise after that",
+                )
+            missing_keys.append(f"{prefix}weight")  # torch allows this with strict=False
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, *lists
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         if self._quantized is not None:
