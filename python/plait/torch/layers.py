@@ -73,7 +73,8 @@ class _ParallelLinear(nn.Module):
     ) -> _Self:
         """Copy this rank's share of a whole layer, which every rank has alike."""
         name = f"{cls.__name__}.from_linear"
-        _check_linear(linear, name)
+        check_options(options, name)
+        check_linear(linear, options, name, "weight")
         bias: torch.Tensor | None = linear.bias
         if bias is not None:  # of outputs, which the ranks may share
             bias = _share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
@@ -198,7 +199,8 @@ def _refuse(sentence: str) -> NoReturn:
     raise Error(Code.invalid_argument, f"quantize: {sentence}")
 
 
-def _check_linear(linear: object, operator: str) -> None:
+def check_linear(linear: object, options: Options, operator: str, name: str) -> None:
+    """Raise Error where ranks can't share a layer, whose weight the sentence calls `name`."""
     weight = getattr(linear, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.dim() != 2:
         refuse(
@@ -208,7 +210,9 @@ def _check_linear(linear: object, operator: str) -> None:
     if not hasattr(linear, "bias"):  # an embedding, whose weight is no factor of a product
         refuse(operator, f"linear is of type {type(linear).__name__}, which is no linear layer")
     if isinstance(weight, DTensor):
-        refuse(operator, "the weight is a DTensor, which is shared already; give a plain layer")
+        refuse(operator, f"{name} is a DTensor, which is shared already; give a plain layer")
+    if weight.is_cpu and options.engine == "native":  # torch's products take other dtypes
+        float_dtype(weight, operator, name)
 
 
 def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Tensor:
