@@ -126,7 +126,7 @@ class PLAIT_EXPORT Communicator {
   Survivors survivors();
 
   // The number of calls of collectives and operators of this communicator that have ended on this
-  // rank; that of Survivors begins at 0 again. All ranks make the same calls, so a number means the
+  // rank; Survivors::comm counts from 0 again. All ranks make the same calls, so a number means the
   // same call on each of them: a program can note it to know later from where to repeat.
   std::uint64_t completed_calls() const;
 
