@@ -125,9 +125,9 @@ class PLAIT_EXPORT Communicator {
   // alive beyond a broken cable must be fewer than those that go on. Over MPI none can go on.
   Survivors survivors();
 
-  // The number of calls of collectives and operators that have ended on this rank. All ranks make
-  // the same calls, so a number means the same call on each of them: a program can note it to know
-  // later from where to repeat.
+  // The number of calls of collectives and operators of this communicator that have ended on this
+  // rank; Survivors::comm counts from 0 again. All ranks make the same calls, so a number means the
+  // same call on each of them: a program can note it to know later from where to repeat.
   std::uint64_t completed_calls() const;
 
   // Ends the group, and all groups that were split off it, directly or indirectly. Every rank gets

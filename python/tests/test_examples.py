@@ -27,6 +27,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_engines.py": (TORCHRUN, [], None, r"product auto: \d.*\nc10d, product plait: \d"),
     "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
     "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_checkpoint.py": (TORCHRUN, [], None, r"saved by 2: \[2048, 512\], with the sum"),
     "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
     "megatron_layers.py": (
         TORCHRUN,
@@ -56,11 +57,11 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
-def test_runs(name: str) -> None:
+def test_runs(name: str, tmp_path: Path) -> None:
     launcher, arguments, needed, said = PROGRAMS[name]
     if needed is not None and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    done = run([*launcher, str(EXAMPLES / name), *arguments])
+    done = run([*launcher, str(EXAMPLES / name), *arguments], tmp_path)
     if name == "gpu.py" and not torch.cuda.is_available():
         assert done.returncode == 77, done.stderr
         said = r"^there is no GPU that torch can use\n$"
@@ -69,25 +70,34 @@ def test_runs(name: str) -> None:
     assert re.search(said, done.stdout), done.stdout
 
 
+def test_a_checkpoint_is_loaded_by_fewer_ranks(tmp_path: Path) -> None:
+    program = str(EXAMPLES / "torch_checkpoint.py")
+    saved, loaded = (run([*TORCHRUN[:-1], ranks, program], tmp_path) for ranks in ("2", "1"))
+    assert saved.stdout.startswith("saved by 2: "), saved.stderr
+    assert loaded.stdout == saved.stdout.replace("saved by 2", "loaded by 1"), loaded.stderr
+
+
 @pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
-def test_megatron_gpt_over_a_link() -> None:
+def test_megatron_gpt_over_a_link(tmp_path: Path) -> None:
     link = ["--link", "2gbit,20us", "--schedule", "fused"]
     program = [*TORCHRUN, str(EXAMPLES / "megatron_gpt.py"), *SMALL_GPT, *link]
-    done = run([*program, "--compare", "serial"])
+    done = run([*program, "--compare", "serial"], tmp_path)
     assert done.returncode == 0, done.stderr
     # Equal bits print equal digits, so all six must agree.
     said = (
         r"serial +(.*)\nwith plait +\1\na step over 2gbit,20us: (.*\n)*matmul_all_reduce .* fused"
     )
     assert re.search(said, done.stdout), done.stdout
-    done = run(program)
+    done = run(program, tmp_path)
     assert done.returncode != 0
     assert "--link needs --compare serial" in done.stderr
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder, where it may leave files."""
     return subprocess.run(
         command,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,

@@ -1,6 +1,7 @@
 """The two tensor-parallel linear layers as modules."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import torch
@@ -72,7 +73,8 @@ class _ParallelLinear(nn.Module):
     ) -> _Self:
         """Copy this rank's share of a whole layer, which every rank has alike."""
         name = f"{cls.__name__}.from_linear"
-        _check_linear(linear, name)
+        check_options(options, name)
+        check_linear(linear, options, name, "weight")
         bias: torch.Tensor | None = linear.bias
         if bias is not None:  # of outputs, which the ranks may share
             bias = _share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
@@ -99,7 +101,8 @@ class _ParallelLinear(nn.Module):
     def quantize(self, scheme: str | None) -> None:
         """Round the weight to "s8", "s4:group=64" and so on, and drop it; None leaves it.
 
-        What is quantised has no gradient and is not in the state dict: it is for inference.
+        A quantised layer is for inference: it has no gradient, and no state dict. Save the plain
+        layer, and quantise after loading.
         """
         if scheme is None:
             return
@@ -145,6 +148,36 @@ class _ParallelLinear(nn.Module):
         copied.__dict__.update(self.__dict__)
         return copied
 
+    def _save_to_state_dict(self, *where: Any) -> None:
+        if self._quantized is not None:
+            refuse(
+                type(self).__name__,
+                "a quantised layer has no weight to save; save the plain one, and quantise after "
+                "loading",
+            )
+        super()._save_to_state_dict(*where)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        *lists: Any,
+    ) -> None:
+        if self._quantized is not None:
+            if any(name.startswith(prefix) for name in state_dict):
+                refuse(
+                    type(self).__name__,
+                    "a quantised layer has no weight to load into; load the plain one, and "
+                    "quantise after that",
+                )
+            missing_keys.append(f"{prefix}weight")  # torch allows this with strict=False
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, *lists
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         if self._quantized is not None:
             refuse(
@@ -166,7 +199,8 @@ def _refuse(sentence: str) -> NoReturn:
     raise Error(Code.invalid_argument, f"quantize: {sentence}")
 
 
-def _check_linear(linear: object, operator: str) -> None:
+def check_linear(linear: object, options: Options, operator: str, name: str) -> None:
+    """Raise Error where ranks can't share a layer, whose weight the sentence calls `name`."""
     weight = getattr(linear, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.dim() != 2:
         refuse(
@@ -176,7 +210,9 @@ def _check_linear(linear: object, operator: str) -> None:
     if not hasattr(linear, "bias"):  # an embedding, whose weight is no factor of a product
         refuse(operator, f"linear is of type {type(linear).__name__}, which is no linear layer")
     if isinstance(weight, DTensor):
-        refuse(operator, "the weight is a DTensor, which is shared already; give a plain layer")
+        refuse(operator, f"{name} is a DTensor, which is shared already; give a plain layer")
+    if weight.is_cpu and options.engine == "native":  # torch's products take other dtypes
+        float_dtype(weight, operator, name)
 
 
 def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Tensor:

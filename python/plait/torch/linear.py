@@ -35,7 +35,7 @@ def _outside_of_graphs(function: _Function) -> _Function:
     """
     marked: Any = function
     marked._torchdynamo_disable = True
-    marked._torchdynamo_disable_msg = "a layer of plait ends a graph"
+    marked._torchdynamo_disable_msg = "a layer of plait ends a graph, and can't be exported"
     frames: Any = torch._C._dynamo.eval_frame
     with contextlib.suppress(AttributeError):  # a torch with other names tries to compile it first
         skip = frames._FrameAction.SKIP
@@ -66,6 +66,7 @@ def column_parallel_linear(
     shard's size times the number of ranks. All ranks make the call; the gradient of `x` is summed
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
+    tensors.refuse_tracing("column_parallel_linear", x)
     rows = None if rows is None else count_of_rows(rows, "column_parallel_linear")
     x, weight = tensors.resolved(x), tensors.resolved(weight)
     products = products_of_layer("column_parallel_linear", x, weight, bias, group, options)
@@ -129,6 +130,7 @@ def row_parallel_linear(
     call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
     the caller adds the ranks' gradients up.
     """
+    tensors.refuse_tracing("row_parallel_linear", x)
     x, weight = tensors.resolved(x), tensors.resolved(weight)
     products = products_of_layer("row_parallel_linear", x, weight, bias, group, options)
     if products is None:
@@ -297,6 +299,7 @@ def quantized_linear(
 ) -> torch.Tensor:
     """Multiply by this rank's share of a quantised weight, without gradients."""
     name = f"{kind}_parallel_linear"
+    tensors.refuse_tracing(name, x)
     x = tensors.resolved(x)
     tensors.check(x, name, "x")
     if x.dim() == 0 or x.shape[-1] != weight.k:

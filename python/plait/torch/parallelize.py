@@ -14,7 +14,7 @@ import plait
 from plait.torch import tensors
 from plait.torch.columns import gather_columns, split_columns
 from plait.torch.context import group_place
-from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
+from plait.torch.layers import ColumnParallelLinear, RowParallelLinear, check_linear
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import scheme_of
 from plait.torch.rows import float_dtype
@@ -87,6 +87,8 @@ def parallelize(
         _check_scheme(weight, options)
     group_place(group, "parallelize")  # raises where this rank is no member
     found = _matching(model, styles, is_own_plan=plan == "auto")
+    for name, linear, _ in found:
+        check_linear(linear, options, "parallelize", f"{name}: weight")
     for name, linear, _ in found if weight is not None else ():
         refusal = tensors.refusal(linear.weight)
         if refusal is not None:

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 from plait import _native
 from plait._native import Code, Dtype
@@ -23,6 +26,9 @@ _tracer = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+# What tracers pass in place of tensors, and the mode in which they pass real ones.
+_STAND_INS = (FakeTensor, FunctionalTensor, Proxy)
+_PROXIES = torch._C._TorchDispatchModeKey.PROXY
 # How the native module reads tensors; see docs/design/0027-tensors-of-torch.md.
 TORCH = _native._TorchTensors(*_PLAIN, torch.is_grad_enabled)
 
@@ -36,7 +42,8 @@ def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     (None, 'is on meta; plait computes on cpu')
     """
     if type(tensor) not in _PLAIN:
-        return f"is a {type(tensor).__name__}; plait takes plain tensors, such as its local part"
+        part = ", such as its local part" if hasattr(tensor, "to_local") else ""
+        return f"is a {type(tensor).__name__}; plait takes plain tensors{part}"
     if not tensor.is_cpu and not (on_gpu and tensor.is_cuda):
         return refusal_of_device(tensor.device)
     if tensor.layout != torch.strided:
@@ -97,6 +104,24 @@ def refuse_transforms(operator: str, operands: Mapping[str, torch.Tensor | None]
     for name, tensor in operands.items():
         if tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             refuse(operator, f"{name} {_WRAPPED}")
+
+
+def refuse_tracing(operator: str, x: object) -> None:
+    """Raise Error where a layer is exported or traced: the graph would lack what it computes.
+
+    >>> refuse_tracing("column_parallel_linear", torch.ones(3))
+    """
+    is_traced = (
+        isinstance(x, _STAND_INS)
+        or _tracer() is not None
+        or (_dispatch_modes() > 0 and torch._C._get_dispatch_mode(_PROXIES) is not None)
+    )
+    if is_traced:
+        refuse(
+            operator,
+            "layers can't be exported or traced; operators such as plait.torch.matmul_all_reduce "
+            "can",
+        )
 
 
 def is_plain(tensor: Any) -> bool:

@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import OPERATORS, agree
+from ranks import OPERATORS, agree, both
+from torch import nn
+from torch._functorch.aot_autograd import aot_export_module
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import plait
 import plait.torch as pt
 
 
@@ -28,6 +32,42 @@ def test_exports_as_one_node(operator: Callable[..., torch.Tensor]) -> None:
     targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert targets == [f"plait.{name_of(operator)}.default"]
     agree(torch.equal(program.module()(x, w), operator(x, w)), "the exported program differs")
+
+
+def export(model: nn.Module, x: torch.Tensor) -> Any:
+    return torch.export.export(model, (x,))
+
+
+def trace_by_jit(model: nn.Module, x: torch.Tensor) -> Any:
+    return torch.jit.trace(model, (x,), check_trace=False)
+
+
+def trace_by_name(model: nn.Module, x: torch.Tensor) -> Any:
+    return torch.fx.symbolic_trace(model)
+
+
+def trace_values(model: nn.Module, x: torch.Tensor) -> Any:
+    return make_fx(model)(x)
+
+
+def trace_functions(model: nn.Module, x: torch.Tensor) -> Any:
+    return aot_export_module(model, (x,), trace_joint=False)
+
+
+@pytest.mark.parametrize("is_quantised", [False, True], ids=["plain", "quantised"])
+@pytest.mark.parametrize(
+    "trace", [export, trace_by_jit, trace_by_name, trace_values, trace_functions], ids=name_of
+)
+def test_layers_are_not_traced(
+    trace: Callable[[nn.Module, torch.Tensor], Any], is_quantised: bool
+) -> None:
+    """What a layer computes is in no graph: without a refusal its result would be anything."""
+    for layer in both():
+        layer.requires_grad_(False)
+        if is_quantised:
+            layer.quantize("s8")
+        with pytest.raises(plait.Error, match="layers can't be exported or traced; operators such"):
+            trace(layer, torch.ones(2, layer.in_features))
 
 
 class Watching(TorchDispatchMode):

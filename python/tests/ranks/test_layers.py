@@ -438,6 +438,7 @@ def test_parallelize_leaves_the_model_whole_where_it_refuses() -> None:
         return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
 
     half_meta = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, device="meta"))
+    half_double = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8).double())
     both = {"0": "colwise", "1": "rowwise"}
     c10d = pt.Options(engine="c10d")
     cases: list[tuple[nn.Sequential, dict[str, str], dict[str, Any], str]] = [
@@ -448,6 +449,7 @@ def test_parallelize_leaves_the_model_whole_where_it_refuses() -> None:
         (two(), both, {"weight": "s9"}, "'s9' is no scheme"),
         (two(), both, {"weight": "s8", "options": c10d}, "no products of quantised weights"),
         (half_meta, both, {"weight": "s8"}, "1: weight is on meta"),
+        (half_double, both, {}, r"1: weight is torch\.float64"),
     ]
     for model, plan, how, sentence in cases:
         before = list(model)

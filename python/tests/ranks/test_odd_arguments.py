@@ -91,8 +91,20 @@ def test_parallelize_refuses(plan: Any, given: dict[str, Any], sentence: str) ->
 def test_layers_refuse_options_of_another_type() -> None:
     options: Any = {}
     for kind in (pt.ColumnParallelLinear, pt.RowParallelLinear):
-        with pytest.raises(plait.Error, match=f"{kind.__name__}: options is of type dict"):
+        with pytest.raises(plait.Error, match=f"{kind.__name__}.from_linear: options is"):
             kind.from_linear(nn.Linear(6, 8), options=options)
+
+
+@pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
+def test_layers_refuse_dtypes_that_no_product_takes(kind: Any) -> None:
+    linear = nn.Linear(6 * WORLD, 8 * WORLD).double()
+    with pytest.raises(
+        plait.Error, match=rf"{kind.__name__}\.from_linear: weight is torch\.float64"
+    ):
+        kind.from_linear(linear)
+    by_torch = kind.from_linear(linear, options=pt.Options(engine="c10d"))
+    x = torch.ones(2, by_torch.in_features, dtype=torch.float64)
+    agree(by_torch(x).dtype is torch.float64, "torch's products take float64")
 
 
 @pytest.mark.parametrize("scheme", [8, None, "s9"])
@@ -108,9 +120,9 @@ def test_what_is_no_scheme_is_refused(scheme: Any) -> None:
 
 def test_what_can_be_quantised() -> None:
     linear = nn.Linear(6, 8).double()
-    model, plan = nn.Sequential(linear), {"0": "colwise"}
+    model, plan, c10d = nn.Sequential(linear), {"0": "colwise"}, pt.Options(engine="c10d")
     for call in (
-        lambda: pt.ColumnParallelLinear.from_linear(linear).quantize("s8"),
+        lambda: pt.ColumnParallelLinear.from_linear(linear, options=c10d).quantize("s8"),
         lambda: pt.quantize(linear.weight, "s8"),
         lambda: pt.parallelize(model, plan, weight="s8"),
     ):

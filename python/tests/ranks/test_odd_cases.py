@@ -164,7 +164,7 @@ def test_what_is_no_whole_layer_is_refused(kind: Any) -> None:
     with pytest.raises(plait.Error, match="linear is of type int, which has no matrix"):
         kind.from_linear(3)
     mesh = init_device_mesh("cpu", (WORLD,))
-    with pytest.raises(plait.Error, match="the weight is a DTensor, which is shared already"):
+    with pytest.raises(plait.Error, match="weight is a DTensor, which is shared already"):
         kind.from_linear(distribute_module(nn.Linear(6, 8), mesh))
 
 

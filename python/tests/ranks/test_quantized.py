@@ -136,6 +136,30 @@ def test_quantised_weights_are_saved_and_loaded(scheme: str) -> None:
     agree(torch.equal(pt.matmul_all_reduce(x, loaded), pt.matmul_all_reduce(x, w)), "other values")
 
 
+def test_a_quantised_layer_is_neither_saved_nor_loaded(world: int) -> None:
+    plan = {"0": "colwise", "1": "rowwise_split_input"}
+
+    def model(has_bias: bool) -> nn.Module:
+        sizes = 4 * world, 4 * world
+        whole = nn.Sequential(nn.Linear(*sizes, bias=has_bias), nn.Linear(*sizes, bias=has_bias))
+        return pt.parallelize(whole, plan)
+
+    for has_bias in (False, True):
+        plain, quantised = model(has_bias), model(has_bias)
+        quantised[1].layer.quantize("s8")  # type: ignore[index]
+        with pytest.raises(plait.Error, match=r"RowParallelLinear: .* has no weight to save; save"):
+            quantised.state_dict()
+        saved = plain.state_dict()
+        with pytest.raises(plait.Error, match=r"RowParallelLinear: .* has no weight to load into"):
+            quantised.load_state_dict(saved)
+        others = {name: value for name, value in saved.items() if name.startswith("0.")}
+        with pytest.raises(RuntimeError, match=r"Missing key\(s\).*1\.layer\.weight"):
+            quantised.load_state_dict(others)
+        found = quantised.load_state_dict(others, strict=False)
+        assert "1.layer.weight" in found.missing_keys
+        agree(torch.equal(quantised[0].weight, plain[0].weight), "not loaded")  # type: ignore[index]
+
+
 @pytest.mark.parametrize("kind", [pt.ColumnParallelLinear, pt.RowParallelLinear])
 def test_quantised_layers_cast_under_autocast(kind: Any, world: int) -> None:
     layer = kind.from_linear(nn.Linear(6 * world, 4 * world))
