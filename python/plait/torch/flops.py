@@ -7,8 +7,8 @@ has a product, so it calls one that does nothing and is counted, if somebody cou
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-from torch.utils.flop_counter import _FlopCounterMode, register_flop_formula
+from torch.utils import _python_dispatch, flop_counter
+from torch.utils.flop_counter import register_flop_formula
 
 from plait import _native
 from plait.torch import gradient_operators  # noqa: F401  # it registers itself
@@ -19,13 +19,16 @@ LIBRARY.define(f"{_LAYER}(int rows, int inputs, int outputs, int products) -> ()
 LIBRARY.impl(_LAYER, lambda *sizes: None, "CompositeExplicitAutograd")
 _ops: Any = torch.ops.plait
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+# Torch has no public names for these. If another torch has others, layers are not counted.
+_modes: Any = vars(_python_dispatch).get("_get_current_dispatch_mode_stack", tuple)
+_Counter: Any = vars(flop_counter).get("_FlopCounterMode", ())
 
 
 def count_layer(rows: int, inputs: int, outputs: int, products: int) -> None:
     """Count products of these sizes, if somebody counts."""
     if _dispatch_modes() == 0:
         return
-    if any(isinstance(mode, _FlopCounterMode) for mode in _get_current_dispatch_mode_stack()):
+    if any(isinstance(mode, _Counter) for mode in _modes()):
         getattr(_ops, _LAYER)(rows, inputs, outputs, products)
 
 
