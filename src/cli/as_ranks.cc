@@ -88,14 +88,14 @@ int as_ranks(const RanksRequest& request, Words command,
         request.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : request.transport;
     check_transport(transport);
     PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
-                request.ranks, " plait ", command.empty() ? "bench" : command[0], " ...");
+                request.ranks, " plait ", command[0], " ...");
     PLAIT_CHECK(!comm::crosses_hosts(transport), "the transport ", transport,
                 " needs ranks that plait run --hosts, torchrun or another launcher has started");
     comm::link_from_environment();
     comm::wait_policy_from_environment();
     std::vector<std::string> launch = {"-n", std::to_string(request.ranks), "--", "/proc/self/exe"};
     launch.insert(launch.end(), command.begin(), command.end());
-    return status_of_ranks(run(launch));
+    return status_of_ranks(run_for("plait " + command[0], launch));
   }
   Communicator comm = Communicator::connect({.transport = request.transport});
   return body(comm);

@@ -34,7 +34,7 @@ void check_started(std::string_view what, int ranks, const std::string& transpor
 
 // Runs `body` on every rank, and returns rank 0's exit status. The ranks are threads if that is the
 // transport. Otherwise this process is a rank if a launcher has started it; if none has, this
-// command is started again once per rank, with the same words.
+// command is started again once per rank, with the same words. `command` begins with the verb.
 int as_ranks(const RanksRequest& request, Words command,
              base::FunctionRef<int(Communicator&)> body);
 

@@ -234,7 +234,9 @@ launch::Launch read_launch(const Args& args, const Options& options, Words comma
 
 }  // namespace
 
-int run(Words words) {
+int run(Words words) { return run_for("plait run", words); }
+
+int run_for(const std::string& speaker, Words words) {
   Args args;
   Options options(kAbout);
   add_options(options, args);
@@ -245,11 +247,12 @@ int run(Words words) {
   if (!command.empty() && command[0] == "--") command = command.subspan(1);
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
   launch::Launch launch = read_launch(args, options, command);
+  launch.speaker = speaker;
   open_standard_files();
   const launch::Command found =
       launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);
   if (found.status != 0) {
-    complain("plait run", found.refusal);
+    complain(speaker, found.refusal);
     return found.status;
   }
   launch.path = found.path;
@@ -257,7 +260,7 @@ int run(Words words) {
   try {
     supervisor.start();
   } catch (const Error& error) {
-    complain("plait run", error.what());
+    complain(speaker, error.what());
     return launch::kCannotRun;
   }
   return supervisor.watch();

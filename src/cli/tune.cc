@@ -145,7 +145,15 @@ class Tuning {
         bare, {.threads = options_.threads,
                .longest = options_.longest_figure,
                .progress = [&](int done, int total) { progress.show(done, total); }});
-    on_rank_0([&] { plan::write_text(path, plan::text_of(measured)); });
+    on_rank_0([&] {
+      plan::write_text(path, plan::text_of(measured));
+      if (is_disturbed(measured) && !options_.profile_only) {
+        complain(
+            "plait tune",
+            "other programs disturbed the measurement of the machine's profile: repeat it with "
+            "plait tune --profile when the machine is quiet");
+      }
+    });
     return measured;
   }
 
@@ -222,8 +230,13 @@ int tune(Words words) {
   if (options->show) return show(*options);
   std::vector<std::string> whole = {"tune"};
   whole.insert(whole.end(), words.begin(), words.end());
-  return as_ranks({.ranks = options->ranks, .transport = options->transport}, whole,
-                  [&](Communicator& comm) { return Tuning(*options, comm).run(); });
+  const int status = as_ranks({.ranks = options->ranks, .transport = options->transport}, whole,
+                              [&](Communicator& comm) { return Tuning(*options, comm).run(); });
+  if (was_told_to_end(status) && !options->profile_only) {
+    complain("plait tune", "plans measured so far are kept in " + options->cache +
+                               "; --missing measures the others");
+  }
+  return status;
 }
 
 }  // namespace plait::cli

@@ -32,4 +32,7 @@ int trace(Words words);
 int tune(Words words);
 int verify(Words words);
 
+// plait run for another verb. `speaker`, such as "plait tune", begins its messages.
+int run_for(const std::string& speaker, Words words);
+
 }  // namespace plait::cli

@@ -304,7 +304,7 @@ Outcome run_processes(const Verification& what, std::size_t index, Words words) 
   int status = kDone;
   {
     launch::RestoredSignals restored;  // for the next world
-    status = run(launch);
+    status = run_for("plait verify", launch);
     if (was_told_to_end(status)) restored.discard_requests();
   }
   RanksReport report = shared.read();

@@ -11,11 +11,12 @@
 namespace plait::launch {
 
 struct Launch {
-  std::string path;                  // the path of the program
-  std::vector<std::string> words;    // the command as the user typed it
-  std::vector<CpuBinding> bindings;  // one for each rank
-  RunPart part;                      // which ranks these are
-  bool has_caller = false;           // on another host, which writes its standard input
+  std::string speaker = "plait run";  // the command that the user typed, before each message
+  std::string path;                   // the path of the program
+  std::vector<std::string> words;     // what the ranks run
+  std::vector<CpuBinding> bindings;   // one for each rank
+  RunPart part;                       // which ranks these are
+  bool has_caller = false;            // on another host, which writes its standard input
   bool prefix = false;
   bool verbose = false;
   base::Nanoseconds limit = 0;                  // for the whole run; 0: none

@@ -279,7 +279,7 @@ std::string Supervisor::show_rest() const {
 }
 
 void Supervisor::say(const std::string& sentence) {
-  output_.say(sentence.empty() ? "" : "plait run: " + sentence);
+  output_.say(sentence.empty() ? "" : launch_.speaker + ": " + sentence);
 }
 
 }  // namespace plait::launch

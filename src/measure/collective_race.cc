@@ -1,10 +1,10 @@
 #include "measure/collective_race.h"
 
 #include <algorithm>
-#include <ctime>
 #include <optional>
 
 #include "base/clock.h"
+#include "base/thread_time.h"
 #include "comm/state.h"
 #include "comm/wait_policy.h"
 #include "measure/progress.h"
@@ -13,12 +13,6 @@
 
 namespace plait::measure {
 namespace {
-
-base::Nanoseconds processor_time() {
-  timespec time = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<base::Nanoseconds>(time.tv_sec) * base::kSecond + time.tv_nsec;
-}
 
 // Waits of this rank sleep at once as long as it lives.
 class RestingWaits {
@@ -64,9 +58,9 @@ CollectiveRace::Sample CollectiveRace::time(const Entry& entry, std::int64_t cal
   std::optional<RestingWaits> resting;
   if (entry.is_processor_time) resting.emplace(comm_.state().group());
   const base::Nanoseconds begin = base::now();
-  const base::Nanoseconds processor_begin = processor_time();
+  const base::Nanoseconds processor_begin = base::thread_time();
   for (std::int64_t i = 0; i < calls; ++i) entry.call();
-  const auto processor = static_cast<double>(processor_time() - processor_begin);
+  const auto processor = static_cast<double>(base::thread_time() - processor_begin);
   const auto taken = static_cast<double>(base::now() - begin);
   resting.reset();
   const auto share = static_cast<double>(calls);

@@ -13,10 +13,6 @@ namespace {
 // Plans whose times differ by less, as a share, count as equally fast; the more usual one wins.
 constexpr double kSame = 0.005;
 
-// The share of serial's time that a plan must gain. Tuning demands the same of measured plans,
-// because runs of one plan differ by as much.
-constexpr double kLeastGain = 0.01;
-
 void add(std::vector<Plan>& plans, const Plan& plan) {
   if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
 }

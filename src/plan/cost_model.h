@@ -27,6 +27,10 @@ struct Prediction {
   double exposed() const { return total - product; }
 };
 
+// The share of serial's time that a plan must gain. Tuning demands the same of measured plans,
+// because runs of one plan differ by as much.
+inline constexpr double kLeastGain = 0.01;
+
 // Plans worth considering for the problem, the usual ones first: serial, fused, pipelined with few
 // and with many parts, with a short first part (good where communication takes longer than the
 // product) and with a short last one (good where the product takes longer).

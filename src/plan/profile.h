@@ -52,7 +52,7 @@ struct ProductSize {
   std::int64_t k;
 };
 
-// The uncertainty of figures that were measured with another world, or not at all.
+// The uncertainty of figures of another world, of a disturbed measurement, or of no machine.
 inline constexpr double kElsewhere = 0.1;
 
 struct MachineProfile {

@@ -64,7 +64,9 @@ class Halving {
   Outcome outcome() const {
     const bool beaten = alive_.size() > 1 && is_clearly_faster(times_[alive_[1]], times_[0]);
     const std::size_t winner = beaten ? alive_[1] : 0;
-    return {.winner = winner, .nanoseconds = median(times_[winner]), .baseline = median(times_[0])};
+    return {.winner = winner,
+            .nanoseconds = comparable_time(times_[winner], times_[0]),
+            .baseline = median(times_[0])};
   }
 
  private:
@@ -88,6 +90,10 @@ double median(std::vector<double> values) {
 
 double compare(const std::vector<double>& times, const std::vector<double>& baseline) {
   return median(ratios(times, baseline));
+}
+
+double comparable_time(const std::vector<double>& times, const std::vector<double>& baseline) {
+  return median(baseline) * compare(times, baseline);
 }
 
 bool is_clearly_faster(const std::vector<double>& times, const std::vector<double>& baseline) {

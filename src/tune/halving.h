@@ -22,7 +22,7 @@ using TimeOnce = std::function<double(std::size_t contender)>;
 
 struct Outcome {
   std::size_t winner = 0;
-  double nanoseconds = 0;  // the winner's
+  double nanoseconds = 0;  // the winner's, by comparable_time()
   double baseline = 0;     // contender 0's, measured in the same turns
 };
 
@@ -36,6 +36,11 @@ Outcome halve(std::size_t contenders, base::Nanoseconds budget, const TimeOnce& 
 // would decide. In a ratio of two medians, drift (clock rates, other processes) would not cancel,
 // while it changes both times of one turn alike.
 double compare(const std::vector<double>& times, const std::vector<double>& baseline);
+
+// The baseline's median time multiplied by compare(). The quotient of the two stored times is then
+// the ratio that decides. The quotient of two medians is not: it may be 1 for a plan that was
+// faster in most turns.
+double comparable_time(const std::vector<double>& times, const std::vector<double>& baseline);
 
 // Whether it is faster by 1 % according to compare(), and faster at all in two of three turns. If
 // times scatter more than plans differ, a median sometimes falls below 0.99 by chance.

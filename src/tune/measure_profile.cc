@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "base/thread_time.h"
 #include "comm/state.h"
 #include "comm/transports.h"
 #include "plait/collectives.h"
@@ -45,6 +47,10 @@ constexpr double kLeastRate = 1e-3;
 // A model is never more certain than this, however little the times scatter.
 constexpr double kLeastUncertainty = 0.03;
 
+// Short calls are repeated for at least so long. Beside another program, one of them then falls
+// into a moment in which no rank waits for its core.
+constexpr base::Nanoseconds kEnough = 30 * base::kMillisecond;
+
 class Measuring {
  public:
   Measuring(Communicator& comm, const ProfileOptions& options) : comm_(comm), options_(options) {
@@ -68,6 +74,7 @@ class Measuring {
       measure_kept();
       measure_beside();
     }
+    judge();
     return profile_;
   }
 
@@ -89,23 +96,38 @@ class Measuring {
 
   double most() const { return static_cast<double>(options_.longest); }
 
-  // The shortest of several calls, each timed by its slowest rank. Figures are compared with one
+  // The shortest of at least `calls` calls, each timed by its slowest rank. Figures are compared with one
   // another, so all must come from undisturbed moments. Otherwise another process that disturbs one
   // of them would look like a property of the machine.
   double time(const std::function<void()>& call, int calls = 7) {
     std::vector<double> times;
     double spent = 0;  // all ranks agree on it
-    for (int i = 0; i <= calls && (i < 2 || spent < most()); ++i) {
-      barrier(comm_);
-      const base::Nanoseconds begin = base::now();
-      call();
-      const double taken = slowest(static_cast<double>(base::now() - begin), comm_);
+    for (int i = 0; (i <= calls || spent < kEnough) && (i < 2 || spent < most()); ++i) {
+      const double taken = time_once(call);
       if (i > 0) times.push_back(taken);
       spent += taken;
     }
     const double middle = median(times);
-    if (middle > base::kMillisecond) spread_.push_back(spread_of(times, middle));
+    if (middle > base::kMillisecond && times.size() > 2)
+      spread_.push_back(spread_of(times, middle));
     return std::max(*std::min_element(times.begin(), times.end()), 1.0);
+  }
+
+  double time_once(const std::function<void()>& call) {
+    barrier(comm_);
+    const base::Nanoseconds begin = base::now();
+    call();
+    return slowest(static_cast<double>(base::now() - begin), comm_);
+  }
+
+  // Runs a product, which waits for no other rank. The time in which its thread did not run is that
+  // of other programs.
+  void run_watched(OpCase::Runner& product) {
+    const base::Nanoseconds begin = base::now();
+    const base::Nanoseconds used_before = base::thread_time();
+    product.run();
+    elapsed_ += base::now() - begin;
+    used_ += base::thread_time() - used_before;
   }
 
   // Half of the times are within this distance of the median.
@@ -125,7 +147,7 @@ class Measuring {
       problem.m = rows;
       const OpCase one({.key = problem}, comm_);
       const auto product = one.product(comm_);
-      const double taken = time([&] { product->run(); }, rows < 64 ? 15 : 5);
+      const double taken = time([&] { run_watched(*product); }, rows < 64 ? 15 : 5);
       // More rows are never slower than fewer, so a lower rate is noise, and the model would choose
       // plans to avoid it.
       rate = std::max(rate, one.flops() / taken);
@@ -210,7 +232,10 @@ class Measuring {
     const double scatter = communicate(sums, "serial");
     const double copies = peers * shard * 4 / profile_.copy;
     const double read = shard * (4 * (peers + 1) + 2);
-    profile_.sum = std::max(read / std::max(scatter - copies, scatter / 8), kLeastRate);
+    // A copy reads and writes each byte. A sum does more work with each of its bytes, so that a
+    // higher rate than twice that of copies is noise in the difference of the two times.
+    const double fastest = 2 * profile_.copy;
+    profile_.sum = std::max(read / std::max(scatter - copies, read / fastest), kLeastRate);
     done();
   }
 
@@ -218,17 +243,22 @@ class Measuring {
   // includes that sums are rounded and written later than the product would have written them. The
   // two are measured in turns, because their difference is a small part of either.
   double times_as_long(const PlanKey& problem, const Plan& plan) {
-    constexpr int kTurns = 5;
+    constexpr int kFewestTurns = 3;
+    constexpr int kTurns = 15;
     const OpCase one({.key = problem}, comm_);
     const auto product = one.product(comm_);
     const auto runner = one.runner(plan, comm_);
-    double alone = time([&] { product->run(); }, 3);
-    double both = time([&] { runner->run(); }, 3);
+    time_once([&] { product->run(); });
+    time_once([&] { runner->run(); });
+    double alone = std::numeric_limits<double>::max();
+    double both = alone;
     double spent = 0;
-    for (int turn = 1; turn < kTurns && spent + 4 * (alone + both) < most(); ++turn) {
-      alone = std::min(alone, time([&] { product->run(); }, 3));
-      both = std::min(both, time([&] { runner->run(); }, 3));
-      spent += 4 * (alone + both);
+    for (int turn = 0; turn < kFewestTurns || (turn < kTurns && spent < most()); ++turn) {
+      const double product_time = time_once([&] { product->run(); });
+      const double whole = time_once([&] { runner->run(); });
+      alone = std::min(alone, product_time);
+      both = std::min(both, whole);
+      spent += product_time + whole;
     }
     return (both - alone) / plan::CostModel(profile_).predict(problem, plan).work;
   }
@@ -244,7 +274,7 @@ class Measuring {
   void measure_kept() {
     profile_.beside = 1;
     constexpr double kLeast = 0.1;
-    constexpr double kMost = 20;
+    constexpr double kMost = 5;  // memory is not slower than this, compared with a cache
     double times = kMost;
     std::vector<plan::KeptSums> kept;
     for (const Keeping& some : kKeeping) {
@@ -252,7 +282,9 @@ class Measuring {
       const Plan plan = some.chunk > 0 ? Plan{.schedule = Schedule::fused, .chunk = some.chunk}
                                        : Plan{.schedule = Schedule::serial};
       // Fewer partial sums are never slower to read, so a higher value is noise.
-      times = std::clamp(times_as_long(problem, plan), kLeast, times);
+      const double measured = times_as_long(problem, plan);
+      is_possible_ = is_possible_ && measured < kMost;
+      times = std::clamp(measured, kLeast, times);
       const double bytes = plan::CostModel(profile_).predict(problem, plan).kept;
       kept.push_back({.bytes = static_cast<std::int64_t>(bytes), .times = times});
       done();
@@ -264,9 +296,15 @@ class Measuring {
   void measure_beside() {
     const double times = times_as_long(scatter(2), parse_plan("pipelined parts=8"));
     profile_.beside = std::clamp(times, 1.0, 3.0);
-    std::sort(spread_.begin(), spread_.end());
-    profile_.uncertainty = std::clamp(2 * median(spread_), kLeastUncertainty, 0.1);
     done();
+  }
+
+  // Figures from a disturbed measurement are trusted no more than those of another machine.
+  void judge() {
+    const auto elapsed = static_cast<double>(std::max<base::Nanoseconds>(elapsed_, 1));
+    const double lost = slowest(1 - static_cast<double>(used_) / elapsed, comm_);
+    const double error = is_possible_ ? std::max(2 * median(spread_), lost) : plan::kElsewhere;
+    profile_.uncertainty = std::clamp(error, kLeastUncertainty, plan::kElsewhere);
   }
 
   // Compares many small chunks with few, to find the cost of a chunk of any size.
@@ -284,6 +322,9 @@ class Measuring {
   const ProfileOptions& options_;
   plan::MachineProfile profile_;
   std::vector<double> spread_;
+  base::Nanoseconds elapsed_ = 0;  // in run_watched()
+  base::Nanoseconds used_ = 0;
+  bool is_possible_ = true;  // whether each figure is one that a machine can have
   int done_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "tune/online.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -106,8 +107,8 @@ void Online::decide(const PlanKey& key, Trial& trial) const {
   trial.decision = trial.plans[best];
   if (settled_) {
     settled_(key, {.plan = trial.plans[best],
-                   .nanoseconds = static_cast<std::int64_t>(median(times[best])),
-                   .serial = static_cast<std::int64_t>(median(times[0]))});
+                   .nanoseconds = std::llround(comparable_time(times[best], times[0])),
+                   .serial = std::llround(median(times[0]))});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tune/tuner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -47,8 +48,8 @@ Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneE
   const Outcome outcome = halve(plans.size(), effort.each, time_once, effort.progress);
   return {.key = key,
           .plan = plans[outcome.winner],
-          .nanoseconds = static_cast<std::int64_t>(outcome.nanoseconds),
-          .serial = static_cast<std::int64_t>(outcome.baseline),
+          .nanoseconds = std::llround(outcome.nanoseconds),
+          .serial = std::llround(outcome.baseline),
           .tried = static_cast<int>(plans.size())};
 }
 

@@ -20,7 +20,7 @@ class ProfileTest(CommandTest):
             result = self.plait("tune", "--profile", *alone, timeout=800)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("\nbf16 ", result.stdout)
-            self.assertIn("\nthreads: ", result.stdout)
+            self.assertIn("\nA message over threads takes ", result.stdout)
             profile = Path(f"{cache}.profile").read_text()
             self.assertLess(float(re.search(r"\ntransport threads (\S+) ", profile)[1]), 500_000_000)  # ns
             self.assertEqual(os.listdir(folder), ["plans.profile"])  # and no plan yet

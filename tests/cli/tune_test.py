@@ -179,8 +179,11 @@ class TuneTest(TuneCase):
         process = self.start("tune", "--m", ",".join(map(str, range(8, 1008))), *SMALL[2:])
         wait_until(lambda: self.cache.exists() and len(self.entries()) > 2, "three problems")
         process.send_signal(signal.SIGINT)
-        process.communicate()
-        self.assertNotEqual(process.returncode, 0)
+        _, said = process.communicate()
+        self.assertEqual(process.returncode, 130)
+        self.assertTrue(said.startswith("plait tune: SIGINT: waiting up to 5 s for "), said)
+        self.assertIn(f"\nplait tune: plans measured so far are kept in {self.cache}; --missing measures the others\n",
+                      said)
         self.assert_nothing_left()
         self.assertGreater(len(self.entries()), 2)
         self.assertIn("op=matmul_all_reduce m=8 ", self.plait("tune", "--show").stdout)

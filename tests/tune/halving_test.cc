@@ -63,6 +63,18 @@ TEST(Halving, IsNotTakenInByDisturbances) {
   EXPECT_GT(found, kRounds * 3 / 4);
 }
 
+// The machine's speed changes between turns, and the plan is disturbed in two of seven.
+TEST(Halving, ReportsTheRatioThatDecided) {
+  int calls = 0;
+  const auto time = [&](std::size_t i) {
+    const int turn = calls++ / 2;
+    return (i == 0 ? 1e6 : 0.9e6) * (turn % 3 == 0 ? 1 : 2) * (turn % 5 == 1 && i == 1 ? 3 : 1);
+  };
+  const Outcome outcome = halve(2, 0, time);
+  EXPECT_EQ(outcome.winner, 1U);
+  EXPECT_DOUBLE_EQ(outcome.nanoseconds / outcome.baseline, 0.9);
+}
+
 TEST(Halving, DoesNotMeasureSlowOnesForLong) {
   std::vector<int> calls(8);
   halve(8, base::kSecond, [&](std::size_t i) {
@@ -96,6 +108,8 @@ TEST(Ratios, AreOfTheSameTurn) {
   // Everything takes ten times as long in the last turns.
   EXPECT_DOUBLE_EQ(compare({5, 50, 50}, {10, 100, 100}), 0.5);
   EXPECT_DOUBLE_EQ(compare({5, 5, 500}, {10, 10, 10}), 0.5);
+  // Faster by a tenth in two of three turns, with equal medians.
+  EXPECT_DOUBLE_EQ(comparable_time({20, 18, 21.6}, {18, 20, 24}), 18);
   EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
   EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
 }

@@ -86,19 +86,23 @@ std::string show_model(const PlanChoice& choice) {
   const Plan& other = is_serial ? choice.candidates.front().plan : choice.chosen;
   if (other == serial_plan) return "It is \"serial\", by the cost model; no plan is faster.\n";
   const plan::Prediction& one = prediction_of(choice, other);
+  const plan::CostModel model(choice.profile);
+  const double doubt = model.doubt(choice.key, one, serial);
+  const std::string error = fmt::format(
+      "The model's error is up to {:.1f} % of serial's time: {:.0f} % of the time of copies, sums "
+      "and\nwaits in both plans, or {:.0f} % of serial's time if that is more.\n",
+      100 * doubt / serial.total, 100 * choice.profile.uncertainty_of(choice.key),
+      100 * plan::kLeastGain);
   const double gain = 100 * (1 - one.total / serial.total);
-  const double doubt =
-      100 * plan::CostModel(choice.profile).doubt(choice.key, one, serial) / serial.total;
   if (is_serial) {
     return fmt::format(
-        "It is \"serial\", by the cost model; \"{}\" would gain {:.1f} %, and the model's error "
-        "may be up to {:.1f} %.\n",
-        name(other), gain, doubt);
+        "It is \"serial\", by the cost model; \"{}\" would gain {:.1f} % of serial's time.\n{}",
+        name(other), gain, error);
   }
   return fmt::format(
-      "It is \"{}\", by the cost model: {:.2f} times as fast as serial. It gains {:.1f} %; the "
-      "model's error may be up to {:.1f} %.\n",
-      name(other), serial.total / one.total, gain, doubt);
+      "It is \"{}\", by the cost model: {:.2f} times as fast as serial, a gain of {:.1f} % of "
+      "serial's time.\n{}",
+      name(other), serial.total / one.total, gain, error);
 }
 
 // Where the plan comes from, in a sentence.

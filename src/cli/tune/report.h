@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/cache.h"
+#include "plan/profile.h"
 
 namespace plait::cli {
 
@@ -13,7 +14,10 @@ std::string show_plans(const plan::PlanCache& cache);
 
 nlohmann::ordered_json plans_json(const plan::PlanCache& cache, const std::string& path);
 
-// The figures of a machine, one line for each group.
+// The figures of a machine, in tables and sentences.
 std::string show_profile(const plan::MachineProfile& profile);
+
+// Whether other programs used the cores, so that the figures are worth measuring again.
+bool is_disturbed(const plan::MachineProfile& profile);
 
 }  // namespace plait::cli
