@@ -96,9 +96,9 @@ class Measuring {
 
   double most() const { return static_cast<double>(options_.longest); }
 
-  // The shortest of at least `calls` calls, each timed by its slowest rank. Figures are compared with one
-  // another, so all must come from undisturbed moments. Otherwise another process that disturbs one
-  // of them would look like a property of the machine.
+  // The shortest of at least `calls` calls, each timed by its slowest rank. Figures are compared
+  // with one another, so all must come from undisturbed moments. Otherwise another process that
+  // disturbs one of them would look like a property of the machine.
   double time(const std::function<void()>& call, int calls = 7) {
     std::vector<double> times;
     double spent = 0;  // all ranks agree on it
