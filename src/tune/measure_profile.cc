@@ -243,7 +243,7 @@ class Measuring {
   // includes that sums are rounded and written later than the product would have written them. The
   // two are measured in turns, because their difference is a small part of either.
   double times_as_long(const PlanKey& problem, const Plan& plan) {
-    constexpr int kFewestTurns = 3;
+    constexpr int kLeastTurns = 3;
     constexpr int kTurns = 15;
     const OpCase one({.key = problem}, comm_);
     const auto product = one.product(comm_);
@@ -253,7 +253,7 @@ class Measuring {
     double alone = std::numeric_limits<double>::max();
     double both = alone;
     double spent = 0;
-    for (int turn = 0; turn < kFewestTurns || (turn < kTurns && spent < most()); ++turn) {
+    for (int turn = 0; turn < kLeastTurns || (turn < kTurns && spent < most()); ++turn) {
       const double product_time = time_once([&] { product->run(); });
       const double whole = time_once([&] { runner->run(); });
       alone = std::min(alone, product_time);
