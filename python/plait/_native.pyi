@@ -759,7 +759,7 @@ class TensorView:
 
 class WeightView:
     """
-    A plain weight, and how it lies: WeightView(w, WeightLayout.out_in).
+    A plain weight, and how it lies: WeightView(w, "out_in").
     Nothing is copied, and nothing is guessed from shapes.
     """
 

@@ -14,8 +14,18 @@ import plait.torch as pt
 
 OWN, K, N = 6, 32, 12  # OWN: rows of x on each rank
 
-# Which rows an operator multiplies: those of x, of all ranks, or a share of those of x.
-_X, _ALL, _SHARE = (lambda world: OWN), (lambda world: OWN * world), (lambda world: OWN // world)
+
+# Which rows an operator multiplies.
+def of_x(rows: int, world: int) -> int:  # those of x
+    return rows
+
+
+def of_all(rows: int, world: int) -> int:  # those of all ranks
+    return rows * world
+
+
+def of_a_share(rows: int, world: int) -> int:  # a share of those of x
+    return rows // world
 
 
 def flops_of(call: Callable[[], Any]) -> int:
@@ -27,12 +37,17 @@ def flops_of(call: Callable[[], Any]) -> int:
 @pytest.mark.parametrize(
     ("name", "forward", "grad_x", "grad_weight"),
     [
-        ("matmul_all_reduce", _X, _X, _X),
-        ("matmul_reduce_scatter", _X, _X, _X),
-        ("matmul_all_gather", _X, _X, _X),
-        ("all_gather_matmul", _ALL, _ALL, _ALL),
-        ("reduce_scatter_matmul", _SHARE, _X, _SHARE),  # the gradient of x is gathered first
-        ("all_reduce_matmul", _X, _X, _X),
+        ("matmul_all_reduce", of_x, of_x, of_x),
+        ("matmul_reduce_scatter", of_x, of_x, of_x),
+        ("matmul_all_gather", of_x, of_x, of_x),
+        ("all_gather_matmul", of_all, of_all, of_all),
+        (
+            "reduce_scatter_matmul",
+            of_a_share,
+            of_x,
+            of_a_share,
+        ),  # the gradient of x is gathered first
+        ("all_reduce_matmul", of_x, of_x, of_x),
     ],
 )
 def test_operators(name: str, forward: Any, grad_x: Any, grad_weight: Any) -> None:
@@ -42,11 +57,11 @@ def test_operators(name: str, forward: Any, grad_x: Any, grad_weight: Any) -> No
     weight = torch.ones(N, K, requires_grad=True)
     operator = getattr(pt, name)
     made = flops_of(lambda: operator(x, weight).sum().backward())
-    multiplied = sum(one(world) for one in (forward, grad_x, grad_weight)) * rows // OWN
+    multiplied = sum(one(rows, world) for one in (forward, grad_x, grad_weight))
     agree(made == 2 * multiplied * K * N, f"{name}: {made}, not {2 * multiplied * K * N}")
     quantized = pt.quantize(weight.detach(), "s4:channel")
     made = flops_of(lambda: operator(x.detach(), quantized))
-    expected = 2 * (forward(world) * rows // OWN) * K * N
+    expected = 2 * forward(rows, world) * K * N
     agree(made == expected, f"{name} of 4 bits: {made}, not {expected}")
 
 
