@@ -1,7 +1,8 @@
 // Arguments that can be given as objects or as their names: Dtype.bf16 or "bf16".
 //
-// A name that there is none of is refused in a sentence. A caster can only fail, which gives a list
-// of signatures; so it takes any text, and the text is read where the argument is used.
+// A text that names nothing is refused in a sentence. A caster can't do that: it can only fail,
+// which prints a list of signatures. So it takes any text, which is read where the argument is
+// used.
 #pragma once
 
 #include <nanobind/stl/string_view.h>

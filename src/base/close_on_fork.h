@@ -22,8 +22,8 @@ class CloseOnFork {
   CloseOnFork& operator=(const CloseOnFork&) = delete;
   ~CloseOnFork();
 
-  // Gives it another number if it has one of the standard descriptors'. errno tells why a negative
-  // one came out.
+  // A descriptor with the number of a standard one (0, 1 or 2) gets another. If the result is
+  // negative, errno says why.
   Fd adopt(int fd) const;
 };
 

@@ -1,7 +1,8 @@
 """What torch's FlopCounterMode counts of plait's products: importing this module registers it.
 
-An operator is counted by its sizes, as torch's own are. A layer calls no operator of torch that
-has a product, so it calls one that does nothing and is counted, if somebody counts.
+An operator is counted by its sizes, as torch's own are. The mode can't see the products of a
+layer, which torch does not call. While the mode is on, the layer therefore calls an operator that
+does nothing and has these sizes.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ _Counter: Any = vars(flop_counter).get("_FlopCounterMode", ())
 
 
 def count_layer(rows: int, inputs: int, outputs: int, products: int) -> None:
-    """Count products of these sizes, if somebody counts."""
+    """Let FlopCounterMode count products of these sizes, while it is on."""
     if _dispatch_modes() == 0:
         return
     if any(isinstance(mode, _Counter) for mode in _modes()):
