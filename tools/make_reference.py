@@ -5,7 +5,8 @@ make_reference.py          writes it
 make_reference.py --check  fails where it is not what would be written, and shows the difference
 
 Names that come from the native module have their signatures from plait/_native.pyi. Integrations
-whose frameworks are missing can't be imported: it needs torch, Megatron-Core and transformers.
+whose frameworks are missing can't be imported: it needs torch, Megatron-Core, transformers and
+peft.
 """
 
 import ast
@@ -31,6 +32,7 @@ MODULES = [
     "plait.torch.c10d",
     "plait.megatron",
     "plait.transformers",
+    "plait.peft",
     "plait.vllm",
     "plait.torch.symm_mem",
 ]

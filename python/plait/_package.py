@@ -20,6 +20,7 @@ OURS = frozenset(
         "errors.py",
         "lib",
         "megatron",
+        "peft.py",
         "py.typed",
         "threads.py",
         "torch",

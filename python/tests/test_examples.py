@@ -29,6 +29,12 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
     "torch_checkpoint.py": (TORCHRUN, [], None, r"saved by 2: \[2048, 512\], with the sum"),
     "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_lora.py": (
+        TORCHRUN,
+        [],
+        "peft",
+        r"a loss of (\d\.\d{2})\d* on 2 ranks, .* \1\d* on one",
+    ),
     "megatron_layers.py": (
         TORCHRUN,
         [],

@@ -68,6 +68,7 @@ import plait, {module}
         ("torch", "plait.megatron", "plait.megatron needs torch>="),
         ("megatron", "plait.megatron", "plait.megatron needs torch>="),
         ("transformers", "plait.transformers", "plait.transformers needs torch>="),
+        ("peft", "plait.peft", "plait.peft needs torch>="),
     ],
 )
 def test_names_the_extra_that_is_missing(hidden: str, module: str, sentence: str) -> None:

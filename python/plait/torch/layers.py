@@ -77,9 +77,9 @@ class _ParallelLinear(nn.Module):
         check_linear(linear, options, name, "weight")
         bias: torch.Tensor | None = linear.bias
         if bias is not None:  # of outputs, which the ranks may share
-            bias = _share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
+            bias = share(bias, 0, group, name) if cls._shared == 0 else _copied(bias)
         return cls(
-            _share(linear.weight, cls._shared, group, name),
+            share(linear.weight, cls._shared, group, name),
             bias,
             group=group,
             sequence_parallel=sequence_parallel,
@@ -221,7 +221,7 @@ def _copied(tensor: torch.Tensor, part: torch.Tensor | None = None) -> torch.Ten
     return copied.clone().requires_grad_(tensor.requires_grad)
 
 
-def _share(
+def share(
     tensor: torch.Tensor, dim: int, group: dist.ProcessGroup | None, operator: str
 ) -> torch.Tensor:
     """Copy this rank's share of a dimension; the first ranks have one more where it is uneven."""

