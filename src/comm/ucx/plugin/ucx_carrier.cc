@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "comm/ucx/plugin/lanes.h"
 #include "comm/ucx/plugin/printed.h"
+#include "comm/ucx/plugin/sockets.h"
 #include "comm/ucx/plugin/threshold.h"
 
 namespace plait::comm::ucx {
@@ -111,6 +112,7 @@ UcxCarrier::~UcxCarrier() { close(); }
 
 // Peers are told nothing: this process has left their groups, or they have failed.
 void UcxCarrier::close() noexcept {
+  if (descriptor_ >= 0) end_sending(descriptor_);
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
