@@ -72,7 +72,8 @@ int read_ranks(std::string_view, const std::string& text) {
 
 base::Nanoseconds read_duration(std::string_view option, const std::string& text) {
   const auto duration = base::parse_duration(text);
-  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as 500ms, 90s, 30min or 2h");
+  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as ",
+              base::kExamplesOfDurations);
   return *duration;
 }
 
