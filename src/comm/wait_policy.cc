@@ -62,14 +62,14 @@ WaitPolicy wait_policy_from_environment() {
   WaitPolicy policy;
   if (const auto text = base::env("PLAIT_WAIT")) read_wait_policy(*text, policy);
   if (const auto timeout = duration_from_environment("PLAIT_TIMEOUT")) {
-    PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", *base::env("PLAIT_TIMEOUT"),
+    PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", base::env("PLAIT_TIMEOUT").value_or(""),
                 " leaves a rank no time to wait for another: say how long it may, like 60s");
     policy.timeout = *timeout;
     policy.connect_timeout = *timeout;
   }
   if (const auto lost_after = duration_from_environment("PLAIT_LOST_AFTER")) {
     PLAIT_CHECK(*lost_after >= kLeastSilence && *lost_after <= kMostSilence,
-                "PLAIT_LOST_AFTER=", *base::env("PLAIT_LOST_AFTER"),
+                "PLAIT_LOST_AFTER=", base::env("PLAIT_LOST_AFTER").value_or(""),
                 " is not a duration from 1s to 1h");
     policy.lost_after = *lost_after;
   }

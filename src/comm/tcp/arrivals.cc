@@ -195,7 +195,7 @@ bool Arrivals::ask_for_missing(Nanoseconds timeout) const {
 // one has ended if it does not listen any more.
 void Arrivals::check_for_ended_ranks() {
   for (const Call& call : calls) {
-    if (!call.has_seen_the_end()) continue;
+    if (!rendezvous || !call.has_seen_the_end()) continue;
     throw Error(Code::peer_lost,
                 sentence("rank 0 (pid ", call.process().pid, ", at ", rendezvous->host, ':',
                          rendezvous->port, ") has died or given up while the group was assembling"),

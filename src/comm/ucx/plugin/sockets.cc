@@ -26,8 +26,7 @@ void end_sending(int descriptor, int levels) {
 
 void end_sending(int worker_descriptor) noexcept try {
   end_sending(worker_descriptor, kLevels);
-} catch (
-    const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; it closes all the same
+} catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory; it may take longer
 }
 
 }  // namespace plait::comm::ucx
