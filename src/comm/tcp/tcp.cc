@@ -26,8 +26,8 @@ constexpr base::Nanoseconds kUntilConnectionEnds = 100 * base::kMillisecond;
 // rank posts, even where the rank leaves a barrier and then makes no call for long. All ranks stay
 // here for each other's connections.
 //
-// A failure of this rank alone is one of the group's: the others wait for it. Where a peer has died,
-// the carrier may fail a moment before the peer's connection ends, which tells the true reason.
+// A failure of this rank alone is one of the group's: the others wait for it. Where a peer has
+// died, the carrier may fail a moment before the peer's connection ends, which tells the reason.
 void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
   all.mesh()->carry_by(make_carrier(all));
   all.await_sent();
