@@ -133,6 +133,8 @@ class PLAIT_EXPORT Communicator {
   // Ends the group, and all groups that were split off it, directly or indirectly. Every rank gets
   // Error{peer_lost} with this reason from its current or next call. Any thread may call it at any
   // time while the communicator exists. A thread that waits in the communicator is woken too.
+  // The group that survivors() returns was split off none: it doesn't end with the old group, nor
+  // with a group that the old one was split off.
   void abort(std::string_view reason);
 
   class State;  // the collectives' side of it

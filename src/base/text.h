@@ -20,6 +20,9 @@ std::optional<double> parse_number(std::string_view text);
 // "250ns", "5us", "3ms", "60s", "2min". A bare number has the unit `bare`.
 std::optional<Nanoseconds> parse_duration(std::string_view text, Nanoseconds bare = kSecond);
 
+// For the refusal of a text that is none. It names the units, because "1m" is easily tried.
+inline constexpr const char* kExamplesOfDurations = "500ms, 90s, 30min or 2h";
+
 // Bytes per second from "25gbit", "400mbit", "3gb/s", "3gbyte". Case does not matter.
 std::optional<double> parse_bandwidth(std::string_view text);
 

@@ -64,7 +64,7 @@ int read_ranks(std::string_view option, const std::string& text, const std::stri
 bool was_told_to_end(int status) { return status == 128 + SIGINT || status == 128 + SIGTERM; }
 
 int status_of_ranks(int status) {
-  return status > 128 && !was_told_to_end(status) ? kPeerLost : status;
+  return status > 128 && status != kReaderGone && !was_told_to_end(status) ? kPeerLost : status;
 }
 
 int as_ranks(const RanksRequest& request, Words command,
@@ -97,6 +97,8 @@ int as_ranks(const RanksRequest& request, Words command,
     launch.insert(launch.end(), command.begin(), command.end());
     return status_of_ranks(run_for("plait " + command[0], launch));
   }
+  // What rank 0 can't print is a failure that all ranks hear of. SIGPIPE would look like its death.
+  std::signal(SIGPIPE, SIG_IGN);
   Communicator comm = Communicator::connect({.transport = request.transport});
   return body(comm);
 }

@@ -9,6 +9,10 @@ namespace plait::cli {
 // Throws an Error if standard output does not take all of it.
 void answer(std::string_view text);
 
+// Whether an answer has failed because its reader has ended, as `head` does after some lines. This
+// is for ranks and others that ignore SIGPIPE, which else ends the process.
+bool has_lost_reader();
+
 // Writes "plait run: sentence". Never throws and never waits long: the exit status reports the
 // error even if the message is not read.
 void complain(std::string_view speaker, std::string_view sentence) noexcept;

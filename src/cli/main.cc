@@ -96,6 +96,8 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     return plait::cli::dispatch(words, speaker);
   } catch (const plait::Error& error) {
+    if (plait::cli::has_lost_reader())
+      return plait::cli::kReaderGone;  // quietly, as other tools do
     plait::cli::complain(speaker, error.what());
     return plait::cli::exit_status(error.code());
   } catch (const std::exception& error) {

@@ -72,7 +72,8 @@ int read_ranks(std::string_view, const std::string& text) {
 
 base::Nanoseconds read_duration(std::string_view option, const std::string& text) {
   const auto duration = base::parse_duration(text);
-  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as 500ms, 90s, 30min or 2h");
+  PLAIT_CHECK(duration, option, " ", text, " is not a duration such as ",
+              base::kExamplesOfDurations);
   return *duration;
 }
 
@@ -248,6 +249,7 @@ int run_for(const std::string& speaker, Words words) {
   PLAIT_CHECK(!command.empty(), "the command is missing, as in plait run -n 2 -- ./my_program");
   launch::Launch launch = read_launch(args, options, command);
   launch.speaker = speaker;
+  launch.is_for_verb = speaker != "plait run";
   open_standard_files();
   const launch::Command found =
       launch::find_command(launch.hosts.empty() ? command[0] : launch.agents[0][0]);

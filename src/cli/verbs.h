@@ -2,6 +2,7 @@
 // returns the exit status. It throws an Error, which main() prints.
 #pragma once
 
+#include <csignal>
 #include <span>
 #include <string>
 
@@ -17,6 +18,7 @@ inline constexpr int kDone = 0;
 inline constexpr int kCheckFailed = 1;
 inline constexpr int kWrongUsage = 2;
 using launch::kPeerLost;
+inline constexpr int kReaderGone = 128 + SIGPIPE;  // of standard output
 
 // The exit status of a verb that threw.
 constexpr int exit_status(Code code) {

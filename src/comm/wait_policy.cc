@@ -45,21 +45,32 @@ void read_wait_policy(std::string_view text, WaitPolicy& policy) {
   }
 }
 
+namespace {
+
+std::optional<base::Nanoseconds> duration_from_environment(const char* name) {
+  const auto text = base::env(name);
+  if (!text) return std::nullopt;
+  const auto duration = base::parse_duration(*text);
+  PLAIT_CHECK(duration, name, "=", *text, " is not a duration such as ",
+              base::kExamplesOfDurations);
+  return duration;
+}
+
+}  // namespace
+
 WaitPolicy wait_policy_from_environment() {
   WaitPolicy policy;
   if (const auto text = base::env("PLAIT_WAIT")) read_wait_policy(*text, policy);
-  if (const auto text = base::env("PLAIT_TIMEOUT")) {
-    const auto timeout = base::parse_duration(*text);
-    PLAIT_CHECK(timeout, "PLAIT_TIMEOUT=", *text, " is not a duration like 60s or 500ms");
-    PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", *text,
+  if (const auto timeout = duration_from_environment("PLAIT_TIMEOUT")) {
+    PLAIT_CHECK(*timeout > 0, "PLAIT_TIMEOUT=", base::env("PLAIT_TIMEOUT").value_or(""),
                 " leaves a rank no time to wait for another: say how long it may, like 60s");
     policy.timeout = *timeout;
     policy.connect_timeout = *timeout;
   }
-  if (const auto text = base::env("PLAIT_LOST_AFTER")) {
-    const auto lost_after = base::parse_duration(*text);
-    PLAIT_CHECK(lost_after && *lost_after >= kLeastSilence && *lost_after <= kMostSilence,
-                "PLAIT_LOST_AFTER=", *text, " is not a duration from 1s to 1h");
+  if (const auto lost_after = duration_from_environment("PLAIT_LOST_AFTER")) {
+    PLAIT_CHECK(*lost_after >= kLeastSilence && *lost_after <= kMostSilence,
+                "PLAIT_LOST_AFTER=", base::env("PLAIT_LOST_AFTER").value_or(""),
+                " is not a duration from 1s to 1h");
     policy.lost_after = *lost_after;
   }
   return policy;

@@ -19,6 +19,8 @@ struct Launch {
   bool has_caller = false;            // on another host, which writes its standard input
   bool prefix = false;
   bool verbose = false;
+  // For another verb than run: its ranks say why they exit, and the status of rank 0 counts.
+  bool is_for_verb = false;
   base::Nanoseconds limit = 0;                  // for the whole run; 0: none
   base::Nanoseconds grace = 5 * base::kSecond;  // from the request to end until SIGKILL
   // from the caller's last command or beat until it counts as gone

@@ -19,7 +19,8 @@
 namespace plait::launch {
 namespace {
 
-constexpr int kTimedOut = 124;  // the status of timeout(1)
+constexpr int kTimedOut = 124;        // the status of timeout(1)
+constexpr int kMostExitStatus = 128;  // above it: of a rank that a signal has killed
 
 // Background processes of ranks, such as Python's resource tracker, usually end by themselves.
 constexpr base::Nanoseconds kSettle = base::kSecond / 2;
@@ -193,6 +194,7 @@ void Supervisor::reap() {
 void Supervisor::rank_ended(int rank, int wait_status) {
   if (wait_status == 0) return;
   const int status = exit_status_of(wait_status);
+  if (launch_.is_for_verb && WIFEXITED(wait_status)) return rank_of_verb_exited(rank, status);
   // A rank that has lost a peer was not the first to fail, even if it is the first to be reaped.
   const bool cause = phase_ == Phase::lingering && status_ == kPeerLost && status != kPeerLost;
   if (phase_ != Phase::running && !cause) return;
@@ -205,6 +207,15 @@ void Supervisor::rank_ended(int rank, int wait_status) {
   enter(Phase::lingering, launch_.linger);
   say(fmt::format("{}; waiting up to {} for {} to end too", what,
                   base::show_duration(launch_.linger), show_rest()));
+}
+
+void Supervisor::rank_of_verb_exited(int rank, int status) {
+  const bool is_first = phase_ == Phase::running;
+  const bool corrects = phase_ == Phase::lingering && rank == 0 && status_ <= kMostExitStatus;
+  if (!is_first && !corrects) return;
+  failed_rank_ = rank;
+  status_ = status;
+  if (is_first) enter(Phase::lingering, launch_.linger);
 }
 
 // Acts before it prints, so `rest` is what there was before.

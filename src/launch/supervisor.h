@@ -51,6 +51,7 @@ class Supervisor {
   void pause(bool from_terminal);
   void reap();
   void rank_ended(int rank, int wait_status);
+  void rank_of_verb_exited(int rank, int status);
   void deadline_passed();
   void beat();
 

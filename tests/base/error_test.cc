@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace plait {
 namespace {
 
@@ -16,6 +18,13 @@ TEST(Errors, HaveACodeASentenceAndPerhapsACulprit) {
     EXPECT_EQ(lost->culprit(), 3);
   }
   EXPECT_EQ(Error(Code::timeout, "").culprit(), Error::kNoRank);
+}
+
+// A name that the caller gave may hold one.
+TEST(Errors, ShowZeros) {
+  using namespace std::string_literals;
+  EXPECT_STREQ(Error(Code::invalid_argument, "there is no backend ve\0ctor"s).what(),
+               "there is no backend ve\\0ctor");
 }
 
 TEST(Errors, NameTheirCodes) {

@@ -71,6 +71,24 @@ class StuckTest(CommandTest):
         self.assertIn(b"plait run: rank ", os.read(reader, 4096))
 
 
+class GoneTest(CommandTest):
+    """Standard output is a pipe whose reader has ended, as `head` does after some lines."""
+
+    def test_it_ends_quietly(self):
+        sizes = ["--m", 16, "--n", 64, "--k", 64, "--repeat", 1]
+        problem = ["matmul-all-reduce", *sizes]
+        for words in (["bench", *problem], ["bench", *problem, "--transport", "threads"], ["trace", *problem],
+                      ["bench", "layer", "column", *sizes], ["info"], ["--help"]):
+            with self.subTest(words):
+                reader, writer = os.pipe()
+                os.close(reader)
+                process = self.start(*words, stdout=writer)
+                os.close(writer)
+                self.assertEqual(process.stderr.read(), "")
+                self.assertIn(process.wait(PATIENCE), (128 + signal.SIGPIPE, -signal.SIGPIPE))
+        self.assert_nothing_left()
+
+
 class BrokenTest(CommandTest):
     """Standard error takes nothing."""
 

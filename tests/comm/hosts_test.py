@@ -162,9 +162,9 @@ class HostsTest(HostsCase):
         for what in ("stream", "idle"):
             self.assertGreater(self.cut(what, PLAIT_LOST_AFTER="8s"), 6)
 
-    def lose_one_of_four(self, transport, what, how, culprit):
+    def lose_one_of_four(self, transport, what, how, culprit, **variables):
         """After how many seconds the last of those ranks that another one waits for has heard of it."""
-        ranks = self.start(4, HOST_PROGRAM, what, PLAIT_TRANSPORT=transport)
+        ranks = self.start(4, HOST_PROGRAM, what, PLAIT_TRANSPORT=transport, **variables)
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "ready\n")
         time.sleep(0.3)
@@ -200,6 +200,13 @@ class HostsTest(HostsCase):
     @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
     def test_all_ranks_hear_of_a_loss_within_two_seconds_over_ucx(self):
         self.expect_losses_within_two_seconds("ucx")
+
+    @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
+    def test_a_rank_leaves_over_ucx_though_the_kernel_takes_no_more(self):
+        """Where its buffers are small, they are often full when the cable is cut."""
+        for size in 3 * ("48k", "96k"):
+            self.lose_one_of_four("ucx", "stream", lambda _: self.hosts.cut(1), r"\d", UCX_TCP_SNDBUF=size)
+            self.hosts.mend(1)
 
     def refusals(self, *variables):
         """What two ranks say that have different variables."""

@@ -19,8 +19,7 @@ using base::Fd;
 using conformance::contains;
 
 TEST(ProcessTable, KnowsThatThisProcessLives) {
-  ProcessTable table(base::make_anonymous_file("plait", 1),
-                     {ProcessTable::introduce_this_process()});
+  ProcessTable table(base::make_anonymous_file("plait", 1), {base::mark_of_this_process()});
   table.lock(0);
   EXPECT_FALSE(table.has_ended(0));
   const std::string pid = base::sentence("pid ", ::getpid());
@@ -45,7 +44,7 @@ TEST(ProcessTable, AsksTheSystemWhereTheFileIsClosed) {
   if (child == 0) {
     for (;;) ::pause();
   }
-  const std::string mine = ProcessTable::introduce_this_process();
+  const std::string mine = base::mark_of_this_process();
   const std::string namespaces = mine.substr(mine.find(' ', mine.find(' ') + 1));
   const std::string start = std::to_string(base::start_of(child));
   const ProcessTable table(Fd(), {base::sentence(child, ' ', start, namespaces),

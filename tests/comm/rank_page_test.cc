@@ -23,6 +23,17 @@ struct Zeroed {
 // A sleeper that is not woken would make these tests run into their deadline.
 constexpr base::Nanoseconds kVeryLong = 1000 * kSecond;
 
+// A rank that was stopped for long may read a text that its owner is overwriting.
+TEST(Standing, ATextMayBeReadTooLate) {
+  Zeroed<Standing> standing;
+  ASSERT_TRUE(standing->bring(1, "one"));
+  const std::jthread late([&] {
+    for (int turn = 0; turn < 1000; ++turn) EXPECT_LE(standing->text(1).size(), 5U);
+  });
+  for (std::uint64_t agreement = 2; agreement < 1000; ++agreement)
+    ASSERT_TRUE(standing->bring(agreement, agreement % 4 == 1 ? "three" : "one"));
+}
+
 TEST(Standing, IsBroughtForEveryAgreementUntilItIsGivenUp) {
   Zeroed<Standing> standing;
   EXPECT_EQ(standing->part(1), Standing::Part::not_yet);

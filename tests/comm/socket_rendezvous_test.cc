@@ -2,6 +2,8 @@
 #include "comm/shm/socket_rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <future>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/interruption.h"
 #include "conformance/ranks.h"
 #include "plait/error.h"
@@ -78,6 +81,23 @@ TEST(SocketRendezvous, WhatTheCallersHookThrowsComesOutAsItIs) {
       }
     }
   }
+}
+
+// The kernel knows the process from the connection on.
+TEST(SocketRendezvous, NamesTheProcessOfARankThatEndsWhileTheGroupAssembles) {
+  const std::string name = name_of_job(conformance::fresh_job());
+  const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
+  const pid_t one = ::fork();
+  if (one == 0) {
+    attend(name, endpoint(1));
+    ::_exit(0);
+  }
+  const Error error =
+      conformance::expect_error(Code::peer_lost, [&] { meet_at(name, endpoint(0)); });
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_EQ(error.what(),
+            base::sentence("rank 1 (pid ", one, ") has left or closed its connection"));
+  ::waitpid(one, nullptr, 0);
 }
 
 // Before ranks have met: rank 0 listens, or calls and is not answered yet.

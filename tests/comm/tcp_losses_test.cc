@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
+#include "base/process_mark.h"
 #include "base/random.h"
 #include "comm/milestones.h"
 #include "comm/tcp/handshake.h"
@@ -95,6 +97,24 @@ TEST_F(TcpWithoutRankZero, SaysThatItWasThere) {
     ::shutdown(port_.socket, SHUT_RDWR);  // it listens no more
   });
   expect_that_it_is_not_met("Connection refused, after one had been accepted");
+}
+
+// On its own host a rank sees that rank 0 has ended, and need not wait for another one.
+TEST_F(TcpWithoutRankZero, SaysAtOnceThatItHasEnded) {
+  ASSERT_EQ(::listen(port_.socket, 8), 0);
+  const Helper zero([&] {
+    const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
+    say(caller, comm::tcp::Word::mark, base::host_id() + ' ' + base::mark_of_this_process());
+    ::shutdown(port_.socket, SHUT_RDWR);  // it listens no more
+  });
+  const auto begin = Clock::now();
+  const Error error =
+      expect_error(Code::peer_lost, [&] { Communicator::connect(options_of(1, 2, job_)); });
+  EXPECT_LT(Clock::now() - begin, seconds(30));
+  EXPECT_EQ(error.culprit(), 0);
+  EXPECT_TRUE(contains(error.what(), ", at " + port_.address() +
+                                         ") has died or given up while the group was assembling"))
+      << error.what();
 }
 
 // Their times end at different moments: after 2 s, 2.1 s and 4 s.

@@ -3,13 +3,17 @@
 // those.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -35,6 +39,7 @@ struct Calls {
   std::atomic<bool> is_out_of_memory = false;
   std::atomic<bool> fails_to_fetch = false;
   std::atomic<base::Nanoseconds> moves_at = 0;  // until then no call moves anything
+  std::function<void()> before_connecting = [] {};
 };
 Calls calls;
 
@@ -94,6 +99,13 @@ PLAIT_EXPORT ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* me
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as UCX makes its status pointers
     return reinterpret_cast<ucs_status_ptr_t>(static_cast<std::intptr_t>(UCS_ERR_IO_ERROR));
   return real(worker, message, place, bytes, param);
+}
+
+PLAIT_EXPORT ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t* params,
+                                        ucp_ep_h* endpoint) {
+  static auto* const real = plait::real<decltype(ucp_ep_create)>("ucp_ep_create");
+  plait::calls.before_connecting();
+  return real(worker, params, endpoint);
 }
 
 PLAIT_EXPORT unsigned ucp_worker_progress(ucp_worker_h worker) {
@@ -235,6 +247,31 @@ TEST_F(UcxSlots, WhatIsPostedComesThoughTheRankMakesNoOtherCall) {
       come.reach(0);
     }
   });
+}
+
+// UCX prints several lines of its own in this case, about its sockets and the kernel's limits.
+TEST_F(UcxSlots, ARankThatDiesWhileTheyConnectIsNamedInOneSentence) {
+  for (const bool has_connected : {false, true}) {
+    const Helper zero([&] {
+      testing::internal::CaptureStdout();
+      testing::internal::CaptureStderr();
+      const pid_t one = ::fork();
+      const auto see_the_end = [&] { ::waitpid(one, nullptr, 0); };
+      if (one == 0) {
+        calls.before_connecting = [] { ::raise(SIGKILL); };
+      } else if (!has_connected) {
+        calls.before_connecting = see_the_end;
+      }
+      const Error error = conformance::expect_error(Code::peer_lost, [&] {
+        Communicator::connect(options_of(one == 0 ? 1 : 0, 2, job_, "ucx"));
+      });
+      EXPECT_EQ(error.culprit(), 1);
+      EXPECT_TRUE(conformance::contains(error.what(), "rank 1 (pid ")) << error.what();
+      EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+      EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+      see_the_end();
+    });
+  }
 }
 
 // The parent's slots stay registered when a child that it has forked destroys its copies.

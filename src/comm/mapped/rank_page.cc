@@ -36,13 +36,13 @@ void Doorbell::sleep(base::Nanoseconds longest, base::FunctionRef<bool()> ready)
 // finds it named (acquire, in part()) reads the whole text. bring() and give_up() change the word
 // from the same value, so that one of them comes too late, and all ranks see which.
 bool Standing::bring(std::uint64_t agreement, const std::string& text) {
-  std::array<char, kMostBytes + 1>& place = texts_[agreement % 2];
+  Text& place = texts_[agreement % 2];
   const std::size_t length = std::min(text.size(), kMostBytes);
   std::uint64_t before = 2 * (agreement - 1);
   // A rank that was given up leaves its texts as they are: others may read them.
   if (word_.load(std::memory_order_relaxed) != before) return false;
-  std::memcpy(place.data(), text.data(), length);
-  place[length] = '\0';
+  for (std::size_t i = 0; i < length; ++i) place[i].store(text[i], std::memory_order_relaxed);
+  place[length].store('\0', std::memory_order_relaxed);
   return word_.compare_exchange_strong(before, 2 * agreement, std::memory_order_release,
                                        std::memory_order_relaxed);
 }
@@ -60,6 +60,14 @@ Standing::Part Standing::part(std::uint64_t agreement) const {
   return word % 2 == 0 ? Part::not_yet : Part::given_up;
 }
 
-std::string Standing::text(std::uint64_t agreement) const { return texts_[agreement % 2].data(); }
+std::string Standing::text(std::uint64_t agreement) const {
+  std::string text;
+  for (const std::atomic<char>& byte : texts_[agreement % 2]) {
+    const char c = byte.load(std::memory_order_relaxed);
+    if (c == '\0') break;
+    text += c;
+  }
+  return text;
+}
 
 }  // namespace plait::comm

@@ -59,12 +59,17 @@ class alignas(kLine) Standing {
 
   Part part(std::uint64_t agreement) const;
 
-  // Once it is brought, and until the owner brings that of the agreement after the next.
+  // Once it is brought, and until the owner brings that of the agreement after the next. A rank may
+  // be stopped for so long between part() and text() that its text is overwritten while it reads.
+  // It has then been given up, since the owner had to complete the agreement between the two. Its
+  // own bring() of that agreement fails, and what it has read is never used.
   std::string text(std::uint64_t agreement) const;
 
  private:
   std::atomic<std::uint64_t> word_;  // 2 * the last agreement that has a text + 1 if given up since
-  std::array<std::array<char, kMostBytes + 1>, 2> texts_;  // by the agreement's number modulo 2
+  // By the agreement's number modulo 2. Bytes are atomic for a reader that comes too late.
+  using Text = std::array<std::atomic<char>, kMostBytes + 1>;
+  std::array<Text, 2> texts_;
 };
 
 struct RankPage {

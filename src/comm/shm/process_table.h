@@ -4,21 +4,21 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/life_file.h"
+#include "base/process_mark.h"
 
 namespace plait::comm::shm {
 
+// "pid 1234, stopped"; 0: a process of another pid namespace.
+std::string describe_process(pid_t pid);
+
 class ProcessTable {
  public:
-  // What a process tells the others about itself.
-  static std::string introduce_this_process();
-
-  // `file`: see base::LifeFile; it has a byte for each process. `introductions`: in the order of
-  // the processes' numbers.
+  // `file`: see base::LifeFile; it has a byte for each process. `introductions`: what each process
+  // has said of itself (base::mark_of_this_process()), in the order of their numbers.
   ProcessTable(base::Fd file, const std::vector<std::string>& introductions);
 
   // Marks this process as alive under `number`, for as long as this object lives. Before any other
@@ -27,20 +27,11 @@ class ProcessTable {
 
   bool has_ended(int number) const;
 
-  // "pid 1234, stopped"
-  std::string describe(int number) const;
+  std::string describe(int number) const { return describe_process(processes_[number].pid); }
 
  private:
-  struct Process {
-    pid_t pid = 0;
-    std::uint64_t start = 0;  // see base::start_of()
-    bool is_visible = false;  // to this process: both have the same namespaces of pids and of time
-  };
-
-  static Process read(const std::string& introduction);
-
   base::LifeFile file_;
-  std::vector<Process> processes_;
+  std::vector<base::ProcessMark> processes_;
 };
 
 }  // namespace plait::comm::shm

@@ -61,7 +61,7 @@ SocketRendezvous::SocketRendezvous(const Endpoint& endpoint, std::vector<Fd> soc
 }
 
 std::shared_ptr<const ProcessTable> SocketRendezvous::meet_as_processes(const Watch& watch) {
-  Message mine = {.bytes = ProcessTable::introduce_this_process(), .fd = Fd()};
+  Message mine = {.bytes = base::mark_of_this_process(), .fd = Fd()};
   if (is_coordinator()) mine.fd = base::make_anonymous_file("plait", endpoint_.world);
   auto all = meet(std::move(mine), watch);
   std::vector<std::string> introductions;
@@ -103,8 +103,8 @@ bool SocketRendezvous::has_ended(int peer) const {
 }
 
 std::string SocketRendezvous::describe(int peer) const {
-  if (processes_ == nullptr) return "its pid is not known yet";
-  return processes_->describe(numbers_[peer]);
+  if (processes_ != nullptr) return processes_->describe(numbers_[peer]);
+  return describe_process(base::credentials_of(channel_.socket_to(peer)).pid);
 }
 
 std::vector<std::string> SocketRendezvous::all_gather(const std::string& mine, const Watch& watch) {

@@ -23,7 +23,6 @@ namespace plait::comm::tcp {
 namespace {
 
 constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
-constexpr int kBacklog = 128;
 
 // How long the order of addresses is worth waiting for.
 constexpr base::Nanoseconds kLongestLookup = 2 * base::kSecond;
@@ -191,7 +190,7 @@ std::optional<base::Fd> try_to_listen(int port) {
   }
   set(*socket, SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(socket->get(), as_sockaddr(bytes), length) != 0 ||
-      ::listen(socket->get(), kBacklog) != 0) {
+      ::listen(socket->get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE) return std::nullopt;
     base::fail_errno(base::sentence("cannot listen at port ", port));
   }

@@ -194,6 +194,13 @@ bool Arrivals::ask_for_missing(Nanoseconds timeout) const {
 // What a rank says before it closes its connection counts, and a rank without a connection to this
 // one has ended if it does not listen any more.
 void Arrivals::check_for_ended_ranks() {
+  for (const Call& call : calls) {
+    if (!rendezvous || !call.has_seen_the_end()) continue;
+    throw Error(Code::peer_lost,
+                sentence("rank 0 (pid ", call.process().pid, ", at ", rendezvous->host, ':',
+                         rendezvous->port, ") has died or given up while the group was assembling"),
+                call.rank());
+  }
   for (int rank = 0; rank < self.world; ++rank) {
     if (!lines.has(rank)) continue;
     const bool is_closed = is_closed_by_peer(lines[rank]);

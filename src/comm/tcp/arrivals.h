@@ -49,8 +49,8 @@ struct Arrivals {
   // For a rank whose time is over and that waits for rank 0. False: it isn't connected to it.
   bool ask_for_missing(base::Nanoseconds timeout) const;
 
-  // Where ranks connect to each other. Throws where one of them has said why the meeting fails, or
-  // has ended.
+  // Where ranks connect to each other, or to rank 0 first. Throws where one of them has said why
+  // the meeting fails, or has ended.
   void check_for_ended_ranks();
 
   Identity self;

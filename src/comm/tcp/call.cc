@@ -98,6 +98,16 @@ void Call::say_hello(const Identity& self) {
   if (!say(socket_, Word::hello, hello_)) socket_.reset();
 }
 
+// Another host may have the same pids.
+std::string Call::mark_of(const Identity& self) {
+  return self.card.host + ' ' + base::mark_of_this_process();
+}
+
+bool Call::has_seen_the_end() const {
+  const bool is_connected = socket_ && !hello_.empty();
+  return !is_connected && process_.has_ended();
+}
+
 std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
   bool is_open = true;
   const bool may_be_long = is_to_rendezvous_ && is_trusted(self);
@@ -136,6 +146,10 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       if (is_to_rendezvous_ || is_trusted(self))
         throw Error(Code::mismatch, printable(message->text), rank_);
       distrust(self, doubts);
+      break;
+    case Word::mark:
+      if (is_to_rendezvous_ && is_trusted(self) && message->text.starts_with(self.card.host + ' '))
+        process_ = base::read_process_mark(message->text.substr(self.card.host.size() + 1));
       break;
     case Word::interrupted:
     case Word::missing:

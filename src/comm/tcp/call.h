@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/process_mark.h"
 #include "comm/tcp/address.h"
 #include "comm/tcp/identity.h"
 
@@ -40,6 +41,10 @@ class Call {
   // Whether all addresses, one after another, have answered that no process listens there.
   bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
 
+  // Whether rank 0, which was met at the rendezvous, ran on this host and has ended.
+  bool has_seen_the_end() const;
+  const base::ProcessMark& process() const { return process_; }
+
   // Begins to connect to the next address, when it is time for that. Throws Error if this process
   // has no descriptors left.
   void begin();
@@ -52,6 +57,9 @@ class Call {
   // Says it to rank 0 while that waits for other ranks at the rendezvous. False: this isn't such a
   // call, or rank 0 doesn't listen.
   bool say_to_rank_0(Word word, const std::string& text, const Identity& self) const;
+
+  // What rank 0 says to a call that has to wait for its welcome.
+  static std::string mark_of(const Identity& self);
 
   // Adds the events that poll() has to wait for.
   void add_to(std::vector<pollfd>& sockets) const;
@@ -75,7 +83,8 @@ class Call {
   std::string hello_ = {};  // what was said; empty: nothing yet
   bool was_accepted_ = false;
   std::string outcome_ = {};
-  bool is_proved_ = false;  // that the rank knows the secret
+  bool is_proved_ = false;          // that the rank knows the secret
+  base::ProcessMark process_ = {};  // that was met at the rendezvous
   std::string heard_ = {};
   base::Nanoseconds since_ = 0;
   bool is_over_ = false;

@@ -20,6 +20,7 @@ enum class Word : std::uint32_t {
   refusal,
   mismatch,
   interrupted,
+  mark,    // of rank 0's process, for ranks that wait for its welcome
   missing  // the question which ranks have not come, and rank 0's answer
 };
 

@@ -112,7 +112,8 @@ Meeting::Meeting(const Site& site)
 }
 
 // Ranks that connect to each other all get the failure of one of them. While they gather at rank 0,
-// a rank that has failed may come again before the others give up.
+// a rank that has failed may come again before the others give up. If rank 0's process has ended,
+// the ranks of its host know it. To others its network may be down, so they call on.
 Met Meeting::run() {
   const Interruption interruption;
   try {
@@ -257,6 +258,7 @@ void Meeting::admit(base::Fd& socket, const Hello& hello) {
   if (const auto why = ranks_.find_second_claim(hello.rank, hello.card)) refuse(*why, &socket);
   ranks_.cards[hello.rank] = hello.card;
   ranks_.ends.note(hello.rank, false);
+  if (is_gathering_) say(socket, Word::mark, Call::mark_of(self()));
   if (!is_gathering_ && !say(socket, Word::welcome, "")) return;
   ranks_.lines.set(hello.rank, std::move(socket),
                    is_gathering_ ? Lines::Says::words : Lines::Says::frames);

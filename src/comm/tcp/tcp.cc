@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "comm/tcp/factory.h"
 #include "comm/tcp/meeting.h"
 #include "comm/tcp/rendezvous.h"
@@ -19,17 +20,26 @@ Availability supports(const Site& site) {
 
 namespace {
 
+constexpr base::Nanoseconds kUntilConnectionEnds = 100 * base::kMillisecond;
+
 // The carrier is connected when its first messages have gone. Until then it would hold back what a
 // rank posts, even where the rank leaves a barrier and then makes no call for long. All ranks stay
 // here for each other's connections.
 //
-// A failure of this rank alone is one of the group's: the others wait for it.
+// A failure of this rank alone is one of the group's: the others wait for it. Where a peer has
+// died, the carrier may fail a moment before the peer's connection ends, which tells the reason.
 void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
   all.mesh()->carry_by(make_carrier(all));
   all.await_sent();
   all.all_gather("connected");
 } catch (const Error& error) {
   if (all.was_interrupted()) throw;
+  const base::Nanoseconds until = base::now() + kUntilConnectionEnds;
+  while (error.culprit() == Error::kNoRank && !all.failed() && base::now() < until) {
+    all.check_for_losses(
+        [&] { return base::sentence("rank ", all.rank(), " connects to the others"); });
+    base::sleep_until(base::now() + base::kMillisecond);
+  }
   all.fail_and_raise(failure_of(error));
 }
 

@@ -11,6 +11,8 @@
 #include "base/random.h"
 #include "comm/ucx/plugin/lanes.h"
 #include "comm/ucx/plugin/printed.h"
+#include "comm/ucx/plugin/quiet.h"
+#include "comm/ucx/plugin/sockets.h"
 #include "comm/ucx/plugin/threshold.h"
 
 namespace plait::comm::ucx {
@@ -111,6 +113,8 @@ UcxCarrier::~UcxCarrier() { close(); }
 
 // Peers are told nothing: this process has left their groups, or they have failed.
 void UcxCarrier::close() noexcept {
+  const Quiet quiet;
+  if (descriptor_ >= 0) end_sending(descriptor_);
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -165,6 +169,7 @@ void UcxCarrier::connect(int process, std::string_view address) {
   params.address = reinterpret_cast<const ucp_address_t*>(aligned.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler = {.cb = &note_lost, .arg = &peer};
+  const Quiet quiet;
   const ucs_status_t status = ucp_ep_create(worker_, &params, &peer.endpoint);
   if (status != UCS_OK) {
     base::fail(Code::system, "UCX has no transport between rank ", me_, " and rank ", process,
@@ -212,6 +217,7 @@ void UcxCarrier::send_message(Peer& peer, const Header& header, const std::byte*
   param.flags = header.what == What::chunk ? peer.flags : kEager;
   const std::size_t bytes = payload == nullptr ? 0 : header.frame.bytes;
   if (bytes > 0) say_where(param, registered_.handle_at(payload));
+  const Quiet quiet;
   ucs_status_ptr_t request = ucp_am_send_nbx(peer.endpoint, kMessage, &message->header,
                                              sizeof(Header), payload, bytes, &param);
   if (request == nullptr) return;  // it is done
@@ -349,6 +355,7 @@ bool UcxCarrier::hand_on(int process) {
 }
 
 bool UcxCarrier::move(const tcp::Connection::Find& find) {
+  const Quiet quiet;
   find_ = &find;
   for (int turn = 0; turn < kMostTurns && ucp_worker_progress(worker_) != 0; ++turn) {
   }
