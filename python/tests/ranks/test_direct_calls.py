@@ -136,3 +136,12 @@ def test_a_mean_of_several_is_refused() -> None:
 def test_the_groups_options() -> None:
     group: Any = dist.new_group(timeout=timedelta(seconds=77), backend="plait")
     assert group.options._timeout == timedelta(seconds=77)
+
+
+def test_a_monitored_barrier_names_all_ranks_that_do_not_come() -> None:
+    group: Any = dist.new_group(backend="plait")
+    missing = ", ".join(map(str, range(1, dist.get_world_size())))
+    if dist.get_rank() == 0:
+        with pytest.raises(RuntimeError, match=f"Ranks? {missing} failed to pass"):
+            group.monitored_barrier(timedelta(seconds=0.2), wait_all_ranks=True)
+    dist.barrier()
