@@ -21,6 +21,8 @@ class Error(RuntimeError):
     def __init__(
         self, code: Code, sentence: str, *, culprit: int | None = None, operator: str | None = None
     ) -> None:
+        if code is Code.timeout and "timeout" not in sentence and "timed out" not in sentence:
+            sentence += "; the timeout has passed"  # programs look for the word
         super().__init__(sentence)
         self.code = code
         self.culprit = culprit

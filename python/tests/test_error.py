@@ -39,6 +39,16 @@ def test_the_rank_to_blame_is_named() -> None:
     assert culprits == [(plait.Code.peer_lost, 1)] * 2
 
 
+@pytest.mark.parametrize("sentence", ["barrier: no rank 1", "connect: timed out", "a timeout: 1 s"])
+def test_a_timeout_has_the_word(sentence: str) -> None:
+    """Programs look for it. A sentence that is raised again gets it once."""
+    once = str(plait.Error(plait.Code.timeout, sentence))
+    assert once.startswith(sentence)
+    assert str(plait.Error(plait.Code.timeout, once)) == once
+    assert "timeout" in once or "timed out" in once
+    assert str(plait.Error(plait.Code.peer_lost, sentence)) == sentence
+
+
 def test_a_wrong_call_stays_a_type_error() -> None:
     with plait.Communicator.connect() as comm, pytest.raises(TypeError):
         plait.all_reduce(comm=comm)  # type: ignore[call-arg]

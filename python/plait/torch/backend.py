@@ -7,7 +7,8 @@ reduce, send and recv. int8 is summed by gloo, because plait's sums of int8 satu
 wrap around. What goes where depends on what all ranks of a call have in common. Where gloo loses a
 rank, plait's communicator of the same ranks says which, and Error names it.
 
-A call is done when it returns, also with async_op=True: its Work is complete.
+A call that plait serves is done when it returns, also with async_op=True: its Work is complete.
+With async_op=True gloo works on after the call; wait() and barrier() return when it is done.
 """
 
 import os
@@ -31,42 +32,24 @@ from plait import _native
 from plait._native import Code, Communicator
 from plait.errors import Error
 from plait.torch import gloo, groups, tensors
+from plait.torch.flat import Flat
 from plait.torch.works import Done
 
 SUMMED = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class _Flat:
-    """A tensor's elements side by side: the tensor itself, or a copy that is put back.
-
-    Whether a tensor is contiguous may differ from rank to rank, so it decides nothing else.
-    """
-
-    def __init__(
-        self, tensor: torch.Tensor, operator: str, name: str = "tensor", *, read: bool = True
-    ) -> None:
-        if tensor.device.type != "cpu":
-            tensors.check(tensor, operator, name)
-        self.whole = tensor
-        if tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
-            self.flat = tensor
-        elif read:
-            self.flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
-        else:
-            self.flat = torch.empty(tensor.shape, dtype=tensor.dtype)
-        self.n, self.dtype = tensors.movable(self.flat)
-
-    @property
-    def at(self) -> int:
-        return self.flat.data_ptr()
-
-    def put_back(self) -> None:
-        if self.flat is not self.whole:
-            self.whole.detach().copy_(self.flat)
-
-
 def _is_moved(sent: Sequence[torch.Tensor]) -> bool:
-    return all(each.layout == torch.strided for each in sent)
+    """Say whether plait moves these; gloo refuses an empty list."""
+    return len(sent) > 0 and all(each.layout == torch.strided for each in sent)
+
+
+def _is_one(sent: Any) -> bool:
+    """Say whether a call is given one tensor; gloo adds up, copies or gathers several as one."""
+    return isinstance(sent, (list, tuple)) and len(sent) == 1
+
+
+def _is_mean(opts: Any) -> bool:
+    return opts is not None and opts.reduceOp == ReduceOp.AVG
 
 
 class PlaitProcessGroup(ProcessGroup):
@@ -81,6 +64,7 @@ class PlaitProcessGroup(ProcessGroup):
         self._store = store = groups.fresh(PrefixStore("plait/", store), size)
         self._process = os.getpid()
         self._communicator: Communicator | None = None
+        self._has_gloos_works = False  # since the last barrier: on all ranks, or on none
         groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
         inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
         inner._set_sequence_number_for_group()
@@ -107,7 +91,7 @@ class PlaitProcessGroup(ProcessGroup):
 
     def _is_summed(self, sent: Sequence[torch.Tensor], opts: Any) -> bool:
         return (
-            (opts.reduceOp == ReduceOp.SUM or opts.reduceOp == ReduceOp.AVG)
+            (opts is None or opts.reduceOp == ReduceOp.SUM or _is_mean(opts))
             and all(each.dtype in SUMMED for each in sent)
             and _is_moved(sent)
         )
@@ -115,6 +99,7 @@ class PlaitProcessGroup(ProcessGroup):
     def _by_gloo(self, name: str, *given: Any, **named: Any) -> dist.Work:
         """Let gloo make a collective, which all ranks call."""
         work: dist.Work = gloo.call(self._inner, self.communicator, name, given, named)
+        self._has_gloos_works = True
         return work
 
     def _with_peer(self, name: str, peer: int | None, *given: Any) -> dist.Work:
@@ -141,6 +126,11 @@ class PlaitProcessGroup(ProcessGroup):
         """For torch's messages."""
         return "plait"
 
+    @property
+    def options(self) -> Any:
+        """The inner group's, with the timeout of both."""
+        return self._inner._get_backend(torch.device("cpu")).options
+
     def abort(self) -> None:
         """End the group: every rank's current or next call raises."""
         if self._communicator is not None:
@@ -155,45 +145,50 @@ class PlaitProcessGroup(ProcessGroup):
 
     def _sum(self, sent: torch.Tensor, received: torch.Tensor, opts: Any) -> None:
         if sent is received:
-            to = _Flat(sent, "all_reduce")
+            to = Flat(sent, "all_reduce")
             _native._all_reduce_at(to.at, to.at, to.n, to.dtype, self.communicator)
         else:
-            from_ = _Flat(sent, "reduce_scatter", "input")
-            to = _Flat(received, "reduce_scatter", "output", read=False)
+            from_ = Flat(sent, "reduce_scatter", "input")
+            to = Flat(received, "reduce_scatter", "output", read=False)
             self._check_parts("reduce_scatter", to, from_)
             _native._reduce_scatter_at(
                 from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator
             )
-        if opts.reduceOp == ReduceOp.AVG:
+        if _is_mean(opts):
             to.flat.detach().div_(self.size())
         to.put_back()
 
     def allreduce(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Sum in place."""
-        if not isinstance(opts, AllreduceOptions) or not self._is_summed(sent, opts):
-            return self._by_gloo("allreduce", sent, *_given(opts), *rest, **named)
-        for tensor in sent:
-            self._sum(tensor, tensor, opts)
-        return Done(sent)
+        if isinstance(opts, AllreduceOptions) and self._is_summed(sent, opts):
+            if _is_one(sent):
+                self._sum(sent[0], sent[0], opts)
+                return Done(sent)
+            if _is_mean(opts):  # of several, gloo divides only one by the number of ranks
+                raise _wrong("all_reduce", f"AVG takes one tensor, not {len(sent)}")
+        return self._by_gloo("allreduce", sent, *_given(opts), *rest, **named)
 
-    def allreduce_coalesced(self, sent: Any, opts: Any) -> dist.Work:
+    def allreduce_coalesced(self, sent: Any, opts: Any = None) -> dist.Work:
         """Sum several in place."""
         if not self._is_summed(sent, opts):
-            return self._by_gloo("allreduce_coalesced", sent, opts)
+            return self._by_gloo("allreduce_coalesced", sent, *_given(opts))
         for tensor in sent:
             self._sum(tensor, tensor, opts)
         return Done(sent)
 
     def reduce_scatter_single(
-        self, received: torch.Tensor, sent: torch.Tensor, opts: Any
+        self, received: torch.Tensor, sent: torch.Tensor, opts: Any = None
     ) -> dist.Work:
         """Sum `sent`, and keep this rank's part."""
         return self.reduce_scatter_single_coalesced([received], [sent], opts)
 
-    def reduce_scatter_single_coalesced(self, received: Any, sent: Any, opts: Any) -> dist.Work:
+    def reduce_scatter_single_coalesced(
+        self, received: Any, sent: Any, opts: Any = None
+    ) -> dist.Work:
         """Sum several, and keep this rank's part of each."""
         if not self._is_summed(sent, opts):
-            return self._by_gloo("reduce_scatter_single_coalesced", received, sent, opts)
+            name = "reduce_scatter_single_coalesced"
+            return self._by_gloo(name, received, sent, *_given(opts))
         for to, from_ in zip(received, sent, strict=True):
             self._sum(from_, to, opts)
         return Done(received)
@@ -202,25 +197,32 @@ class PlaitProcessGroup(ProcessGroup):
         self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
     ) -> dist.Work:
         """Sum one tensor a rank, and keep this rank's."""
-        if not isinstance(opts, ReduceScatterOptions) or not self._is_summed(
-            [each for parts in sent for each in parts], opts
+        if (
+            not isinstance(opts, ReduceScatterOptions)
+            or not _is_one(sent)
+            or not _is_one(received)
+            or not self._is_summed(sent[0], opts)
         ):
             return self._by_gloo("reduce_scatter", received, sent, *_given(opts), *rest, **named)
-        for to, parts in zip(received, sent, strict=True):
-            self._check_same("reduce_scatter", to, parts)
-            self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
+        (to,), (parts,) = received, sent
+        self._check_same("reduce_scatter", to, parts)
+        self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
         return Done(received)
 
     # What only moves data.
 
     def broadcast(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Copy root's elements to all ranks."""
-        if not isinstance(opts, BroadcastOptions) or not _is_moved(sent):
+        if (
+            not isinstance(opts, BroadcastOptions)
+            or opts.rootTensor != 0
+            or not _is_one(sent)
+            or not _is_moved(sent)
+        ):
             return self._by_gloo("broadcast", sent, *_given(opts), *rest, **named)
-        for tensor in sent:
-            data = _Flat(tensor, "broadcast")
-            _native._broadcast_at(data.at, data.n, data.dtype, opts.rootRank, self.communicator)
-            data.put_back()
+        data = Flat(sent[0], "broadcast")
+        _native._broadcast_at(data.at, data.n, data.dtype, opts.rootRank, self.communicator)
+        data.put_back()
         return Done(sent)
 
     def all_gather_single(
@@ -238,8 +240,8 @@ class PlaitProcessGroup(ProcessGroup):
         return Done(received)
 
     def _gather(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        from_ = _Flat(sent, "all_gather", "input")
-        to = _Flat(received, "all_gather", "output", read=False)
+        from_ = Flat(sent, "all_gather", "input")
+        to = Flat(received, "all_gather", "output", read=False)
         self._check_parts("all_gather", from_, to)
         _native._all_gather_at(from_.at, from_.n, to.at, to.n, from_.dtype, self.communicator)
         to.put_back()
@@ -248,7 +250,7 @@ class PlaitProcessGroup(ProcessGroup):
         self, received: Any, sent: Any, opts: Any = None, *rest: Any, **named: Any
     ) -> dist.Work:
         """Gather one tensor a rank."""
-        if not isinstance(opts, AllgatherOptions) or not _is_moved(sent):
+        if not isinstance(opts, AllgatherOptions) or not _is_one(sent) or not _is_moved(sent):
             return self._by_gloo("allgather", received, sent, *_given(opts), *rest, **named)
         return self.allgather_coalesced(list(zip(*received, strict=True)), sent, opts)
 
@@ -278,8 +280,8 @@ class PlaitProcessGroup(ProcessGroup):
             return self._by_gloo(
                 "all_to_all_single", received, sent, received_splits, sent_splits, *rest, **named
             )
-        from_ = _Flat(sent, "all_to_all", "input")
-        to = _Flat(received, "all_to_all", "output", read=False)
+        from_ = Flat(sent, "all_to_all", "input")
+        to = Flat(received, "all_to_all", "output", read=False)
         self._exchange(
             from_, to, self._counts(from_, sent_splits), self._counts(to, received_splits)
         )
@@ -295,9 +297,9 @@ class PlaitProcessGroup(ProcessGroup):
                 raise _wrong("all_to_all", sentence)
             for place, each in enumerate(given):
                 tensors.check(each, "all_to_all", f"{name}_tensor_list[{place}]")
-        from_ = _Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
+        from_ = Flat(torch.cat([each.detach().reshape(-1) for each in sent]), "all_to_all")
         whole = torch.empty(sum(each.numel() for each in received), dtype=from_.flat.dtype)
-        to = _Flat(whole, "all_to_all")
+        to = Flat(whole, "all_to_all")
         scale = tensors.movable(whole.new_empty(1))[0]
         self._exchange(
             from_,
@@ -311,13 +313,11 @@ class PlaitProcessGroup(ProcessGroup):
             each.detach().copy_(part.view(each.shape))
         return Done(received)
 
-    def _exchange(
-        self, from_: _Flat, to: _Flat, send: Sequence[int], receive: Sequence[int]
-    ) -> None:
+    def _exchange(self, from_: Flat, to: Flat, send: Sequence[int], receive: Sequence[int]) -> None:
         _native._all_to_all_at(from_.at, send, to.at, receive, from_.dtype, self.communicator)
         to.put_back()
 
-    def _counts(self, data: _Flat, splits: Sequence[int]) -> list[int]:
+    def _counts(self, data: Flat, splits: Sequence[int]) -> list[int]:
         rows = data.flat.shape[0] if data.flat.dim() else 1
         if not splits:
             if rows % self.size() != 0:
@@ -328,8 +328,11 @@ class PlaitProcessGroup(ProcessGroup):
         return [data.n // rows * split if rows else 0 for split in splits]
 
     def barrier(self, *rest: Any, **named: Any) -> dist.Work:
-        """Return when all ranks have called it."""
-        _native.barrier(self.communicator)
+        """Return when all ranks have called it, and this rank's collectives are done."""
+        _native.barrier(self.communicator)  # which names a rank that does not come
+        if self._has_gloos_works:
+            self._has_gloos_works = False
+            gloo.call(self._inner, self.communicator, "barrier", (), {}).wait()
         return Done(None)
 
     # What gloo alone serves.
@@ -365,7 +368,7 @@ class PlaitProcessGroup(ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _check_parts(self, operator: str, part: _Flat, whole: _Flat) -> None:
+    def _check_parts(self, operator: str, part: Flat, whole: Flat) -> None:
         if part.n * self.size() != whole.n or part.flat.dtype != whole.flat.dtype:
             raise _wrong(
                 operator,

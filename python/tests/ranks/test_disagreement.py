@@ -53,4 +53,5 @@ def test_ranks_that_pass_different_groups(gloo: dist.ProcessGroup) -> None:
         missed = range(1, world) if rank == 0 else [0]
         agree(error is not None and error.culprit in missed, f"{name} blames another: {error}")
         agree("has made no call of this group" in str(error), f"{name}: {error}")
+        agree(" timeout " in str(error), f"{name} lacks the word that programs look for: {error}")
     dist.barrier(gloo)
