@@ -194,6 +194,20 @@ def test_quantised_weights(folder: tuple[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_changes_of_fixed_weights_that_autograd_counts(folder: tuple[str, Path]) -> None:
+    _, path = folder
+    alone = whole(path)
+    with plait.transformers.enabled(fixed_weights=True), torch.no_grad():
+        model = shared(path)
+        for factor in (1.0, 0.5):
+            for one in (model, alone):
+                one.model.layers[1].self_attn.v_proj.weight.mul_(factor)
+            for _ in range(10):  # the weight is packed by then
+                off = (model(TOKENS).logits - alone(TOKENS).logits).abs().max().item()
+            assert off < 1e-5, f"times {factor} it is off by {off}"
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
 def test_another_dtype_is_left_with_a_sentence(
     folder: tuple[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
