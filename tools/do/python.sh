@@ -167,6 +167,8 @@ test_python() {
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
+  run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
+    $ranks/with_transformers/test_sequence_parallel.py -k 'Llama or Gemma3 or any_number or losses'
   test_vllm briefly
 }
 
