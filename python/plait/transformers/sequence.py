@@ -219,9 +219,9 @@ def _serve_block(block: Any, shape: list[torch.Size], group: dist.ProcessGroup) 
         products = joined.multiply(x, sites[0], rows)
         try:
             for site, product in zip(sites, products, strict=True):
-                # torch's attention has other bits for values whose rows lie apart.
-                product = product if call is None else product.contiguous()
-                site.ready = given, product.reshape(*given.shape[:-1], product.shape[-1])
+                # torch's attention and activations have other bits where rows lie apart.
+                out = product.contiguous()
+                site.ready = given, out.reshape(*given.shape[:-1], out.shape[-1])
             row_site.shares_rows = is_own
             return theirs(*args, **kwargs)
         finally:

@@ -4,6 +4,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ import torch.distributed as dist
 import transformers
 from models import COMMON, distance, gradients, saved_model, shared, whole
 from ranks import agree
+from torch.distributed.device_mesh import init_device_mesh
 from transformers.distributed.mixin import DistributedMixin
 
 import plait
 import plait.torch
 import plait.transformers
 from plait.transformers import sequence
+from plait.transformers.service import Service
 
 GROUPED = COMMON | {"num_attention_heads": 8, "num_key_value_heads": 4}
 GEMMA = COMMON | {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
@@ -328,6 +331,35 @@ def test_other_styles_keep_their_all_reduces(llama: Path) -> None:
         report = plait.transformers.report()
     sentence = "LlamaDecoderLayer: LlamaMLP has linear layers of other styles"
     agree(report.layers == ((sentence, 2),), str(report))
+
+
+def drop_bias(model: Any) -> None:
+    model.model.layers[1].self_attn.k_proj.bias = None
+
+
+def drop_norm(model: Any) -> None:
+    del model.model.norm
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "why"),
+    [
+        (id, {"dp_size": 2}, "dp_size is 2, and rows are shared with tensor parallelism alone"),
+        (drop_bias, {}, "some linear layers of LlamaAttention have a bias, some have none"),
+        (drop_norm, {}, "the model has layers of other classes too, or no norm after them"),
+    ],
+    ids=["data parallel", "a bias", "no norm"],
+)
+def test_other_models_keep_their_all_reduces(
+    llama: Path, change: Callable[[Any], object], config: dict[str, int], why: str
+) -> None:
+    with plait.transformers.enabled():
+        model = shared(llama)
+    change(model)
+    service = Service(plait.torch.Options(), None)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    sequence.share_rows(model, SimpleNamespace(**config), mesh, service)
+    agree(service.layers == {f"LlamaDecoderLayer: {why}": 2}, str(service.layers))
 
 
 @pytest.mark.parametrize("how", [{"product": "torch"}, {"product": "auto"}, {"wire": "bf16"}])
