@@ -161,7 +161,7 @@ def test_checkpointed_layers(llama: Path, reentrant: bool) -> None:
         with plait.transformers.enabled(sequence_parallel=True):
             model = shared(llama).train()
             if checkpoints:
-                model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+                model.activation_checkpointing_enable({"use_reentrant": reentrant})
                 model.enable_input_require_grads()
             loss = model(PADDED, labels=PADDED, attention_mask=MASK).loss
             logits(model, PADDED[:1, :5])
