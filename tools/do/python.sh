@@ -168,6 +168,8 @@ test_python() {
   fi
   run_pytest "python tests, torch's own" torchrun --standalone --nproc-per-node 4 -m pytest $ranks/with_torchs_tests
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
+  run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
+    $ranks/with_transformers/test_sequence_parallel.py -k 'Llama or Gemma3 or any_number or losses'
   test_vllm briefly
 }
 

@@ -83,6 +83,7 @@ class _Served(nn.Linear):
         placement = x.placements[0] if isinstance(x, DTensor) else style.input_layouts[0]
         reason = _refusal(self, x) or style.refusal(self, x, placement)
         if reason is None:
+            self._owner.see_changes(self.weight)
             return style.served(self, x, placement)
         _log_once(type(style).__name__, reason, self._mesh)
         x = style._prepare_input_fn(  # type: ignore[no-untyped-call]

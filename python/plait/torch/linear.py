@@ -25,10 +25,10 @@ from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, sha
 Kind = Literal["column", "row"]
 _DEFAULTS = Options()
 
-_Function = TypeVar("_Function", bound=Callable[..., torch.Tensor])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _outside_of_graphs(function: _Function) -> _Function:
+def outside_of_graphs(function: _Function) -> _Function:
     """Let compiled programs call a function as it is: a graph ends before it.
 
     It does what torch.compiler.disable() would, which loads the compiler in every program.
@@ -43,7 +43,7 @@ def _outside_of_graphs(function: _Function) -> _Function:
     return function
 
 
-@_outside_of_graphs
+@outside_of_graphs
 def column_parallel_linear(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -107,7 +107,7 @@ def column_parallel_linear(
     return out.reshape(*shape, weight.shape[0])
 
 
-@_outside_of_graphs
+@outside_of_graphs
 def row_parallel_linear(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -286,7 +286,7 @@ def _apply(
     return out
 
 
-@_outside_of_graphs
+@outside_of_graphs
 def quantized_linear(
     kind: Kind,
     x: torch.Tensor,

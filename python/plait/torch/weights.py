@@ -51,7 +51,15 @@ class Owner:
         self.calls = 0  # without a gradient, since the weight had one
         # Where the weight of each call is a view that does not say so itself.
         self.requires_grad = False
+        self.versions: tuple[int, ...] = ()
         _owners.add(self)
+
+    def see_changes(self, *parameters: torch.Tensor) -> None:
+        """Forget what is packed of other versions: local parts of a DTensor don't count its own."""
+        versions = tuple(0 if one.is_inference() else one._version for one in parameters)
+        if versions != self.versions:
+            self.versions = versions
+            self.packed.clear()
 
     def __reduce__(self) -> tuple[type["Owner"], tuple[()]]:
         # A copy of a model, or one that is read from a file, packs its own weights.

@@ -19,8 +19,11 @@ class Service:
 
     options: plait.torch.Options
     weight: str | None
+    sequence_parallel: bool = False
     calls: Counter[str | None] = field(default_factory=Counter)  # None: served
     modules: Counter[str] = field(default_factory=Counter)  # which are left, by sentence
+    forwards: Counter[str | None] = field(default_factory=Counter)  # None: ranks share rows
+    layers: Counter[str] = field(default_factory=Counter)  # whose rows are never shared
 
     def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
         """Count a call, log the first of each refusal, and say whether plait serves it."""
@@ -36,6 +39,20 @@ class Service:
         if self.modules[sentence] == 1 and group.rank() == 0:
             _log.log(level, "a module is left to transformers: %s", sentence)
 
+    def shares(self, refusal: str | None, group: dist.ProcessGroup, level: int) -> bool:
+        """Count a model's forward, log the first of each refusal, and say if ranks share rows."""
+        self.forwards[refusal] += 1
+        if refusal is not None and self.forwards[refusal] == 1 and group.rank() == 0:
+            _log.log(level, "a forward keeps its all-reduces: %s", refusal)
+        return refusal is None
+
+    def keeps(self, layers: nn.ModuleList, refusal: str, group: dist.ProcessGroup) -> None:
+        """Count layers whose rows are never shared, and log the first of each sentence."""
+        sentence = f"{type(layers[0]).__name__}: {refusal}"
+        if sentence not in self.layers and group.rank() == 0:
+            _log.warning("layers keep their all-reduces: %s", sentence)
+        self.layers[sentence] += len(layers)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -45,6 +62,8 @@ class Report:
     refusals: tuple[tuple[str, int], ...] = ()  # of calls
     modules: tuple[tuple[str, int], ...] = ()
     operators: str = ""
+    forwards: tuple[tuple[str | None, int], ...] = ()  # of models; None: ranks shared the rows
+    layers: tuple[tuple[str, int], ...] = ()  # that keep their all-reduces
 
     def __str__(self) -> str:
         lines = [f"linear layers: {counted(self.served, 'call')} served by plait"]
@@ -54,4 +73,12 @@ class Report:
         lines += [
             f"{counted(count, 'module')} left to transformers: {why}" for why, count in self.modules
         ]
+        lines += [
+            f"{counted(count, 'forward')} {'shared the rows' if why is None else _KEPT + why}"
+            for why, count in self.forwards
+        ]
+        lines += [f"{counted(count, 'layer')} {_KEPT}{why}" for why, count in self.layers]
         return "\n".join([*lines, self.operators])
+
+
+_KEPT = "with all-reduces: "

@@ -18,24 +18,26 @@ from plait.torch.weights import Owner
 from plait.transformers.service import Service
 
 
-def _local(tensor: Any) -> Any:
+def local(tensor: Any) -> Any:
+    """Return this rank's share of a parameter."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _refusal(module: nn.Linear, x: Any) -> str | None:
+def refusal_of_call(module: nn.Linear, x: Any) -> str | None:
+    """Say why plait does not serve a call; None if it does."""
     if type(x) not in (torch.Tensor, nn.Parameter):
         return f"its input is a {type(x).__name__}"
-    weight = _local(module.weight)
     if x.device.type != "cpu":
         return f"its input is on {x.device}, and plait computes on the CPU"
     if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"its input is {x.dtype}"
-    if weight.dtype != x.dtype and not torch.is_autocast_enabled("cpu"):
-        return f"its input is {x.dtype}, and its weight is {weight.dtype}"
+    if module.weight.dtype != x.dtype and not torch.is_autocast_enabled("cpu"):
+        return f"its input is {x.dtype}, and its weight is {module.weight.dtype}"
     return None
 
 
-def _group(mesh: Any) -> dist.ProcessGroup:
+def group_of(mesh: Any) -> dist.ProcessGroup:
+    """Return the group of tensor parallelism."""
     names = mesh.mesh_dim_names or ()
     group: dist.ProcessGroup
     if mesh.ndim == 1:
@@ -58,8 +60,9 @@ class Style:
 
     service: Service
     style: str  # its name
+    kind: plait.torch.linear.Kind | None = None  # None: other collectives belong to it
 
-    def serve(self, module: nn.Linear, x: torch.Tensor, site: "_Site") -> torch.Tensor:
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: "Site") -> torch.Tensor:
         """Do what the module's forward does."""
         raise NotImplementedError
 
@@ -67,35 +70,44 @@ class Style:
         """Put a forward that plait serves before theirs."""
         super().install_forward(module, mesh)  # type: ignore[misc]
         theirs: Callable[..., Any] = module.forward
-        group = _group(mesh)
+        group = group_of(mesh)
         if (refusal := _module_refusal(module)) is not None:
             self.service.leaves(module, refusal, group, logging.WARNING)
             return module
         assert isinstance(module, nn.Linear)
-        site = _Site(group, self.service)
+        site = Site(group, self.service, self.kind)
 
         def forward(x: Any, *args: Any, **kwargs: Any) -> Any:
-            if args or kwargs or not self.service.serves(_refusal(module, x), group):
+            if site.ready is not None and x is site.ready[0]:
+                self.service.serves(None, group)
+                return site.ready[1]
+            if args or kwargs or not self.service.serves(refusal_of_call(module, x), group):
                 return theirs(x, *args, **kwargs)
             return self.serve(module, x, site)
 
         vars(module)["forward"] = forward  # as transformers does
+        vars(module)["plait_site"] = site
         return module
 
 
 @dataclass
-class _Site:
+class Site:
     """What a served module keeps from call to call."""
 
     group: dist.ProcessGroup
     service: Service
+    kind: plait.torch.linear.Kind | None
+    # An input, and its product, which sequence.py has made together with others of that input.
+    ready: tuple[torch.Tensor, torch.Tensor] | None = None
+    shares_rows: bool = False  # a row layer keeps this rank's rows of its result
     owner: Owner = field(default_factory=Owner)
     quantized: _native.PackedWeight | None = None
 
     def multiply(
         self, kind: plait.torch.linear.Kind, module: nn.Linear, x: torch.Tensor
     ) -> torch.Tensor:
-        weight, bias = _local(module.weight), _local(module.bias)
+        """Multiply by the module's weight, or by what it was quantised to."""
+        weight, bias = local(module.weight), local(module.bias)
         options = self.service.options
         if self.service.weight is not None:
             if self.quantized is None:
@@ -104,12 +116,21 @@ class _Site:
                 kind, x, self.quantized, bias, group=self.group, options=options, layer=self.owner
             )
         self.owner.requires_grad = module.weight.requires_grad
+        self.owner.see_changes(module.weight)
         call = (
             plait.torch.column_parallel_linear
             if kind == "column"
             else plait.torch.row_parallel_linear
         )
-        return call(x, weight, bias, group=self.group, options=options, layer=self.owner)
+        return call(
+            x.flatten(0, -2) if self.shares_rows else x,
+            weight,
+            bias,
+            group=self.group,
+            sequence_parallel=self.shares_rows,
+            options=options,
+            layer=self.owner,
+        )
 
 
 def _quantized(weight: torch.Tensor, scheme: str) -> _native.PackedWeight:
@@ -122,23 +143,27 @@ def _quantized(weight: torch.Tensor, scheme: str) -> _native.PackedWeight:
 
 
 class _Column(Style):
-    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+    kind = "column"
+
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         return site.multiply("column", module, x)
 
 
 class _GatheredColumn(Style):
-    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         own = site.multiply("column", module, x)
         return gather_columns(own, module.out_features, site.group)
 
 
 class _Row(Style):
-    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+    kind = "row"
+
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         return site.multiply("row", module, x)
 
 
 class _SplitRow(Style):
-    def serve(self, module: nn.Linear, x: torch.Tensor, site: _Site) -> torch.Tensor:
+    def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         return site.multiply("row", module, split_columns(x, site.group))
 
 
@@ -161,7 +186,7 @@ class Left:
     def install_forward(self, module: nn.Module, *meshes: Any, **options: Any) -> nn.Module:
         """Leave theirs, and count the module."""
         left: nn.Module = super().install_forward(module, *meshes, **options)  # type: ignore[misc]
-        group = _group(meshes[0] if meshes else options["ep_mesh"])
+        group = group_of(meshes[0] if meshes else options["ep_mesh"])
         if self.style in _WITHOUT_PRODUCT:
             refusal, level = f"the style {self.style} has no product", logging.INFO
         else:

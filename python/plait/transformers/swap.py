@@ -9,22 +9,28 @@ from dataclasses import replace
 from typing import Any
 
 from transformers.distributed import tensor_parallel
+from transformers.distributed.mixin import DistributedMixin
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait
 import plait.torch
 from plait.torch.options import Product
 from plait.torch.quantized import scheme_of
+from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
 from plait.transformers.styles import STYLES, Left
 
 _log = logging.getLogger("plait.transformers")
 
-_KNOWN = ("module", "mesh")  # parameters of install_forward, in the version that the tests run
+# Parameters of what is replaced, in the version that the tests run.
+_KNOWN = ("module", "mesh")  # of install_forward
+_KNOWN_OF_MODELS = ("cls", "model", "distributed_config", "mesh_manager")
+_DISTRIBUTES = "maybe_distribute_model"  # of all models: it calls install_forward for each module
 
 _service: Service | None = None
 _last: Service | None = None
 _theirs: dict[str, Any] = {}  # what enable() found, by name
+_models: list[tuple[Any, Any]] = []  # how it found, and left, the method that distributes models
 
 
 def enable(
@@ -36,6 +42,7 @@ def enable(
     settings: plait.Settings | None = None,
     product: Product = "plait",
     fixed_weights: bool = False,
+    sequence_parallel: bool = False,
 ) -> None:
     """Serve the linear layers of models that are loaded from now on.
 
@@ -43,7 +50,15 @@ def enable(
     "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
     plait's collectives; "auto" by the faster one, which the first call of each shape measures.
     `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), which
-    makes decoding faster. The same call again does nothing; other options raise, until disable().
+    makes decoding faster.
+
+    `sequence_parallel=True` shares the rows (tokens) between products over the ranks in decoder
+    layers of known classes, so that each all-reduce becomes a reduce-scatter hidden behind the
+    product before it, and an all-gather hidden behind the product after it:
+
+        plait.transformers.enable(sequence_parallel=True, schedule="fused")
+
+    The same call again does nothing; other options raise, until disable().
     """
     global _service, _last
     asked = plait.torch.Options(
@@ -60,24 +75,32 @@ def enable(
             f"plait.transformers.enable: weight={weight!r} needs plait's product; product is "
             f"{product!r}",
         )
+    if weight is not None and sequence_parallel:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.transformers.enable: weight={weight!r} can't be combined with "
+            "sequence_parallel=True, whose layers are not quantised",
+        )
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
     if weight is not None:
         scheme_of(weight, "plait.transformers.enable", "weight")  # refuses what is none
     if _service is not None:
-        if (_service.options, _service.weight) == (options, weight):
+        known = (_service.options, _service.weight, _service.sequence_parallel)
+        if known == (options, weight, sequence_parallel):
             return
         raise plait.Error(
             plait.Code.invalid_argument,
             "plait.transformers.enable: it is enabled with other options; call disable() first",
         )
-    if (mismatch := _mismatch()) is not None:
+    mismatch = _mismatch() or (_mismatch_of_models() if sequence_parallel else None)
+    if mismatch is not None:
         raise plait.Error(
             plait.Code.invalid_argument,
             f"plait.transformers.enable: this version of transformers {mismatch}; nothing was "
             "replaced",
         )
-    _service = _last = Service(options, weight)
+    _service = _last = Service(options, weight, sequence_parallel)
     for name in _replaced():
         _theirs[name] = theirs = ALL_PARALLEL_STYLES[name]
         mixin = STYLES.get(name, Left)
@@ -86,6 +109,8 @@ def enable(
         ours.__dict__.update(theirs.__dict__)
         ours.service, ours.style = _service, name
         ALL_PARALLEL_STYLES[name] = ours
+    if sequence_parallel:
+        _share_rows_of_models(_service)
     _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
 
 
@@ -102,6 +127,7 @@ def disable() -> None:
         else:
             _log.warning("the style %s was replaced since, and is left as it is", name)
     _theirs.clear()
+    _put_models_back()
     _service = None
 
 
@@ -127,8 +153,14 @@ def report() -> Report:
     if _last is None:
         return Report()
     refusals = tuple((why, calls) for why, calls in _last.calls.items() if why is not None)
-    modules = tuple(_last.modules.items())
-    return Report(_last.calls[None], refusals, modules, str(plait.torch.report()))
+    return Report(
+        served=_last.calls[None],
+        refusals=refusals,
+        modules=tuple(_last.modules.items()),
+        operators=str(plait.torch.report()),
+        forwards=tuple(_last.forwards.items()),
+        layers=tuple(_last.layers.items()),
+    )
 
 
 def _mismatch() -> str | None:
@@ -146,6 +178,43 @@ def _mismatch() -> str | None:
                 f"plait knows ({', '.join(_KNOWN)})"
             )
     return None
+
+
+def _mismatch_of_models() -> str | None:
+    method = vars(DistributedMixin).get(_DISTRIBUTES)
+    found = () if method is None else tuple(inspect.signature(method.__func__).parameters)
+    if found == _KNOWN_OF_MODELS:
+        return None
+    return (
+        f"is unknown: {_DISTRIBUTES} takes ({', '.join(found)}), and plait knows "
+        f"({', '.join(_KNOWN_OF_MODELS)})"
+    )
+
+
+def _share_rows_of_models(service: Service) -> None:
+    """Let models share rows once their modules are served, before their weights are loaded."""
+    theirs: Any = vars(DistributedMixin)[_DISTRIBUTES]
+
+    def maybe_distribute_model(
+        cls: type, model: Any, distributed_config: Any, mesh_manager: Any
+    ) -> Any:
+        model = theirs.__func__(cls, model, distributed_config, mesh_manager)
+        if mesh_manager is not None and distributed_config.tp_size > 1:
+            share_rows(model, distributed_config, mesh_manager.get_mesh("tp"), service)
+        return model
+
+    ours: Any = classmethod(maybe_distribute_model)
+    _models.append((theirs, ours))
+    setattr(DistributedMixin, _DISTRIBUTES, ours)
+
+
+def _put_models_back() -> None:
+    for theirs, ours in _models:
+        if vars(DistributedMixin)[_DISTRIBUTES] is ours:
+            setattr(DistributedMixin, _DISTRIBUTES, theirs)
+        else:
+            _log.warning("%s was replaced since, and is left as it is", _DISTRIBUTES)
+    _models.clear()
 
 
 def _replaced() -> list[str]:

@@ -192,3 +192,19 @@ def test_a_copy_calls_itself(mesh: DeviceMesh) -> None:
             parameter.zero_()
         agree(bool((other(torch.ones(2, HIDDEN)) == 0).all()), "the copy has the first's weight")
         agree(bool((shared(torch.ones(2, HIDDEN)) != 0).any()), "the first has the copy's weight")
+
+
+def test_changes_of_fixed_weights_that_autograd_counts(mesh: DeviceMesh) -> None:
+    """A change of a DTensor counts as one of its own, and not of its local part."""
+    options = pt.Options(fixed_weights=True)
+    plan = {"up": dtensor.ColwiseParallel(options=options), "down": dtensor.RowwiseParallel()}
+    found: Any = dtensor.parallelize_module(Mlp(), mesh, plan)
+    alone: Any = Mlp()
+    x = torch.ones(4, HIDDEN)
+    with torch.no_grad():
+        for _ in range(2):
+            for _ in range(10):  # the weight is packed by then
+                off = (found(x) - alone(x)).abs().max().item()
+            agree(off < 1e-5, f"it is off by {off}")
+            for one in (found, alone):
+                one.up.weight.mul_(0.5)

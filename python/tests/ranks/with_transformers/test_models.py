@@ -10,27 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
+from models import COMMON, distance, gradients, saved_model, shared, whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
-from transformers.distributed import DistributedConfig
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait
 import plait.torch
 import plait.transformers
 
-COMMON = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 128,
-    "max_position_embeddings": 64,
-    "bos_token_id": 1,
-    "eos_token_id": None,
-    "pad_token_id": 0,
-}
 MODELS: dict[str, Any] = {
     "llama": lambda: transformers.LlamaConfig(**COMMON),
     "qwen3, which normalises heads": lambda: transformers.Qwen3Config(**COMMON, head_dim=16),
@@ -62,31 +50,8 @@ TOKENS = torch.arange(2, 26).reshape(2, 12)
 @pytest.fixture(params=MODELS, ids=str)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tuple[str, Path]]:
     """A saved model, in a folder that all ranks know."""
-    where: list[Any] = [None]
-    if dist.get_rank() == 0:
-        where[0] = tmp_path_factory.mktemp("model")
-        torch.manual_seed(3)
-        model = transformers.AutoModelForCausalLM.from_config(MODELS[request.param]())
-        model.save_pretrained(where[0])
-    dist.broadcast_object_list(where)
-    yield request.param, where[0]
+    yield request.param, saved_model(MODELS[request.param](), tmp_path_factory)
     dist.barrier()
-
-
-def whole(path: Path, dtype: torch.dtype = torch.float32) -> Any:
-    # Experts one by one: torch's grouped product takes no f64.
-    how = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
-    return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **how)
-
-
-def shared(path: Path, name: str = "", dtype: torch.dtype = torch.float32) -> Any:
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=dtype,
-        distributed_config=DistributedConfig(
-            tp_size=dist.get_world_size(), tp_plan=PLANS.get(name, "auto")
-        ),
-    )
 
 
 def generate(model: Any) -> torch.Tensor:
@@ -99,7 +64,7 @@ def test_generates_the_same_tokens(folder: tuple[str, Path]) -> None:
     name, path = folder
     expected = generate(whole(path))
     with plait.transformers.enabled():
-        model = shared(path, name)
+        model = shared(path, PLANS.get(name, "auto"))
         assert torch.equal(generate(model), expected)
         report = plait.transformers.report()
     assert report.served > 0
@@ -155,29 +120,6 @@ def test_a_trained_model_counts_in_every_dtype(counting: Path, dtype: torch.dtyp
             assert plait.transformers.report().served > 0
 
 
-Gradients = dict[str, torch.Tensor]
-
-
-def gradients(model: Any) -> tuple[float, Gradients]:
-    loss = model(TOKENS, labels=TOKENS).loss
-    loss.backward()
-    found = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            grad = parameter.grad
-            found[name] = (grad.full_tensor() if isinstance(grad, DTensor) else grad).double()
-    return loss.item(), found
-
-
-def distance(found: Gradients, exact: Gradients) -> dict[str, float]:
-    """How far each gradient is from the exact one, as a share of it."""
-    assert found.keys() == exact.keys()
-    return {
-        name: ((found[name] - one).norm() / one.norm().clamp(min=1e-30)).item()
-        for name, one in exact.items()
-    }
-
-
 def test_gradients(folder: tuple[str, Path]) -> None:
     """One process in f32 is as far from f64 as f32 makes it; ranks round as often.
 
@@ -185,10 +127,10 @@ def test_gradients(folder: tuple[str, Path]) -> None:
     than in all of them together: four times the worst of one process is allowed.
     """
     name, path = folder
-    _, exact = gradients(whole(path, torch.float64))
-    loss, alone = gradients(whole(path))
+    _, exact = gradients(whole(path, torch.float64), TOKENS)
+    loss, alone = gradients(whole(path), TOKENS)
     with plait.transformers.enabled(schedule="fused"):
-        found_loss, found = gradients(shared(path, name))
+        found_loss, found = gradients(shared(path, PLANS.get(name, "auto")), TOKENS)
     assert abs(found_loss - loss) < 1e-5
     allowed = 4 * max(distance(alone, exact).values())
     too_far = {at: off for at, off in distance(found, exact).items() if not off <= allowed}
@@ -212,7 +154,7 @@ def train(model: Any) -> list[float]:
 def test_losses(folder: tuple[str, Path], dtype: torch.dtype) -> None:
     """Five digits are equal in f32, three in bf16, and all bits in any schedule."""
     name, path = folder
-    expected = train(shared(path, name, dtype))
+    expected = train(shared(path, PLANS.get(name, "auto"), dtype))
     assert expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}"
     found = []
     for options in (
@@ -222,7 +164,7 @@ def test_losses(folder: tuple[str, Path], dtype: torch.dtype) -> None:
         {"schedule": "auto"},
     ):
         with plait.transformers.enabled(**options):
-            found.append(train(shared(path, name, dtype)))
+            found.append(train(shared(path, PLANS.get(name, "auto"), dtype)))
             assert plait.transformers.report().served > 0
     off = max(abs(a - b) / a for a, b in zip(expected, found[0], strict=True))
     digits = 1e-5 if dtype is torch.float32 else 1e-3
@@ -235,7 +177,7 @@ def test_saves_what_it_has_loaded(folder: tuple[str, Path], tmp_path: Path) -> N
     saved: list[Any] = [tmp_path]
     dist.broadcast_object_list(saved)
     with plait.transformers.enabled():
-        shared(path, name).save_pretrained(saved[0])
+        shared(path, PLANS.get(name, "auto")).save_pretrained(saved[0])
     dist.barrier()
     first, again = whole(path).state_dict(), whole(saved[0]).state_dict()
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -249,6 +191,20 @@ def test_quantised_weights(folder: tuple[str, Path]) -> None:
         with plait.transformers.enabled(weight="s8:group=32"):
             found = shared(path)(TOKENS).logits
     assert (found - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@pytest.mark.parametrize("folder", ["llama"], indirect=True)
+def test_changes_of_fixed_weights_that_autograd_counts(folder: tuple[str, Path]) -> None:
+    _, path = folder
+    alone = whole(path)
+    with plait.transformers.enabled(fixed_weights=True), torch.no_grad():
+        model = shared(path)
+        for factor in (1.0, 0.5):
+            for one in (model, alone):
+                one.model.layers[1].self_attn.v_proj.weight.mul_(factor)
+            for _ in range(10):  # the weight is packed by then
+                off = (model(TOKENS).logits - alone(TOKENS).logits).abs().max().item()
+            assert off < 1e-5, f"times {factor} it is off by {off}"
 
 
 @pytest.mark.parametrize("folder", ["llama"], indirect=True)

@@ -1,0 +1,72 @@
+"""Small models: whole in one process, shared over the ranks, and their gradients."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import transformers
+from torch.distributed.tensor import DTensor
+from transformers.distributed import DistributedConfig
+
+COMMON = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+
+
+def saved_model(config: Any, tmp_path_factory: Any) -> Path:
+    """Save a model with random weights, in a folder that all ranks know."""
+    where: list[Any] = [None]
+    if dist.get_rank() == 0:
+        where[0] = tmp_path_factory.mktemp("model")
+        torch.manual_seed(3)
+        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(where[0])
+    dist.broadcast_object_list(where)
+    path: Path = where[0]
+    return path
+
+
+def whole(path: Path, dtype: torch.dtype = torch.float32) -> Any:
+    # Experts one by one: torch's grouped product takes no f64.
+    how = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
+    return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **how)
+
+
+def shared(path: Path, plan: Any = "auto", dtype: torch.dtype = torch.float32) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=dtype,
+        distributed_config=DistributedConfig(tp_size=dist.get_world_size(), tp_plan=plan),
+    )
+
+
+Gradients = dict[str, torch.Tensor]
+
+
+def gradients(model: Any, tokens: torch.Tensor, **inputs: Any) -> tuple[float, Gradients]:
+    loss = model(tokens, labels=tokens, **inputs).loss
+    loss.backward()
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            grad = parameter.grad
+            found[name] = (grad.full_tensor() if isinstance(grad, DTensor) else grad).double()
+    return loss.item(), found
+
+
+def distance(found: Gradients, exact: Gradients) -> dict[str, float]:
+    """How far each gradient is from the exact one, as a share of it."""
+    assert found.keys() == exact.keys()
+    return {
+        name: ((found[name] - one).norm() / one.norm().clamp(min=1e-30)).item()
+        for name, one in exact.items()
+    }
