@@ -90,6 +90,7 @@ class PLAIT_EXPORT Communicator {
 
   int rank() const;
   int world() const;
+  int hosts() const;  // that the ranks are on
   std::string_view transport() const;
   std::optional<Link> link() const;
   Trace* trace() const;

@@ -52,13 +52,19 @@ namespace plait {
 // has set, and a mode that it sets is undone.
 using PollHook = std::function<void()>;
 
+// A wire that suits the place of the ranks. On one host partial sums travel in f32, which costs
+// little there and often gives the bits of one rank (sum_tree()). Between hosts, where bytes are
+// what takes time, they travel in X's dtype, as in libraries that reduce the product's result.
+inline constexpr Dtype kAutomaticWire = kNoDtype;
+
 struct OpOptions {
   // How the operator works. All ranks give the same, except for threads and backend.
 
-  // The dtype in which partial products travel: f32, bf16, f16 or s8. A narrower one sends fewer
-  // bytes, and rounds each partial product once more. s8 has a scale for each 64 columns of a row:
-  // it is off by at most 1/252 of the largest of them, and if one is no finite number, all 64 are
-  // NaNs. Results always travel in out's dtype. If the sum comes first, it travels in X's dtype.
+  // The dtype in which partial products travel: f32, bf16, f16, s8 or kAutomaticWire. A narrower
+  // one sends fewer bytes, and rounds each partial product once more. s8 has a scale for each 64
+  // columns of a row: it is off by at most 1/252 of the largest of them, and if one is no finite
+  // number, all 64 are NaNs. Results always travel in out's dtype. If the sum comes first, it
+  // travels in X's dtype.
   Dtype wire = Dtype::f32;
   std::optional<Plan> plan = {};  // empty: from `plans`, else the default
 
@@ -172,7 +178,7 @@ class PLAIT_EXPORT Op {
 };
 
 // Whether the sums of an operator have the bits of one rank that has all k, if each of `world`
-// ranks has a share of k like this rank's. Not collective.
+// ranks has a share of k like this rank's. Not collective. kAutomaticWire stands for one host's.
 PLAIT_EXPORT SumTree sum_tree(const OpDesc& desc, int world, Dtype wire = Dtype::f32);
 
 // Collective.

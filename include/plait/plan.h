@@ -95,7 +95,8 @@ struct PlanKey {
   int threads = 0;           // of each rank, as requested; 0: as many as it has
   std::string backend = {};  // of the product, as requested; empty: the best
   std::string transport = {};
-  std::optional<Link> link = {};  // an emulated link
+  // An emulated link; or, if the ranks are on several hosts, about the one that they have measured.
+  std::optional<Link> link = {};
 
   bool operator==(const PlanKey&) const = default;
 };
@@ -107,6 +108,13 @@ PLAIT_EXPORT std::string name(const PlanKey& key);
 // The inverse of name(), in any order. The defaults are bf16 for x, x's dtype for w, w=plain and
 // out, f32 for wire, and 2 for ranks. Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
+
+// What a source knows about the plan of a problem, for reports.
+struct PlanReason {
+  std::string sentence = {};  // "measured: 1.32 times as fast as serial"
+  double serial_ns = 0;       // the time of a serial call, measured or predicted; 0: unknown
+  double transfer_ns = 0;     // how long the link is busy, as predicted
+};
 
 // A source of plans for problems. For the same key it returns the same plan on every rank.
 class PLAIT_EXPORT PlanSource {
@@ -122,6 +130,10 @@ class PLAIT_EXPORT PlanSource {
   // results, since all of them are in the same call.
   virtual std::optional<Plan> next(const PlanKey& key) const { return find(key); }
   virtual void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const;
+
+  // Why the plan is what find() says. nullopt: the source knows nothing of the problem. Not
+  // collective.
+  virtual std::optional<PlanReason> reason(const PlanKey& key) const;
 };
 
 // The plan that is used if the caller names none: fused if the operator has it, else serial.

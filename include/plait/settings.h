@@ -44,12 +44,15 @@ struct Settings {
   bool recompute_all_gather = true;  // backward gathers X again
   bool aligned_packing = true;       // gathered rows take whole cache lines
 
-  Dtype wire = Dtype::f32;   // of partial sums that travel: f32, bf16, f16 or s8
+  // Partial sums travel in f32, bf16, f16 or s8. kNoDtype: automatic (kAutomaticWire of ops.h).
+  Dtype wire = kNoDtype;
   int threads = 0;           // of a product; 0: as many as OpenMP would use
   std::string backend = {};  // of products; empty: the best
 
   std::string plan_cache = {};  // the file in which measured plans are kept; empty: none
-  bool tune_online = false;     // measure plans during the first calls of a shape
+
+  // Measure plans during the first calls of a shape. Empty: if the ranks are on several hosts.
+  std::optional<bool> tune_online = {};
 
   bool operator==(const Settings&) const = default;
 };
@@ -77,6 +80,7 @@ class PLAIT_EXPORT SettingsPlans final : public PlanSource {
   // If no plan is set, a further source may be measuring.
   std::optional<Plan> next(const PlanKey& key) const override;
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
+  std::optional<PlanReason> reason(const PlanKey& key) const override;
 
  private:
   std::optional<Plan> set_for(const PlanKey& key) const;

@@ -31,7 +31,8 @@ struct AutomaticOptions {
 
   // Whether blocking calls of problems without a measured plan try some plans, call after call,
   // until the fastest is known. Some of these calls are slower than they could be. One of the ranks
-  // that share a cache adds the result to it. nullopt: as the settings say (tune_online).
+  // that share a cache adds the result to it. nullopt: as the settings say (tune_online); if they
+  // say nothing, plans are tried where the ranks are on several hosts.
   std::optional<bool> online = {};
 };
 

@@ -299,6 +299,7 @@ void bind_communicator(nb::module_& m) {
       .def_prop_ro("has_left", &PyCommunicator::left)
       .def_prop_ro("rank", [](const PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("world", [](const PyCommunicator& self) { return self.get().world(); })
+      .def_prop_ro("hosts", [](const PyCommunicator& self) { return self.get().hosts(); })
       .def_prop_ro("transport", [](const PyCommunicator& self) { return self.get().transport(); })
       .def_prop_ro("link", [](const PyCommunicator& self) { return self.get().link(); })
       .def_prop_ro(

@@ -139,7 +139,7 @@ void bind_linear(nb::module_& m) {
           },
           nb::kw_only(), nb::arg("sequence_parallel") = true,
           nb::arg("recompute_all_gather") = true, nb::arg("column_backward") = false,
-          nb::arg("aligned_packing") = true, nb::arg("wire") = Dtype::f32,
+          nb::arg("aligned_packing") = true, nb::arg("wire").none() = Dtype::f32,
           nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("threads") = 0,
           nb::arg("backend") = "", nb::keep_alive<1, 8>())
       .def_rw("sequence_parallel", &LinearOptions::sequence_parallel)

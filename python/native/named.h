@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "native.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
+#include "plait/ops.h"
 #include "plait/plan.h"
 #include "plait/quant_scheme.h"
 #include "plait/weight.h"
@@ -41,6 +43,9 @@ class Named {
   explicit Named(nb::handle object) : object_(object) {}
 
   operator T() const {  // NOLINT(google-explicit-constructor): it stands for a T
+    if constexpr (std::is_same_v<T, Dtype>) {
+      if (object_.is_none()) return kAutomaticWire;  // of arguments that may be None
+    }
     if (nb::isinstance<nb::str>(object_)) return called<T>(nb::cast<std::string_view>(object_));
     return nb::cast<T>(object_);
   }
@@ -58,6 +63,7 @@ struct nanobind::detail::type_caster<plait::python::Named<T>> {
   bool from_python(handle object, std::uint32_t flags, cleanup_list* list) noexcept {
     value = plait::python::Named<T>(object);
     if (isinstance<str>(object)) return true;
+    if (std::is_same_v<T, plait::Dtype> && object.is_none()) return true;
     return !object.is_none() && make_caster<T>().from_python(object, flags, list);
   }
 };

@@ -75,7 +75,8 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       "def " + std::string(name) +
       "(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, "
       "comm: Communicator, *, bias: Array | TensorView | None = None, "
-      "gathered: Array | TensorView | None = None, wire: Dtype | str = plait._native.Dtype.f32, "
+      "gathered: Array | TensorView | None = None, wire: Dtype | str | None = "
+      "plait._native.Dtype.f32, "
       "plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, "
       "backend: str = '', stream: object | None = None, "
       "poll: collections.abc.Callable[[], object] | None = None) -> None";
@@ -98,10 +99,11 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
         });
       },
       nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::arg("comm"), nb::kw_only(),
-      nb::arg("bias") = nb::none(), nb::arg("gathered") = nb::none(), nb::arg("wire") = Dtype::f32,
-      nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("threads") = 0,
-      nb::arg("backend") = "", nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(),
-      nb::sig(signature.c_str()), doc);
+      nb::arg("bias") = nb::none(), nb::arg("gathered") = nb::none(),
+      nb::arg("wire").none() = Dtype::f32, nb::arg("plan") = nb::none(),
+      nb::arg("plans") = nb::none(), nb::arg("threads") = 0, nb::arg("backend") = "",
+      nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(), nb::sig(signature.c_str()),
+      doc);
 }
 
 // An operator takes turns with the other calls of its communicator.
@@ -229,7 +231,7 @@ void bind_prepared(nb::module_& m) {
         return std::make_unique<PyOp>(desc, comm,
                                       options_of({wire, plan, plans, threads, backend}));
       },
-      nb::arg("desc"), nb::arg("comm"), nb::kw_only(), nb::arg("wire") = Dtype::f32,
+      nb::arg("desc"), nb::arg("comm"), nb::kw_only(), nb::arg("wire").none() = Dtype::f32,
       nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("threads") = 0,
       nb::arg("backend") = "", nb::keep_alive<0, 2>(), nb::keep_alive<0, 5>(),
       "Collective. Make an operator ready to run many times.");

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <string>
 
 #include "communicator.h"
@@ -24,11 +26,19 @@ void RecordedPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nano
     return row.key == key && row.plan == plan;
   });
   if (found == rows_.end()) {
-    rows_.push_back({.key = key, .plan = plan, .calls = 1, .nanoseconds = nanoseconds});
-  } else {
-    ++found->calls;
-    found->nanoseconds += nanoseconds;
+    rows_.push_back({.key = key,
+                     .plan = plan,
+                     .calls = 1,
+                     .nanoseconds = nanoseconds,
+                     .first = nanoseconds,
+                     .reason = plans_.reason(key)});
+    return;
   }
+  ++found->calls;
+  found->nanoseconds += nanoseconds;
+  // The source learns from calls. It must not be asked when rows are: that is another thread's.
+  const auto calls = static_cast<std::uint64_t>(found->calls);
+  if (std::has_single_bit(calls)) found->reason = plans_.reason(key);
 }
 
 std::vector<RecordedPlans::Row> RecordedPlans::rows() const {
@@ -54,6 +64,11 @@ void bind_plans(nb::module_& m) {
       nb::arg("comm"), nb::kw_only(), nb::arg("cache") = nb::none(), nb::arg("online") = nb::none(),
       nb::keep_alive<0, 1>(),
       "Plans that were measured on this machine, or else chosen by the cost model. Collective.");
+  nb::class_<PlanReason>(m, "PlanReason", "What a source knows about the plan of a problem.")
+      .def_ro("sentence", &PlanReason::sentence)
+      .def_ro("serial_ns", &PlanReason::serial_ns,
+              "The time of a serial call, measured or predicted; 0: unknown.")
+      .def_ro("transfer_ns", &PlanReason::transfer_ns, "How long the link is busy, as predicted.");
   nb::class_<RecordedPlans::Row>(m, "PlanRow", "Calls of one problem in one plan.")
       .def_prop_ro("op", [](const RecordedPlans::Row& row) { return row.key.op; })
       .def_prop_ro("m", [](const RecordedPlans::Row& row) { return row.key.m; })
@@ -63,7 +78,10 @@ void bind_plans(nb::module_& m) {
       .def_prop_ro("problem", [](const RecordedPlans::Row& row) { return name(row.key); })
       .def_ro("plan", &RecordedPlans::Row::plan)
       .def_ro("calls", &RecordedPlans::Row::calls)
-      .def_ro("nanoseconds", &RecordedPlans::Row::nanoseconds);
+      .def_prop_ro("hosts", [](const RecordedPlans::Row& row) { return row.key.hosts; })
+      .def_ro("nanoseconds", &RecordedPlans::Row::nanoseconds)
+      .def_ro("first", &RecordedPlans::Row::first, "Nanoseconds of the first call.")
+      .def_ro("reason", &RecordedPlans::Row::reason, "Why these calls have this plan.");
   nb::class_<RecordedPlans, PlanSource>(m, "RecordedPlans",
                                         "The plans that settings name, then those of `further`; "
                                         "counts the calls that ask.")

@@ -21,6 +21,8 @@ class RecordedPlans final : public PlanSource {
     Plan plan;
     std::int64_t calls;
     std::int64_t nanoseconds;
+    std::int64_t first;                     // nanoseconds of the first call, which prepares
+    std::optional<PlanReason> reason = {};  // as of some call
   };
 
   RecordedPlans(const Settings& settings, const PlanSource* further);
@@ -28,6 +30,8 @@ class RecordedPlans final : public PlanSource {
   std::optional<Plan> find(const PlanKey& key) const override { return plans_.find(key); }
   std::optional<Plan> next(const PlanKey& key) const override { return plans_.next(key); }
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
+
+  std::optional<PlanReason> reason(const PlanKey& key) const override { return plans_.reason(key); }
 
   std::vector<Row> rows() const;
   void forget();

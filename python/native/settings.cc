@@ -41,12 +41,16 @@ void bind_settings(nb::module_& m) {
       .def_rw("recompute_all_gather", &Settings::recompute_all_gather)
       .def_rw("aligned_packing", &Settings::aligned_packing)
       .def_prop_rw(
-          "wire", [](const Settings& self) { return self.wire; },
-          [](Settings& self, Named<Dtype> wire) { self.wire = wire; })
+          "wire",
+          [](const Settings& self) {
+            return self.wire == kAutomaticWire ? std::nullopt : std::optional(self.wire);
+          },
+          [](Settings& self, Named<Dtype> wire) { self.wire = wire; },
+          nb::for_setter(nb::arg("wire").none()))
       .def_rw("threads", &Settings::threads)
       .def_rw("backend", &Settings::backend)
       .def_rw("plan_cache", &Settings::plan_cache)
-      .def_rw("tune_online", &Settings::tune_online)
+      .def_rw("tune_online", &Settings::tune_online, nb::arg().none())
       .def(
           "__eq__", [](const Settings& a, const Settings& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "communicator.h"
+#include "named.h"
 #include "plait/collectives.h"
 #include "plait/operator.h"
 #include "plait/ops.h"
@@ -182,17 +183,18 @@ void bind_torch(nb::module_& m) {
       .def(
           "__init__",
           [](TorchOperator* self, const TorchTensors& tensors, Operator op, nb::object comm,
-             nb::object plans, nb::object samples, Dtype wire, int threads, std::string backend) {
+             nb::object plans, nb::object samples, Named<Dtype> wire, int threads,
+             std::string backend) {
             new (self)
                 TorchOperator(tensors, op, std::move(comm), std::move(plans),
                               {.wire = wire, .threads = threads, .backend = std::move(backend)},
                               std::move(samples));
           },
           nb::arg("tensors"), nb::arg("op"), nb::arg("comm"), nb::arg("plans"), nb::arg("samples"),
-          nb::kw_only(), nb::arg("wire"), nb::arg("threads"), nb::arg("backend"),
+          nb::kw_only(), nb::arg("wire").none(), nb::arg("threads"), nb::arg("backend"),
           nb::keep_alive<1, 2>(),
           nb::sig("def __init__(self, tensors: _TorchTensors, op: Operator, comm: Communicator, "
-                  "plans: PlanSource, samples: object, *, wire: Dtype, threads: int, "
+                  "plans: PlanSource, samples: object, *, wire: Dtype | str | None, threads: int, "
                   "backend: str) -> None"),
           "`samples` has trace(comm, plans, call), which makes a call and keeps its trace.")
       .def("run", &TorchOperator::run, nb::arg("x").none(), nb::arg("weight").none(),

@@ -244,6 +244,9 @@ class Communicator:
     def world(self) -> int: ...
 
     @property
+    def hosts(self) -> int: ...
+
+    @property
     def transport(self) -> str: ...
 
     @property
@@ -573,10 +576,10 @@ class Settings:
     def aligned_packing(self, arg: bool, /) -> None: ...
 
     @property
-    def wire(self) -> Dtype: ...
+    def wire(self) -> Dtype | None: ...
 
     @wire.setter
-    def wire(self, arg: Dtype | str, /) -> None: ...
+    def wire(self, wire: Dtype | str | None) -> None: ...
 
     @property
     def threads(self) -> int: ...
@@ -597,10 +600,10 @@ class Settings:
     def plan_cache(self, arg: str, /) -> None: ...
 
     @property
-    def tune_online(self) -> bool: ...
+    def tune_online(self) -> bool | None: ...
 
     @tune_online.setter
-    def tune_online(self, arg: bool, /) -> None: ...
+    def tune_online(self, arg: bool | None, /) -> None: ...
 
     def __eq__(self, other: object, /) -> bool: ...
 
@@ -796,6 +799,20 @@ def automatic_plans(comm: Communicator, *, cache: str | None = None, online: boo
     Plans that were measured on this machine, or else chosen by the cost model. Collective.
     """
 
+class PlanReason:
+    """What a source knows about the plan of a problem."""
+
+    @property
+    def sentence(self) -> str: ...
+
+    @property
+    def serial_ns(self) -> float:
+        """The time of a serial call, measured or predicted; 0: unknown."""
+
+    @property
+    def transfer_ns(self) -> float:
+        """How long the link is busy, as predicted."""
+
 class PlanRow:
     """Calls of one problem in one plan."""
 
@@ -824,7 +841,18 @@ class PlanRow:
     def calls(self) -> int: ...
 
     @property
+    def hosts(self) -> int: ...
+
+    @property
     def nanoseconds(self) -> int: ...
+
+    @property
+    def first(self) -> int:
+        """Nanoseconds of the first call."""
+
+    @property
+    def reason(self) -> PlanReason | None:
+        """Why these calls have this plan."""
 
 class RecordedPlans(PlanSource):
     """
@@ -837,12 +865,12 @@ class RecordedPlans(PlanSource):
 
     def forget(self) -> None: ...
 
-def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = x·weight, without communication: what the others are compared with.
     """
 
-def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = the sum over ranks of x·weight, on every rank.
 
@@ -850,35 +878,35 @@ def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, 
     m, dtypes, wire and plan; every plan gives the same bits.
     """
 
-def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of the sum over ranks of x·weight.
 
     x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.
     """
 
-def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x·weight, of which each rank has its own x.
 
     x is this rank's rows [m_r, k], weight [k, n], out [m, n].
     """
 
-def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
 
     x is this rank's rows [m_r, k], weight [k, n_r], out [m, n_r], gathered [m, k].
     """
 
-def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of (the sum over ranks of x)·weight.
 
     x is [m, k], weight [k, n].
     """
 
-def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = (the sum over ranks of x)·weight, on every rank.
 
@@ -969,7 +997,7 @@ class Op:
     def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
         """Collective. Takes any number of rows up to the description's."""
 
-def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
+def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
     """Collective. Make an operator ready to run many times."""
 
 class Gemm:
@@ -994,7 +1022,7 @@ class LinearDesc:
 class LinearOptions:
     """How a layer works: the same on all ranks."""
 
-    def __init__(self, *, sequence_parallel: bool = True, recompute_all_gather: bool = True, column_backward: bool = False, aligned_packing: bool = True, wire: Dtype | str = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None: ...
+    def __init__(self, *, sequence_parallel: bool = True, recompute_all_gather: bool = True, column_backward: bool = False, aligned_packing: bool = True, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None: ...
 
     @property
     def sequence_parallel(self) -> bool: ...
@@ -1098,7 +1126,7 @@ class _TorchTensors:
 class _TorchOperator:
     """One operator's calls of tensors of torch."""
 
-    def __init__(self, tensors: _TorchTensors, op: Operator, comm: Communicator, plans: PlanSource, samples: object, *, wire: Dtype, threads: int, backend: str) -> None:
+    def __init__(self, tensors: _TorchTensors, op: Operator, comm: Communicator, plans: PlanSource, samples: object, *, wire: Dtype | str | None, threads: int, backend: str) -> None:
         """
         `samples` has trace(comm, plans, call), which makes a call and keeps its trace.
         """

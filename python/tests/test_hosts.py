@@ -48,3 +48,50 @@ def test_ranks_of_two_hosts_meet_over_tcp() -> None:
         pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
     assert ranks.returncode == 0, ranks.stderr
     assert sorted(ranks.stdout.splitlines()) == 2 * ["tcp 4.0 12 1 (2, 4)"], ranks.stderr
+
+
+PLANS = """
+import sys
+import torch
+import torch.distributed as dist
+import plait.torch
+
+dist.init_process_group("plait")
+torch.set_num_threads(1)
+x, w = torch.randn(256, 512).bfloat16(), torch.randn(512, 512).bfloat16()
+with torch.no_grad():
+    for _ in range(48):
+        y = plait.torch.matmul_all_reduce(x, w)
+report = plait.torch.report()
+said = [f"{row.plan.split()[0]}; {row.hidden}; {row.reason}" for row in report.rows]
+(context,) = plait.torch.context._contexts
+said += [row.problem for row in context.plans.rows()]
+sys.stdout.write("".join(f"{dist.get_rank()} {line}\\n" for line in said))
+dist.destroy_process_group()
+"""
+
+
+def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
+    ranks = subprocess.run(
+        [NETLAB, "--rate", "1gbit", "--", sys.executable, "-c", PLANS],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if ranks.returncode == NOT_ALLOWED:
+        pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
+    assert ranks.returncode == 0, ranks.stderr
+    for rank in ("0 ", "1 "):
+        said = [line[2:] for line in ranks.stdout.splitlines() if line.startswith(rank)]
+        rows = [line for line in said if not line.startswith("op=")]
+        problems = [line for line in said if line.startswith("op=")]
+        # Some plans were tried, and one of them was decided upon by measuring.
+        assert {"serial", "fused"} <= {row.split(";")[0] for row in rows}, said
+        assert any("; measured: " in row for row in rows), said
+        # Sums are as wide as the operands, and the plans are those of the network between the hosts.
+        assert all(" wire=bf16 " in one and " hosts=2 " in one for one in problems), said
+    stored = {one.name: one.read_text() for one in (tmp_path / "plait").iterdir()}
+    assert "wire=bf16 ranks=2 hosts=2" in stored["plans"], stored
+    assert "2 ranks on 2 hosts, tcp: 10.77.0.1 (v0) to 10.77.0.2 | " in stored["plans.links"], stored

@@ -127,6 +127,18 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
+std::string show_percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
+}
+
+std::string show_factor(double factor) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", factor);
+  return text.data();
+}
+
 std::string show_count(std::size_t count, const std::string& noun) {
   if (count == 1) return "1 " + noun;
   return std::to_string(count) + " " + noun + (noun.ends_with('s') ? "es" : "s");

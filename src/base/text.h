@@ -30,7 +30,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 
 // "5.0 us", "1.25 s": about three significant figures.
 std::string show_duration(Nanoseconds duration);
-std::string show_bytes(double bytes);  // "64 KiB", "1.5 GiB"
+std::string show_bytes(double bytes);    // "64 KiB", "1.5 GiB"
+std::string show_percent(double share);  // "3.1 %"
+std::string show_factor(double factor);  // "1.32"
 
 std::string show_count(std::size_t count, const std::string& noun);  // "1 process", "2 processes"
 

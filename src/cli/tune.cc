@@ -22,6 +22,7 @@
 #include "measure/collective_check.h"
 #include "measure/op_setup.h"
 #include "measure/progress.h"
+#include "ops/shapes.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
 #include "tune/agree.h"
@@ -93,8 +94,14 @@ class Tuning {
     for (PlanKey key : options_.problems) {
       check_hosts(key);
       key.world = comm_.world();
+      key.wire = wire_of(key);
       measure::check_memory(key);
     }
+  }
+
+  // The wire that a program has here if it does not ask for another.
+  Dtype wire_of(const PlanKey& key) const {
+    return ops::wire_of(key.op, key.x, key.wire, comm_.state().hosts());
   }
 
   // Refuses problems of another number of hosts, because plans measured on one host would be stored
@@ -164,6 +171,7 @@ class Tuning {
     for (PlanKey& key : problems) {
       key.world = comm_.world();
       key.hosts = comm_.state().hosts();
+      key.wire = wire_of(key);
       key.threads = threads;
       key.transport = comm_.transport();
       // programs that run with PLAIT_LINK use it in their keys

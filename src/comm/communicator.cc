@@ -132,6 +132,7 @@ Communicator::State& Communicator::state() const {
 
 int Communicator::rank() const { return state().group().rank(); }
 int Communicator::world() const { return state().group().world(); }
+int Communicator::hosts() const { return state().hosts(); }
 std::string_view Communicator::transport() const { return state().transport_name(); }
 std::optional<Link> Communicator::link() const { return state().link(); }
 Trace* Communicator::trace() const { return state().trace(); }

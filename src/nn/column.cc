@@ -64,7 +64,7 @@ class Column final : public Linear {
   // could do it: collectives have no s8 wire.
   bool reduces_in_operator(const LinearBackward& call) const {
     return options().column_backward || !makes_weight(call) || comm().world() == 1 ||
-           options().operators.wire == Dtype::s8;
+           wire_of(call.grad_out.dtype) == Dtype::s8;
   }
 
   void run_backward(const LinearBackward& call, const LinearState* state, std::int64_t rows,
@@ -120,11 +120,12 @@ class Column final : public Linear {
 
   // This rank's part of grad_x, as it is to travel.
   TensorView make_partial(const LinearBackward& call, std::int64_t rows, const PollHook& poll) {
-    const TensorView partial = workspace().partial(options().operators.wire, rows, desc().inputs);
+    const TensorView partial =
+        workspace().partial(wire_of(call.grad_out.dtype), rows, desc().inputs);
     OpOptions options = product_options();
     options.poll = poll;
     // This product and its sum must have the bits of the operator that they replace.
-    if (options.wire == Dtype::f32) options.shares = comm().world();
+    if (partial.dtype == Dtype::f32) options.shares = comm().world();
     matmul(call.grad_out, backward_weight(call), partial, comm(), options);
     return partial;
   }

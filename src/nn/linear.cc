@@ -15,6 +15,7 @@
 #include "ops/op_cache.h"
 #include "ops/op_checks.h"
 #include "ops/planned_op.h"
+#include "ops/shapes.h"
 #include "plait/gemm.h"
 #include "quant/scheme.h"
 
@@ -272,6 +273,11 @@ OpOptions Linear::product_options() const {
   options.plan = {};
   options.plans = nullptr;
   return options;
+}
+
+Dtype Linear::wire_of(Dtype x) const {
+  return ops::wire_of(Operator::matmul_all_reduce, x, options_.operators.wire,
+                      comm_.state().hosts());
 }
 
 PlanKey Linear::key_of(const OpDesc& desc, Direction direction) const {

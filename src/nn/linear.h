@@ -80,6 +80,9 @@ class Linear {
   void call_operator(const OpDesc& desc, Direction direction, OperatorCall call) const;
   OpOptions product_options() const;
 
+  // The dtype in which partial sums of a product with such operands travel.
+  Dtype wire_of(Dtype x) const;
+
   // Runs what has been checked: what fails in it on one rank fails on all. A Pending that `body`
   // starts outlives it, so that its destructor finds the group ended and doesn't wait.
   void run(base::FunctionRef<void()> body) const;

@@ -62,7 +62,7 @@ PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& plac
           .x = desc.x,
           .weight = name(desc.weight),
           .out = desc.out,
-          .wire = wire_of(desc.op, desc.x, place.options.wire),
+          .wire = wire_of(desc.op, desc.x, place.options.wire, place.comm.state().hosts()),
           .world = place.comm.world(),
           .hosts = place.comm.state().hosts(),
           .threads = place.options.threads,
@@ -123,7 +123,7 @@ OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& opti
       comm_(comm),
       state_(comm.state()),
       options_({.wire = options.wire, .threads = options.threads, .backend = options.backend}) {
-  const Dtype wire = wire_of(desc.op, desc.x, options.wire);
+  const Dtype wire = wire_of(desc.op, desc.x, options.wire, state_.hosts());
   const overlap::Problem problem = {.op = desc.op,
                                     .m = desc.m,
                                     .n = desc.n,
@@ -305,7 +305,7 @@ class Op::State {
   State(const OpDesc& desc, Communicator& comm, const OpOptions& options)
       : prepared_(desc, comm, options),
         comm_(comm),
-        wire_(options.wire),
+        wire_(ops::wire_of(desc.op, desc.x, options.wire, comm.state().hosts())),
         standing_{comm.rank(), comm.world()} {}
 
   const ops::PlannedOp& prepared() const { return prepared_; }

@@ -152,9 +152,8 @@ void check(const OpDesc& desc, const OpOptions& options) {
     PLAIT_CHECK(is_float(dtype), name(op), ": ", what, " is ", name(dtype),
                 "; there are f32, bf16 and f16");
   }
-  PLAIT_CHECK(options.wire != kNoDtype, name(op), ": the wire has no dtype");
-  PLAIT_CHECK(options.wire <= Dtype::s8, name(op), ": the wire is ", name(options.wire),
-              "; there are f32, bf16, f16 and s8");
+  PLAIT_CHECK(options.wire <= Dtype::s8 || options.wire == kAutomaticWire, name(op),
+              ": the wire is ", name(options.wire), "; there are f32, bf16, f16 and s8");
   if (desc.weight.scheme) {
     quant::check_scheme(*desc.weight.scheme, name(op));
     PLAIT_CHECK(desc.weight.is_packed, name(op), ": a weight of ", name(*desc.weight.scheme),

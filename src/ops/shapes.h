@@ -5,6 +5,7 @@
 
 #include "plait/dtype.h"
 #include "plait/operator.h"
+#include "plait/ops.h"
 #include "plan/sizes.h"
 
 namespace plait::ops {
@@ -32,8 +33,10 @@ constexpr Rows multiplied_rows(Operator op) {
 
 // In what chunks travel. What travels first is X itself, or sums of it: rounding it to anything
 // else would change it.
-constexpr Dtype wire_of(Operator op, Dtype x, Dtype asked) {
-  return traits_of(op).shares_k ? asked : x;
+constexpr Dtype wire_of(Operator op, Dtype x, Dtype asked, int hosts = 1) {
+  if (!traits_of(op).shares_k) return x;
+  if (asked != kAutomaticWire) return asked;
+  return hosts > 1 ? x : Dtype::f32;
 }
 
 // The number of equal shares of a sum, of which this rank's product computes one. If the ranks'

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -91,6 +92,13 @@ std::optional<Plan> PlanCache::find(const PlanKey& key) const {
   const auto found = entries_.find(name(key));
   if (found == entries_.end()) return std::nullopt;
   return found->second.plan;
+}
+
+std::size_t KeyHash::operator()(const PlanKey& key) const {
+  std::size_t all = std::hash<std::string>()(key.weight);
+  for (const std::int64_t one : {key.m, key.n, key.k, static_cast<std::int64_t>(key.op)})
+    all = all * 1'000'003 + static_cast<std::size_t>(one);
+  return all;
 }
 
 }  // namespace plait::plan

@@ -8,6 +8,7 @@
 // that can't be read is refused with a sentence, and so are plans of another machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -54,6 +55,11 @@ class PlanCache final : public PlanSource {
  private:
   std::string machine_;
   std::map<std::string, Entry> entries_;
+};
+
+// For tables that are asked in every call.
+struct KeyHash {
+  std::size_t operator()(const PlanKey& key) const;
 };
 
 // The path of the profile that belongs to a cache; it is in the same directory.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/check.h"
+#include "base/text.h"
 #include "plan/schedule_model.h"
 #include "plan/sizes.h"
 
@@ -83,6 +85,8 @@ double CostModel::doubt(const PlanKey& key, const Prediction& one, const Predict
 }
 
 Plan CostModel::choose(const PlanKey& key) const {
+  // An unknown network is more likely slow than so fast that nothing is gained.
+  if (!profile_.knows_link(key)) return default_plan(key.op);
   const std::vector<Plan> plans = candidates(key);
   const Prediction serial = predict(key, plans.front());
   std::vector<Candidate> faster;
@@ -97,6 +101,30 @@ Plan CostModel::choose(const PlanKey& key) const {
     return one.prediction.total <= least * (1 + kSame);
   });
   return chosen == faster.end() ? plans.front() : chosen->plan;
+}
+
+// Why the choice is what it is, with the figures that decided.
+std::string CostModel::why(const PlanKey& key, const Prediction& serial) const {
+  if (!profile_.knows_link(key)) return "the link between the hosts has not been measured";
+  const Plan chosen = choose(key);
+  const bool is_serial = chosen.schedule == Schedule::serial;
+  const auto ranked = rank(key);
+  const auto best = std::find_if(ranked.begin(), ranked.end(), [&](const Candidate& one) {
+    return is_serial ? one.plan.schedule != Schedule::serial : one.plan == chosen;
+  });
+  if (best == ranked.end()) return "there is no other plan";
+  const std::string gain = base::show_percent(1 - best->prediction.total / serial.total);
+  const std::string error = base::show_percent(doubt(key, best->prediction, serial) / serial.total);
+  if (!is_serial) return base::sentence("predicted to gain ", gain, ", with an error of ", error);
+  return base::sentence("no gain is expected: \"", name(best->plan), "\" is predicted to gain ",
+                        gain, ", with an error of ", error);
+}
+
+std::optional<PlanReason> CostModel::reason(const PlanKey& key) const {
+  if (key.world == 1) return PlanReason{.sentence = "one rank has nothing to hide"};
+  const Prediction serial = predict(key, {.schedule = Schedule::serial});
+  return PlanReason{
+      .sentence = why(key, serial), .serial_ns = serial.total, .transfer_ns = serial.transfer};
 }
 
 }  // namespace plait::plan

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plait/plan.h"
@@ -57,12 +58,17 @@ class CostModel final : public PlanSource {
   // the error in how much cutting slows the product.
   double doubt(const PlanKey& key, const Prediction& one, const Prediction& serial) const;
 
-  // The fastest plan that gains more than doubt(); serial if there is none.
+  // The fastest plan that gains more than doubt(); serial if there is none. The default plan if the
+  // ranks are on several hosts, and nothing is known of the network between them.
   Plan choose(const PlanKey& key) const;
 
   std::optional<Plan> find(const PlanKey& key) const override { return choose(key); }
 
+  std::optional<PlanReason> reason(const PlanKey& key) const override;
+
  private:
+  std::string why(const PlanKey& key, const Prediction& serial) const;
+
   MachineProfile profile_;
 };
 

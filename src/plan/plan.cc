@@ -168,6 +168,8 @@ PlanSource::~PlanSource() = default;
 void PlanSource::took(const PlanKey& /*key*/, const Plan& /*plan*/,
                       std::int64_t /*nanoseconds*/) const {}
 
+std::optional<PlanReason> PlanSource::reason(const PlanKey& /*key*/) const { return std::nullopt; }
+
 Plan default_plan(Operator op) {
   return {.schedule = has_schedule(op, Schedule::fused) ? Schedule::fused : Schedule::serial};
 }

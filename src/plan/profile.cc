@@ -42,12 +42,20 @@ double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std
                  {static_cast<double>(above->rows), above->flops_per_ns}, at);
 }
 
+// The kernel's work for a network, on the core that multiplies (docs/lab/hosts.md).
+constexpr double kUsualProcessor = 0.4;
+
 // Assumes ten gigabits a second between hosts, and shared memory within one.
 std::vector<TransportFigures> usual_transports() {
-  return {{.name = "mpi", .latency = 20'000, .bytes_per_ns = 1.25},
+  const auto between_hosts = [](const char* name) {
+    return TransportFigures{
+        .name = name, .latency = 20'000, .bytes_per_ns = 1.25, .processor = kUsualProcessor};
+  };
+  return {between_hosts("mpi"),
           {.name = "shm", .latency = 1000, .bytes_per_ns = 0},
-          {.name = "tcp", .latency = 20'000, .bytes_per_ns = 1.25},
-          {.name = "threads", .latency = 1000, .bytes_per_ns = 0}};
+          between_hosts("tcp"),
+          {.name = "threads", .latency = 1000, .bytes_per_ns = 0},
+          between_hosts("ucx")};
 }
 
 }  // namespace
@@ -101,12 +109,25 @@ double MachineProfile::times_as_long(double kept_bytes) const {
 TransportFigures MachineProfile::transport(const PlanKey& key) const {
   const std::vector<TransportFigures> usual = usual_transports();
   const auto named = [&](const TransportFigures& figures) { return figures.name == key.transport; };
+  if (key.hosts > 1 && network) return *network;
+  if (key.hosts > 1 && key.link) {
+    return {.name = key.transport,
+            .latency = static_cast<double>(key.link->latency_ns),
+            .bytes_per_ns = key.link->bytes_per_second / 1e9,
+            .processor = kUsualProcessor};
+  }
   if (key.hosts == hosts) {
     const auto found = std::find_if(transports.begin(), transports.end(), named);
     if (found != transports.end()) return *found;
   }
   const auto found = std::find_if(usual.begin(), usual.end(), named);
   return found != usual.end() ? *found : usual.front();
+}
+
+bool MachineProfile::knows_link(const PlanKey& key) const {
+  const auto named = [&](const TransportFigures& figures) { return figures.name == key.transport; };
+  return key.hosts == 1 || network || key.link ||
+         (key.hosts == hosts && std::any_of(transports.begin(), transports.end(), named));
 }
 
 MachineProfile built_in_profile() {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,9 +29,10 @@ struct ProductRate {
 
 // The transfer between two ranks, for bytes that no processor copies.
 struct TransportFigures {
-  std::string name;
+  std::string name = {};
   double latency = 0;       // ns from posting a chunk until the peer sees it
   double bytes_per_ns = 0;  // 0: a chunk is there as soon as it is written
+  double processor = 0;     // ns of the rank's processor for each byte that it sends or receives
 
   bool operator==(const TransportFigures&) const = default;
 };
@@ -62,6 +64,8 @@ struct MachineProfile {
   int hosts = 1;
   std::vector<ProductRate> products;  // sorted by kind, then by rows
   std::vector<TransportFigures> transports;
+  // Between the hosts of a running program, measured by its ranks. No file has it.
+  std::optional<TransportFigures> network = {};
   std::vector<KeptSums> kept;       // sorted by bytes; empty: the effect of caches is unknown
   double copy = 4;                  // bytes per ns that a rank copies to another
   double sum = 8;                   // bytes per ns that a rank reads and writes while it sums
@@ -88,9 +92,12 @@ struct MachineProfile {
   // How many times as long copies and sums take on a rank that holds so many bytes of partial sums.
   double times_as_long(double kept_bytes) const;
 
-  // The figures of the problem's transport; the usual ones if it was not measured with so many
-  // hosts.
+  // The figures of the problem's transport: those of the network if the ranks are on several hosts
+  // and it is known, or the usual ones if it was not measured with so many hosts.
   TransportFigures transport(const PlanKey& key) const;
+
+  // Whether the link that carries the problem's chunks was measured, or is named by the problem.
+  bool knows_link(const PlanKey& key) const;
 };
 
 // The kind of rate that applies to this problem: "f32", "bf16", "s8" or "s4".

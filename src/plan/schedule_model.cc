@@ -34,7 +34,7 @@ RankModel::LinkModel link_model_of(const MachineProfile& profile, const PlanKey&
       .ns_per_byte = transport.bytes_per_ns > 0 ? 1 / transport.bytes_per_ns : 0,
       .poll_interval = static_cast<double>(plan.poll) * 1000,
       .slower = plan.schedule == Schedule::serial ? 1 : profile.beside};
-  if (key.link) {
+  if (key.link && key.hosts == 1) {
     link.latency += static_cast<double>(key.link->latency_ns);
     link.ns_per_byte += 1e9 / key.link->bytes_per_second;
   }
@@ -52,6 +52,7 @@ ScheduleModel::ScheduleModel(const MachineProfile& profile, const PlanKey& key, 
       shard_(share(key.m, key.world)),
       n_(traits_.shares_n ? share(key.n, key.world) : key.n),
       k_(traits_.shares_k ? share(key.k, key.world) : key.k),
+      processor_(profile.transport(key).processor),
       one_step_(traits_.shares_k && traits_.gathers &&
                 is_one_step({.m = key.m, .n = key.n, .dtype = key.wire}, key.world)),
       linked_(key.link || key.hosts > 1),
@@ -80,6 +81,20 @@ double ScheduleModel::product(std::int64_t rows, std::int64_t columns, std::int6
 
 double ScheduleModel::copies(double bytes) const {
   return static_cast<double>(peers_) * (bytes / profile_.copy + profile_.chunk);
+}
+
+// The processor's work for bytes that go to all peers, or come from all of them.
+double ScheduleModel::carriage(double bytes) const {
+  return static_cast<double>(peers_) * bytes * processor_;
+}
+
+// Adds what the network takes of the processor.
+ChunkCost ScheduleModel::carried(ChunkCost one) const {
+  one.pack += carriage(one.bytes);
+  one.land += carriage(one.bytes);
+  one.back_pack += carriage(one.back_bytes);
+  one.take += carriage(one.back_bytes);
+  return one;
 }
 
 // Divides the product's columns; each part has the rows of all ranks.
@@ -142,7 +157,7 @@ ChunkCost ScheduleModel::chunk_cost(double elements) const {
   const double out = bytes_of(key_.out);
   if (!sums()) {
     const double bytes = elements * out;
-    return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
+    return carried({.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)});
   }
   // What has come on an s8 wire is read, decoded and added in the time that f32 take in a cache.
   const double read = elements * (static_cast<double>(key_.world) * partial + out);
@@ -161,7 +176,7 @@ ChunkCost ScheduleModel::chunk_cost(double elements) const {
     one.back_pack = copies(one.back_bytes);
     one.take = copies(one.back_bytes);
   }
-  return one;
+  return carried(one);
 }
 
 void ScheduleModel::compute_first() {
@@ -192,7 +207,7 @@ void ScheduleModel::compute_first() {
 // The cost of a chunk with so many elements of X.
 ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
   const double bytes = elements * bytes_of(key_.x);
-  if (!sums()) return {.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)};
+  if (!sums()) return carried({.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)});
   ChunkCost one = {
       .pack = copies(bytes),
       .bytes = bytes,
@@ -203,7 +218,7 @@ ChunkCost ScheduleModel::cost_of_x_chunk(double elements) const {
     one.back_pack = copies(bytes);
     one.take = copies(bytes);
   }
-  return one;
+  return carried(one);
 }
 
 // Divides X's rows. A part is one product if there is only one part; otherwise every rank's rows

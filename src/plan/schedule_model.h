@@ -37,6 +37,8 @@ class ScheduleModel {
   ChunkCost chunk_cost(double elements) const;
   ChunkCost cost_of_x_chunk(double elements) const;
   double copies(double bytes) const;  // ns of copying to all peers
+  double carriage(double bytes) const;
+  ChunkCost carried(ChunkCost one) const;
   double product(std::int64_t rows, std::int64_t columns, std::int64_t runs = 1) const;
 
   bool sums() const { return traits_.reduces; }
@@ -49,7 +51,8 @@ class ScheduleModel {
   std::int64_t peers_;
   std::int64_t shard_;  // rows of the first rank
   std::int64_t n_;      // columns of a rank's weight
-  std::int64_t k_;      // nanoseconds of copying to all peers
+  std::int64_t k_;
+  double processor_;  // ns of the rank's processor for each byte that a network carries
   bool one_step_;
   bool linked_;
   double kept_ = 0;           // bytes of partial sums that wait to be summed

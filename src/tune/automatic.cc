@@ -13,13 +13,16 @@
 #include "base/check.h"
 #include "base/host.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "comm/gather.h"
+#include "comm/state.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
 #include "plan/cost_model.h"
 #include "plan/machine.h"
 #include "tune/agree.h"
 #include "tune/files.h"
+#include "tune/network.h"
 #include "tune/online.h"
 
 namespace plait {
@@ -35,72 +38,120 @@ class Automatic final : public PlanSource {
   };
 
   Automatic(Parts parts, bool online, Communicator& comm)
-      : cache_(std::move(parts.cache)),
+      : comm_(comm),
+        cache_(std::move(parts.cache)),
         model_(std::move(parts.profile)),
         threads_(parts.threads),
         path_(std::move(parts.path)) {
     if (!online) return;
     online_ = std::make_unique<tune::Online>(
-        comm, model_, [this](const PlanKey& key, const plan::PlanCache::Entry& entry) {
-          known_[key] = {.plan = entry.plan, .decided = true};
-          keep(key, entry);
-        });
+        comm, model_,
+        tune::OnlineListener{
+            .settled = [this](const PlanKey& key,
+                              const plan::PlanCache::Entry& entry) { keep(key, entry); },
+            .deviated = [this] { measure_network(); }});
+  }
+
+  // Collective, as the calls are in which a source measures.
+  void measure_network() const {
+    if (comm_.state().hosts() == 1) return;
+    plan::MachineProfile profile = model_.profile();
+    profile.network = tune::known_network(comm_, threads_, path_);
+    model_ = plan::CostModel(std::move(profile));
+    known_.clear();
   }
 
   std::optional<Plan> find(const PlanKey& key) const override {
     const PlanKey whole = settled(key);
-    if (const Known& known = known_of(whole); known.decided) return known.plan;
-    return online_->find(whole);
+    const Known& known = known_of(whole);
+    return known.is_tried ? online_->find(whole) : known.plan;
   }
 
   std::optional<Plan> next(const PlanKey& key) const override {
     const PlanKey whole = settled(key);
-    if (const Known& known = known_of(whole); known.decided) return known.plan;
-    return online_->next(whole);
+    const Known& known = known_of(whole);
+    return known.is_tried ? online_->next(whole) : known.plan;
   }
 
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override {
     const PlanKey whole = settled(key);
-    if (!known_of(whole).decided) online_->took(whole, plan, nanoseconds);
+    if (known_of(whole).is_tried) online_->took(whole, plan, nanoseconds);
+  }
+
+  std::optional<PlanReason> reason(const PlanKey& key) const override {
+    const PlanKey whole = settled(key);
+    Known& known = known_of(whole);
+    if (!known.reason) known.reason = model_.reason(whole);
+    if (const auto entry = decision(whole); entry && entry->serial > 0)
+      return reason_of(*entry, known.reason ? known.reason->transfer_ns : 0);
+    if (known.reason && known.is_tried) known.reason->sentence = "plans are being tried";
+    return known.reason;
   }
 
  private:
   // A cached answer, because asking the model takes longer than a small product.
   struct Known {
     Plan plan;
-    bool decided;  // false: trials will decide
-  };
-  struct Hash {
-    std::size_t operator()(const PlanKey& key) const {
-      std::size_t all = std::hash<std::string>()(key.weight);
-      for (const std::int64_t one : {key.m, key.n, key.k, static_cast<std::int64_t>(key.op)})
-        all = all * 1'000'003 + static_cast<std::size_t>(one);
-      return all;
-    }
+    bool is_tried;  // trials decide, or have decided
+    std::optional<PlanReason> reason = {};
   };
   static constexpr std::size_t kMostKnown = 8192;
 
   // A full cache is emptied. Only a program in which every problem is different fills it.
-  const Known& known_of(const PlanKey& key) const {
+  Known& known_of(const PlanKey& key) const {
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
     if (known_.size() == kMostKnown) known_.clear();
-    const auto cached = cache_.find(key);
-    const bool decided = cached || !online_ || !online_->tries(key);
-    const Plan plan = cached ? *cached : decided ? model_.choose(key) : Plan{};
-    return known_.emplace(key, Known{.plan = plan, .decided = decided}).first->second;
+    const auto measured = measured_plan(key);
+    const PlanKey shared = tune::shared_problem(key);
+    const bool is_tried = online_ && key.world > 1 && traits_of(key.op).communicates() &&
+                          (!measured || key == shared);
+    if (is_tried && measured) online_->know(key, *measured);
+    if (is_tried && key != shared) {
+      if (const auto entry = measured_plan(shared)) online_->know(shared, *entry);
+    }
+    const Plan plan = measured ? measured->plan : is_tried ? Plan{} : model_.choose(key);
+    return known_.emplace(key, Known{.plan = plan, .is_tried = is_tried}).first->second;
+  }
+
+  // The plan of this problem in the cache; between hosts also one that plait tune has measured.
+  std::optional<plan::PlanCache::Entry> measured_plan(PlanKey key) const {
+    auto found = cache_.entries().find(name(key));
+    if (found == cache_.entries().end() && key.hosts > 1) {
+      key.link.reset();
+      found = cache_.entries().find(name(key));
+    }
+    return found == cache_.entries().end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::optional<plan::PlanCache::Entry> decision(const PlanKey& key) const {
+    if (online_ && known_of(key).is_tried) return online_->decision(key);
+    return measured_plan(key);
+  }
+
+  static PlanReason reason_of(const plan::PlanCache::Entry& entry, double transfer) {
+    const auto serial = static_cast<double>(entry.serial);
+    const double gain = serial / std::max(static_cast<double>(entry.nanoseconds), 1.0);
+    return {.sentence = entry.plan.schedule == Schedule::serial
+                            ? "measured: no plan is faster than serial"
+                            : base::sentence("measured: ", base::show_factor(gain),
+                                             " times as fast as serial"),
+            .serial_ns = serial,
+            .transfer_ns = transfer};
   }
 
   // All ranks use the same number of threads, even if one of them has another.
   PlanKey settled(PlanKey key) const {
     if (key.threads == 0) key.threads = threads_;
+    if (const auto& network = model_.profile().network; network && key.hosts > 1)
+      key.link = tune::about(*network);
     return key;
   }
 
   // Stores a new plan, and adds the plans that the ranks have agreed on: if only another host had a
   // file, this host's file would otherwise lack them. Entries that another process has written
   // meanwhile are kept. If the file can't be written, only the result is lost; the call succeeds.
-  void keep(const PlanKey& key, const plan::PlanCache::Entry& entry) noexcept try {
+  void keep(const PlanKey& key, const plan::PlanCache::Entry& entry) const noexcept try {
     if (path_.empty()) return;
     plan::PlanCache found(cache_.machine());
     found.add(key, entry);
@@ -111,12 +162,13 @@ class Automatic final : public PlanSource {
     path_.clear();
   }
 
-  plan::PlanCache cache_;
-  plan::CostModel model_;
+  Communicator& comm_;
+  mutable plan::PlanCache cache_;
+  mutable plan::CostModel model_;
   int threads_;
-  std::string path_;
+  mutable std::string path_;
   std::unique_ptr<tune::Online> online_;  // null: plans are not tried
-  mutable std::unordered_map<PlanKey, Known, Hash> known_;
+  mutable std::unordered_map<PlanKey, Known, plan::KeyHash> known_;
 };
 
 bool are_same(const std::optional<std::string>& mine, Communicator& comm) {
@@ -167,17 +219,23 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
   const tune::Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
   check_refusals(files.refusal, comm);
-  tune::agree_on("settings of tune_online", files.online ? "yes" : "no", comm);
+  // Between hosts a plan is worth a few slower calls; on one host there is little to gain.
+  const bool online = files.online.value_or(comm.state().hosts() > 1);
+  tune::agree_on("settings of tune_online", online ? "yes" : "no", comm);
   const auto cache = tune::agree_on("plan caches", files.cache, comm);
   const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
   const int threads = tune::least(base::thread_count(0), comm);
-  return std::make_unique<Automatic>(
-      Automatic::Parts{
-          .cache = cache ? plan::PlanCache::parse(*cache) : plan::PlanCache(machine),
-          .profile = profile ? plan::parse_profile(*profile) : plan::built_in_profile(),
-          .threads = threads,
-          .path = kept_here(files.path, comm)},
-      files.online, comm);
+  plan::MachineProfile machine_profile =
+      profile ? plan::parse_profile(*profile) : plan::built_in_profile();
+  if (!profile && comm.state().hosts() > 1) tune::measure_products(machine_profile, comm);
+  auto plans = std::make_unique<Automatic>(
+      Automatic::Parts{.cache = cache ? plan::PlanCache::parse(*cache) : plan::PlanCache(machine),
+                       .profile = std::move(machine_profile),
+                       .threads = threads,
+                       .path = kept_here(files.path, comm)},
+      online, comm);
+  plans->measure_network();
+  return plans;
 }
 
 }  // namespace plait

@@ -15,7 +15,7 @@ Files read_files(const AutomaticOptions& options, const std::string& machine) tr
   } else {
     const plan::Loaded loaded = plan::load(plan::process_environment());
     files.path = options.cache.value_or(loaded.settings.plan_cache);
-    files.online = options.online.value_or(loaded.settings.tune_online);
+    files.online = options.online ? options.online : loaded.settings.tune_online;
     is_named = options.cache || loaded.origins.contains("plan_cache");
   }
   if (files.path.empty()) return files;

@@ -12,9 +12,9 @@ struct Files {
   std::string path = {};                  // of the cache; empty: there is none
   std::optional<std::string> cache = {};  // the texts of the files, if they exist
   std::optional<std::string> profile = {};
-  bool online = false;
-  std::string refusal = {};     // automatic_plans() throws this
-  std::string left_alone = {};  // why the default cache is neither read nor written
+  std::optional<bool> online = {};  // empty: as suits the place of the ranks
+  std::string refusal = {};         // automatic_plans() throws this
+  std::string left_alone = {};      // why the default cache is neither read nor written
 };
 
 // Errors are returned, not thrown, so that all ranks learn of them before any rank throws. A

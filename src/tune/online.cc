@@ -1,49 +1,114 @@
 #include "tune/online.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <string>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "plait/collectives.h"
 #include "tune/halving.h"
-#include "tune/tuner.h"
 
 namespace plait::tune {
 namespace {
 
-// The number of plans tried besides serial. Each trial slows down the program.
-constexpr std::size_t kPlans = 4;
-
 // Turns that count. The turn before them warms up caches and prepares operators.
-constexpr std::size_t kTurns = 5;
+constexpr int kTurns = 5;
 
 // The number of plans in the second round.
 constexpr std::size_t kFinalists = 2;
 
+// A plan that takes so many times as long as serial is tried once more, because another program may
+// have disturbed it, and then no longer.
+constexpr double kTooSlow = 1.3;
+constexpr int kMostSlow = 2;
+
 // A limit for programs whose problems all differ, which would never finish their trials.
 constexpr std::size_t kMostTrials = 1024;
 
+// After a decision, ranks compare their times after so many calls, and after twice as many each
+// time that they agree with the decision's. Two comparisons in a row that are so far off start a
+// new trial.
+constexpr std::size_t kFirstWatch = 64;
+constexpr std::size_t kLastWatch = 4096;
+constexpr double kDeviation = 0.2;
+constexpr int kDeviations = 2;
+
+constexpr std::int64_t kFewRows = 16;
+
+const Plan kSerial = {.schedule = Schedule::serial};
+
+// How far apart the times of a plan lie, as a share of their median: half of them are within this
+// distance of one another.
+double spread_of(const std::vector<double>& times) {
+  std::vector<double> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t quarter = sorted.size() / 4;
+  return (sorted[sorted.size() - 1 - quarter] - sorted[quarter]) / std::max(median(times), 1.0);
+}
+
+float median_of(const std::vector<float>& times) {
+  return static_cast<float>(median({times.begin(), times.end()}));
+}
+
 }  // namespace
 
+std::vector<Plan> plans_to_try(const plan::CostModel& model, const PlanKey& key) {
+  std::vector<Plan> plans = {kSerial};
+  const auto add = [&](const Plan& plan) {
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+  };
+  if (key.world == 1 || !traits_of(key.op).communicates()) return plans;
+  if (has_schedule(key.op, Schedule::fused)) add(default_plan(key.op));
+  const std::vector<plan::Candidate> ranked = model.rank(key);
+  const auto fastest = [&](auto&& suits) {
+    const auto found = std::find_if(ranked.begin(), ranked.end(), [&](const plan::Candidate& one) {
+      return one.plan != kSerial && suits(one.plan);
+    });
+    if (found != ranked.end()) add(found->plan);
+  };
+  fastest([](const Plan&) { return true; });
+  fastest([](const Plan& plan) { return plan.schedule == Schedule::pipelined; });
+  return plans;
+}
+
+PlanKey shared_problem(PlanKey key) {
+  if (key.m <= kFewRows) return key;
+  const std::int64_t step =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(key.m - 1))) / 4;
+  key.m = (key.m + step - 1) / step * step;
+  return key;
+}
+
 std::size_t Online::calls(std::size_t plans) {
-  return (plans + (plans > 1 ? kFinalists : 0)) * (1 + kTurns);
+  return plans * (1 + kTurns) + (plans > 1 ? kFinalists * kTurns : 0);
 }
 
 Online::Trial* Online::trial_of(const PlanKey& key) const {
-  const std::string text = name(key);
-  const auto found = trials_.find(text);
+  const PlanKey shared = shared_problem(key);
+  const auto found = trials_.find(shared);
   if (found != trials_.end()) return &found->second;
   if (trials_.size() >= kMostTrials) return nullptr;
-  Trial trial = {.plans = shortlist(model_, key, kPlans), .times = {}, .decision = {}};
-  if (trial.plans.size() == 1) trial.decision = trial.plans.front();
-  return &trials_.emplace(text, std::move(trial)).first->second;
+  Trial trial = {.plans = plans_to_try(model_, shared)};
+  trial.times.resize(trial.plans.size());
+  if (trial.plans.size() == 1) trial.decision = {.plan = trial.plans.front()};
+  return &trials_.emplace(shared, std::move(trial)).first->second;
+}
+
+void Online::know(const PlanKey& key, const plan::PlanCache::Entry& entry) const {
+  Trial* trial = trial_of(key);
+  if (trial != nullptr && !trial->decision) trial->decision = entry;
+}
+
+std::optional<plan::PlanCache::Entry> Online::decision(const PlanKey& key) const {
+  const auto found = trials_.find(shared_problem(key));
+  return found == trials_.end() ? std::nullopt : found->second.decision;
 }
 
 std::optional<Plan> Online::find(const PlanKey& key) const {
-  const auto found = trials_.find(name(key));
-  if (found != trials_.end() && found->second.decision) return found->second.decision;
-  return model_.choose(key);
+  const auto decided = decision(key);
+  return decided ? decided->plan : model_.choose(key);
 }
 
 std::optional<Plan> Online::next(const PlanKey& key) const {
@@ -53,34 +118,44 @@ std::optional<Plan> Online::next(const PlanKey& key) const {
               " cannot try them: make automatic plans over the communicator of the call");
   const Trial* trial = trial_of(key);
   if (trial == nullptr) return model_.choose(key);
-  if (trial->decision) return trial->decision;
-  return trial->plans[trial->times.size() % trial->plans.size()];
+  if (trial->decision) return trial->decision->plan;
+  return trial->plans[trial->turn.size()];
+}
+
+// The time that the call would have taken with the rows of the shared problem.
+double Online::as_shared(const PlanKey& key, std::int64_t nanoseconds) const {
+  const auto taken = static_cast<double>(nanoseconds);
+  const PlanKey shared = shared_problem(key);
+  if (key.m == shared.m || key.m == 0) return taken;
+  return taken * model_.predict(shared, kSerial).total / model_.predict(key, kSerial).total;
 }
 
 void Online::took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const {
   Trial* trial = trial_of(key);
-  if (trial == nullptr || trial->decision) return;
+  if (trial == nullptr) return;
+  const auto taken = static_cast<float>(as_shared(key, nanoseconds));
+  if (trial->decision) {
+    if (plan == trial->decision->plan) watch(key, *trial, taken);
+    return;
+  }
   // Another source has supplied this plan, so nothing was tried.
-  if (plan != trial->plans[trial->times.size() % trial->plans.size()]) return;
-  trial->times.push_back(static_cast<float>(nanoseconds));
-  if (trial->times.size() == trial->plans.size() * (1 + kTurns)) decide(key, *trial);
+  if (plan != trial->plans[trial->turn.size()]) return;
+  trial->turn.push_back(taken);
+  if (trial->turn.size() == trial->plans.size()) end_turn(key, *trial);
 }
 
-// By plan: the time of the slowest rank in each turn that counts. Collective: if only some ranks
-// reach it, the program calls operators over another communicator.
-std::vector<std::vector<double>> Online::everybodys_times(const PlanKey& key,
-                                                          const Trial& trial) const try {
-  const std::size_t count = trial.times.size();
+// The times of the slowest rank. Collective: if only some ranks reach it, the program calls
+// operators over another communicator.
+std::vector<double> Online::slowest_of(const PlanKey& key, const std::vector<float>& mine) const
+    try {
+  const std::size_t count = mine.size();
   std::vector<float> all(count * static_cast<std::size_t>(comm_.world()));
-  all_gather({trial.times.data(), count}, {all.data(), all.size()}, comm_,
+  all_gather({mine.data(), count}, {all.data(), all.size()}, comm_,
              std::vector<std::size_t>(static_cast<std::size_t>(comm_.world()), count));
-  std::vector<std::vector<double>> times(trial.plans.size());
-  for (std::size_t call = trial.plans.size(); call < count; ++call) {
-    float most = 0;
-    for (std::size_t at = call; at < all.size(); at += count) most = std::max(most, all[at]);
-    times[call % trial.plans.size()].push_back(double{most});
-  }
-  return times;
+  std::vector<double> slowest(count);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    slowest[i % count] = std::max(slowest[i % count], double{all[i]});
+  return slowest;
 } catch (const Error& error) {
   if (error.code() != Code::peer_lost && error.code() != Code::timeout) throw;
   throw Error(error.code(),
@@ -90,26 +165,84 @@ std::vector<std::vector<double>> Online::everybodys_times(const PlanKey& key,
               error.culprit());
 }
 
-void Online::decide(const PlanKey& key, Trial& trial) const {
-  const std::vector<std::vector<double>> times = everybodys_times(key, trial);
+void Online::drop(Trial& trial, std::size_t plan) {
+  const auto at = static_cast<std::ptrdiff_t>(plan);
+  trial.plans.erase(trial.plans.begin() + at);
+  trial.times.erase(trial.times.begin() + at);
+  trial.slow.erase(trial.slow.begin() + at);
+}
+
+void Online::end_turn(const PlanKey& key, Trial& trial) const {
+  const std::vector<double> slowest = slowest_of(key, trial.turn);
+  trial.turn.clear();
+  const bool counts = trial.turns > 0 || trial.is_second_round;
+  trial.slow.resize(trial.plans.size());
+  for (std::size_t i = trial.plans.size(); i-- > 0;) {
+    if (counts) trial.times[i].push_back(slowest[i]);
+    if (slowest[i] > kTooSlow * slowest.front() && ++trial.slow[i] == kMostSlow) drop(trial, i);
+  }
+  ++trial.turns;
+  if (trial.turns == kTurns + (trial.is_second_round ? 0 : 1)) end_round(key, trial);
+}
+
+// The plan that is clearly the fastest. Where other programs disturb the times so much that none is
+// clearly faster or slower than serial, it is the model's choice.
+std::size_t Online::best_of(const PlanKey& key, const Trial& trial) const {
+  const auto& times = trial.times;
   std::size_t best = 0;
   for (std::size_t i = 1; i < times.size(); ++i) {
     if (is_clearly_faster(times[i], times[0]) &&
         compare(times[i], times[0]) < compare(times[best], times[0]))
       best = i;
   }
-  trial.times.clear();
+  if (best != 0) return best;
+  const auto chosen =
+      std::find(trial.plans.begin(), trial.plans.end(), model_.choose(shared_problem(key)));
+  if (chosen == trial.plans.end()) return 0;
+  const auto place = static_cast<std::size_t>(chosen - trial.plans.begin());
+  const double most = spread_of(times[0]) + spread_of(times[place]);
+  return std::abs(compare(times[place], times[0]) - 1) < most / 2 ? place : 0;
+}
+
+void Online::end_round(const PlanKey& key, Trial& trial) const {
+  const auto& times = trial.times;
+  const std::size_t best = best_of(key, trial);
   if (best != 0 && !trial.is_second_round) {
     trial.plans = {trial.plans[0], trial.plans[best]};
+    trial.times.assign(kFinalists, {});
+    trial.slow.assign(kFinalists, 0);
+    trial.turns = 0;
     trial.is_second_round = true;
     return;
   }
-  trial.decision = trial.plans[best];
-  if (settled_) {
-    settled_(key, {.plan = trial.plans[best],
-                   .nanoseconds = std::llround(comparable_time(times[best], times[0])),
-                   .serial = std::llround(median(times[0]))});
+  trial.decision = {.plan = trial.plans[best],
+                    .nanoseconds = std::llround(comparable_time(times[best], times[0])),
+                    .serial = std::llround(median(times[0]))};
+  trial.times.clear();
+  if (listener_.settled) listener_.settled(shared_problem(key), *trial.decision);
+}
+
+// A network may become slower or faster while a program runs, and a plan of another run may come
+// from another network.
+void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
+  if (trial.decision->nanoseconds <= 0) return;
+  if (trial.compare_after == 0) trial.compare_after = kFirstWatch;
+  trial.latest.push_back(nanoseconds);
+  if (trial.latest.size() < trial.compare_after) return;
+  const double median = slowest_of(key, {median_of(trial.latest)}).front();
+  trial.latest.clear();
+  const auto expected = static_cast<double>(trial.decision->nanoseconds);
+  if (std::abs(median / expected - 1) <= kDeviation) {
+    trial.deviations = 0;
+    trial.compare_after = std::min(2 * trial.compare_after, kLastWatch);
+    return;
   }
+  if (++trial.deviations < kDeviations) return;
+  // A program whose calls scatter by nature, since its ranks come late, must not try for ever.
+  const std::size_t next_watch = std::min(4 * trial.compare_after, kLastWatch);
+  if (listener_.deviated) listener_.deviated();
+  trial = {.plans = plans_to_try(model_, shared_problem(key)), .compare_after = next_watch};
+  trial.times.resize(trial.plans.size());
 }
 
 }  // namespace plait::tune

@@ -18,7 +18,7 @@ TEST(LinearOptions, AreTheSettings) {
   const LinearOptions usual = linear_options({}, plans);
   EXPECT_TRUE(usual.recompute_all_gather && usual.aligned_packing && usual.sequence_parallel);
   EXPECT_FALSE(usual.column_backward);
-  EXPECT_EQ(usual.operators.wire, Dtype::f32);
+  EXPECT_EQ(usual.operators.wire, kAutomaticWire);
   EXPECT_EQ(usual.operators.plans, &plans);
   const LinearOptions other = linear_options({.plan = parse_plan("serial"),
                                               .column_backward = true,
@@ -99,6 +99,45 @@ TEST(ALayer, HasAPlanForEachOfItsShapes) {
             {.outputs = kHidden, .inputs = kShare, .x_rows = kAllRows, .out_rows = kAllRows / 2}),
         (std::vector{narrow, wide}));
   });
+}
+
+// The bytes of grad_x of a column layer in bf16, without sequence parallelism.
+std::vector<std::byte> grad_x_of(Communicator& comm, Dtype wire, bool column_backward) {
+  constexpr std::int64_t kSide = 640;
+  const Matrix w(Dtype::bf16, kSide, kSide, 1 + comm.rank());
+  const Matrix x(Dtype::bf16, kAllRows, kSide, 3);
+  const Matrix grad_out(Dtype::bf16, kAllRows, kSide, 4 + comm.rank());
+  Matrix grad_x(Dtype::bf16, kAllRows, kSide);
+  Matrix grad_weight(Dtype::f32, kSide, kSide);
+  const WeightView weight = {.view = w.view, .layout = WeightLayout::out_in};
+  ColumnParallelLinear layer({.inputs = kSide, .outputs = kSide, .layout = weight.layout}, comm,
+                             {.sequence_parallel = false,
+                              .column_backward = column_backward,
+                              .operators = {.wire = wire}});
+  layer.backward({.x = x.view,
+                  .weight = weight,
+                  .grad_out = grad_out.view,
+                  .grad_x = grad_x.view,
+                  .grad_weight = grad_weight.view});
+  const auto* bytes = static_cast<const std::byte*>(grad_x.view.data);
+  return {bytes, bytes + grad_x.view.bytes()};
+}
+
+// f32 on one host, the operands' dtype between hosts; reduced by an operator or beside a product.
+TEST(LinearOptions, HaveAnAutomaticWireThatSuitsThePlaceOfTheRanks) {
+  for (const bool several : {false, true}) {
+    const auto run =
+        several ? conformance::threads_over_hosts({0, 1}) : conformance::Run(run_as_threads);
+    run(2,
+        [&](Communicator& comm) {
+          for (const bool in_operator : {false, true}) {
+            const auto automatic = grad_x_of(comm, kAutomaticWire, in_operator);
+            EXPECT_EQ(automatic == grad_x_of(comm, Dtype::bf16, in_operator), several);
+            EXPECT_EQ(automatic == grad_x_of(comm, Dtype::f32, in_operator), !several);
+          }
+        },
+        {});
+  }
 }
 
 }  // namespace

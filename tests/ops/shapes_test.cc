@@ -44,6 +44,9 @@ TEST(Shapes, OnlyPartialSumsHaveAWire) {
   for (const Operator op : communicating_operators()) {
     const bool partial = traits_of(op).shares_k;
     EXPECT_EQ(wire_of(op, Dtype::bf16, Dtype::f16), partial ? Dtype::f16 : Dtype::bf16);
+    EXPECT_EQ(wire_of(op, Dtype::bf16, kAutomaticWire, 1), partial ? Dtype::f32 : Dtype::bf16);
+    EXPECT_EQ(wire_of(op, Dtype::bf16, kAutomaticWire, 2), Dtype::bf16);
+    EXPECT_EQ(wire_of(op, Dtype::f32, kAutomaticWire, 2), Dtype::f32);
     EXPECT_EQ(shares_of(op, Dtype::f32, 8, 1), partial ? 8 : 1) << name(op);
     EXPECT_EQ(shares_of(op, Dtype::bf16, 8, 1), 1) << name(op);
   }

@@ -145,5 +145,45 @@ TEST(Candidates, AreDifferentAndCanBeFollowed) {
   }
 }
 
+constexpr const char* kBetweenHosts =
+    "op=matmul_all_reduce m=512 n=1024 k=1024 hosts=2 transport=tcp";
+
+// Nothing is known of the network: it is more likely slow than fast.
+TEST(Choices, AreTheDefaultBetweenHostsWhoseLinkIsUnknown) {
+  const PlanKey key = parse_plan_key(kBetweenHosts);
+  const CostModel model(built_in_profile());
+  EXPECT_EQ(model.choose(key), default_plan(key.op));
+  EXPECT_EQ(model.reason(key)->sentence, "the link between the hosts has not been measured");
+  MachineProfile measured = built_in_profile();
+  measured.network = {.latency = 10'000, .bytes_per_ns = 100, .processor = 0.4};
+  EXPECT_EQ(CostModel(measured).choose(key), parse_plan("serial"));
+}
+
+// The kernel's work for a network can't be hidden behind a product: a fast one is worth no plan.
+TEST(Choices, KnowWhatANetworkTakesOfTheProcessor) {
+  MachineProfile profile = built_in_profile();
+  const PlanKey key = parse_plan_key(kBetweenHosts);
+  const auto gain = [&](double bytes_per_ns, double processor) {
+    profile.network = {.latency = 20'000, .bytes_per_ns = bytes_per_ns, .processor = processor};
+    const CostModel model(profile);
+    const double serial = model.predict(key, parse_plan("serial")).total;
+    return 1 - model.predict(key, parse_plan("fused")).total / serial;
+  };
+  EXPECT_GT(gain(0.125, 0.4), 0.2);
+  EXPECT_GT(gain(0.125, 0.4), gain(0.125, 2));
+  EXPECT_GT(gain(1.25, 0), gain(1.25, 1));
+}
+
+TEST(Choices, SayWhyInNumbers) {
+  const CostModel model(built_in_profile());
+  const auto said = [&](const PlanKey& key) { return model.reason(key)->sentence; };
+  EXPECT_TRUE(said(problem("matmul_all_reduce", "1gbit", "m=512 n=4096 k=4096"))
+                  .starts_with("predicted to gain "));
+  EXPECT_TRUE(said(problem("matmul_all_reduce", "", "m=1 n=64 k=65536"))
+                  .starts_with("no gain is expected: \""));
+  EXPECT_EQ(said(problem("matmul_all_reduce", "1gbit", "m=64 n=64 k=64 ranks=1")),
+            "one rank has nothing to hide");
+}
+
 }  // namespace
 }  // namespace plait::plan

@@ -46,7 +46,7 @@ TEST(Profiles, SayWhichLineCannotBeRead) {
   EXPECT_EQ(refusal_of("plait profile 1\n"),
             "profile: the first line must be \"plait profile 2\", not \"plait profile 1\"");
   EXPECT_EQ(refusal_of(good + "copy fast\nend\n"),
-            "profile, line 39: \"copy fast\" cannot be read");
+            "profile, line 40: \"copy fast\" cannot be read");
   EXPECT_EQ(refusal_of("plait profile 2\nmachine x\nend\n"),
             "profile: a line \"product ...\" is missing");
   EXPECT_EQ(refusal_of("plait profile 2\nproduct bf16 1 5\nend\n"),

@@ -13,6 +13,7 @@
 #include "ops/problem.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
+#include "plan/known_links.h"
 #include "plan/machine.h"
 #include "tune/online.h"
 
@@ -286,7 +287,59 @@ TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
   const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);
-  EXPECT_EQ(kept->entries().begin()->first, name(problem()));
+  PlanKey key = parse_plan_key(kept->entries().begin()->first);
+  EXPECT_TRUE(key.link) << "plans of one network must not be those of another";
+  key.link.reset();
+  EXPECT_EQ(name(key), name(problem()));
+}
+
+// What every program between hosts gets without tuning.
+TEST_F(UnevenHosts, MeasureTheNetworkAndTryPlansWithoutBeingAsked) {
+  run_(4,
+       [&](Communicator& comm) {
+         const auto plans = automatic_plans(comm, {.cache = path()});
+         const PlanKey key = problem();
+         const Plan first = *plans->next(key);
+         EXPECT_EQ(first, parse_plan("serial"));
+         plans->took(key, first, 10);
+         EXPECT_NE(plans->next(key), first);
+         const auto reason = plans->reason(key);
+         ASSERT_TRUE(reason);
+         EXPECT_EQ(reason->sentence, "plans are being tried");
+         EXPECT_GT(reason->serial_ns, 0);
+         const auto quiet = automatic_plans(comm, {.cache = path(), .online = false});
+         EXPECT_EQ(quiet->next(key), quiet->find(key));
+         EXPECT_FALSE(contains(quiet->reason(key)->sentence, "has not been measured"));
+       },
+       {});
+  const auto links = plan::read_text(plan::links_path(path()));
+  ASSERT_TRUE(links);
+  const plan::KnownLinks known = plan::parse_links(*links);
+  ASSERT_EQ(known.size(), 1U);
+  EXPECT_TRUE(known.begin()->first.starts_with("4 ranks on 2 hosts, tcp: 127.0.0.1"))
+      << known.begin()->first;
+}
+
+// The wire between hosts is as wide as the operands, unless another is asked for.
+TEST_F(UnevenHosts, SendSumsInTheDtypeOfX) {
+  run_(4,
+       [&](Communicator& comm) {
+         struct Asked final : PlanSource {
+           std::optional<Plan> find(const PlanKey& key) const override {
+             wire = key.wire;
+             return std::nullopt;
+           }
+           mutable Dtype wire = kNoDtype;
+         };
+         const Asked asked;
+         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
+         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
+                           {.wire = kAutomaticWire, .plans = &asked});
+         EXPECT_EQ(asked.wire, one.x.view.dtype);
+         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &asked});
+         EXPECT_EQ(asked.wire, Dtype::f32);
+       },
+       {});
 }
 
 }  // namespace

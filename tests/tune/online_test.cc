@@ -9,7 +9,6 @@
 
 #include "conformance/ranks.h"
 #include "ops/problem.h"
-#include "tune/tuner.h"
 
 namespace plait::tune {
 namespace {
@@ -32,16 +31,16 @@ std::size_t calls_of_a_plan() { return Online::calls(1); }
 
 TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
   const plan::CostModel model(plan::built_in_profile());
-  const auto plans = shortlist(model, problem(), 4);
-  ASSERT_EQ(plans.size(), 5U);
+  const auto plans = plans_to_try(model, problem());
+  ASSERT_GE(plans.size(), 3U);
   for (const Plan& fastest : plans) {
     run_as_threads(3, [&](Communicator& comm) {
       std::vector<plan::PlanCache::Entry> settled;
       const Online online(comm, model,
-                          [&](const PlanKey& key, const plan::PlanCache::Entry& entry) {
+                          {.settled = [&](const PlanKey& key, const plan::PlanCache::Entry& entry) {
                             EXPECT_EQ(key, problem());
                             settled.push_back(entry);
-                          });
+                          }});
       std::set<std::string> tried;
       std::size_t calls = 0;
       for (; settled.empty() && calls < Online::calls(plans.size()); ++calls) {
@@ -52,7 +51,7 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
       EXPECT_EQ(tried.size(), plans.size());
       // A plan that is faster than serial must be so again.
       const std::size_t alone = plans.size() * calls_of_a_plan();
-      EXPECT_EQ(calls, fastest.schedule == Schedule::serial ? alone : Online::calls(plans.size()));
+      EXPECT_LE(calls, fastest.schedule == Schedule::serial ? alone : Online::calls(plans.size()));
       ASSERT_EQ(settled.size(), 1U);
       EXPECT_EQ(settled[0].plan, fastest);
       EXPECT_EQ(settled[0].nanoseconds, 520);  // of the slowest rank
@@ -67,13 +66,15 @@ TEST(Online, TriesPlansAndSettlesOnTheFastestOnAllRanksAlike) {
 // In the first round one of them was lucky.
 TEST(Online, DecidesByTimesThatNobodyWasChosenBy) {
   const plan::CostModel model(plan::built_in_profile());
-  const Plan lucky = shortlist(model, problem(), 4)[2];
+  const std::vector<Plan> plans = plans_to_try(model, problem());
+  const Plan& lucky = plans[2];
   run_as_threads(3, [&](Communicator& comm) {
     const Online online(comm, model);
-    for (std::size_t call = 0; call < Online::calls(5); ++call) {
+    const std::size_t first_round = plans.size() * calls_of_a_plan();
+    for (std::size_t call = 0; call < Online::calls(plans.size()); ++call) {
       const Plan plan = *online.next(problem());
-      const bool is_luck = plan == lucky && call < 5 * calls_of_a_plan();
-      if (call >= 5 * calls_of_a_plan()) {
+      const bool is_luck = plan == lucky && call < first_round;
+      if (call >= first_round) {
         EXPECT_TRUE(plan == lucky || plan.schedule == Schedule::serial);
       }
       online.took(problem(), plan, is_luck ? 500 : 1000);
@@ -106,7 +107,7 @@ TEST(Online, TriesEachProblemForItself) {
     // A plan from a source before this one is not a trial.
     online.took(problem(), parse_plan("pipelined parts=63"), 10);
     online.took(problem(), parse_plan("pipelined parts=63"), 10);
-    EXPECT_EQ(online.next(problem()), shortlist(model, problem(), 4)[1]);
+    EXPECT_EQ(online.next(problem()), plans_to_try(model, problem())[1]);
   });
 }
 
@@ -140,12 +141,105 @@ TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
   });
 }
 
+// A program must not be slow for long because a plan is.
+TEST(Online, DropsAPlanThatIsFarTooSlowTwice) {
+  const plan::CostModel model(plan::built_in_profile());
+  const Plan slow = plans_to_try(model, problem())[1];
+  run_as_threads(3, [&](Communicator& comm) {
+    const Online online(comm, model);
+    int calls = 0;
+    for (std::size_t call = 0; call < Online::calls(5); ++call) {
+      const Plan plan = *online.next(problem());
+      calls += plan == slow ? 1 : 0;
+      // Only one rank sees it.
+      online.took(problem(), plan, plan == slow && comm.rank() == 1 ? 1400 : 1000);
+    }
+    EXPECT_EQ(calls, 2);
+  });
+}
+
+TEST(Online, TriesProblemsOfNearlyAsManyRowsTogether) {
+  EXPECT_EQ(shared_problem(problem(7)).m, 7);
+  EXPECT_EQ(shared_problem(problem(16)).m, 16);
+  EXPECT_EQ(shared_problem(problem(17)).m, 20);
+  EXPECT_EQ(shared_problem(problem(512)).m, 512);
+  EXPECT_EQ(shared_problem(problem(513)).m, 640);
+  EXPECT_EQ(shared_problem(shared_problem(problem(1000))).m, shared_problem(problem(1000)).m);
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(3, [&](Communicator& comm) {
+    std::vector<PlanKey> settled;
+    const Online online(
+        comm, model, {.settled = [&](const PlanKey& key, const auto&) { settled.push_back(key); }});
+    for (std::size_t call = 0; call < Online::calls(5); ++call) {
+      const PlanKey key = problem(513 + static_cast<int>(call));
+      online.took(key, *online.next(key), 1000);
+    }
+    ASSERT_EQ(settled.size(), 1U);
+    EXPECT_EQ(settled[0], problem(640));
+    EXPECT_EQ(online.next(problem(600)), online.next(problem(640)));
+  });
+}
+
+// A network may become slower while a program runs.
+TEST(Online, TriesAgainWhereCallsTakeLongerForAWhile) {
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(3, [&](Communicator& comm) {
+    int settled = 0;
+    int deviated = 0;
+    const Online online(
+        comm, model,
+        {.settled = [&](const auto&, const auto&) { ++settled; }, .deviated = [&] { ++deviated; }});
+    const auto call = [&](std::int64_t serial, std::int64_t others) {
+      const Plan plan = *online.next(problem());
+      online.took(problem(), plan, plan.schedule == Schedule::serial ? serial : others);
+    };
+    while (settled == 0) call(1000, 700);
+    EXPECT_NE(online.next(problem()), parse_plan("serial"));
+    for (int i = 0; i < 1000; ++i) call(1000, 750);
+    EXPECT_EQ(settled + deviated, 1) << "they vary a little";
+    for (int i = 0; i < 10'000 && settled == 1; ++i) call(1000, 1100);
+    EXPECT_EQ(deviated, 1);
+    EXPECT_EQ(settled, 2);
+    EXPECT_EQ(online.next(problem()), parse_plan("serial"));
+  });
+}
+
+TEST(Online, FollowsWhatAnEarlierRunHasFound) {
+  const plan::CostModel model(plan::built_in_profile());
+  const Plan found = parse_plan("pipelined parts=3");
+  run_as_threads(3, [&](Communicator& comm) {
+    const Online online(comm, model);
+    online.know(problem(), {.plan = found, .nanoseconds = 1000, .serial = 1500});
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_EQ(online.next(problem()), found);
+      online.took(problem(), found, 1000);
+    }
+  });
+}
+
+// Nothing can be told from such times; the model knows that it gains.
+TEST(Online, FollowsTheModelWhereTimesScatterTooMuch) {
+  const plan::CostModel model(plan::built_in_profile());
+  PlanKey key = problem(512);
+  key.n = key.k = 4096;
+  key.link = parse_link("1gbit,20us");
+  const Plan chosen = model.choose(key);
+  ASSERT_NE(chosen.schedule, Schedule::serial);
+  const std::size_t plans = plans_to_try(model, key).size();
+  run_as_threads(3, [&](Communicator& comm) {
+    const Online online(comm, model);
+    for (std::size_t call = 0; call < Online::calls(5); ++call)
+      online.took(key, *online.next(key), call / plans % 2 == 0 ? 1000 : 1250);
+    EXPECT_EQ(online.next(key), chosen);
+  });
+}
+
 // With the operators: every rank counts alike, and bits don't depend on the plan.
 TEST(Online, FollowsBlockingCalls) {
   const plan::CostModel model(plan::built_in_profile());
   run_as_threads(2, [&](Communicator& comm) {
     int settled = 0;
-    const Online online(comm, model, [&](const auto&, const auto&) { ++settled; });
+    const Online online(comm, model, {.settled = [&](const auto&, const auto&) { ++settled; }});
     const OpProblem one(Operator::matmul_all_reduce, 64, comm, 256, 96);
     std::vector<std::byte> first;
     for (std::size_t call = 0; call < Online::calls(5) + 2; ++call) {

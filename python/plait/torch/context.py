@@ -77,14 +77,6 @@ class Context:
         """Return this rank and the number of ranks."""
         return self.comm.rank, self.comm.world
 
-    def why_serial(self) -> str:
-        """Say why the plan of a call is serial, if it is."""
-        if self.settings.plan is not None or self.settings.customized:
-            return "as options or settings say"
-        if self.world == 1:
-            return "one rank has nothing to hide"
-        return "no gain is expected here"
-
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
         self.layers.clear()
@@ -176,7 +168,7 @@ def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
 def _let_go(contexts: list[Context]) -> None:
     for context in contexts:
         counts = Counts()
-        counts.add(context.plans, context.samples, context.why_serial())
+        counts.add(context.plans, context.samples)
         _gone.append((context.number, counts))
     contexts.clear()
 
@@ -231,7 +223,9 @@ def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) 
             if context.options == options:
                 return context
         settings = options.resolved()
-        automatic = _native.automatic_plans(kept.comm) if settings.plan is None else None
+        # Between hosts, the report compares a plan that is set with what is known of serial.
+        needs_none = settings.plan is not None and kept.comm.hosts == 1
+        automatic = None if needs_none else _native.automatic_plans(kept.comm)
         plans = _native.RecordedPlans(settings, automatic)
         name = "" if group is None else str(group.group_name)
         made = Context(options, kept.comm, settings, plans, name)
@@ -254,7 +248,7 @@ def counted() -> Counts:
         found.add_all(_past)
         for context in listed:
             if context.number not in gone:
-                found.add(context.plans, context.samples, context.why_serial())
+                found.add(context.plans, context.samples)
     return found
 
 

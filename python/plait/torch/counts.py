@@ -1,9 +1,33 @@
 """The sums over all calls that the report shows. They outlast the calls' process groups."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plait import _native
 from plait.torch.sampling import BESIDE, Key, Samples, Share, key_of
+
+
+@dataclass(frozen=True)
+class Total:
+    """All calls of a row of the report."""
+
+    calls: int = 0
+    nanoseconds: int = 0
+    firsts: int = 0  # first calls of a problem, which prepare
+    first_nanoseconds: int = 0
+    hosts: int = 1
+    why: str = ""  # why the plan is what it is
+    serial_nanoseconds: float = 0  # of a serial call, measured or predicted; 0: unknown
+    transfer_nanoseconds: float = 0  # how long a call keeps the link busy, as predicted
+
+    def __add__(self, other: "Total") -> "Total":
+        """Add calls; what is known of the plan is taken from the later ones."""
+        return replace(
+            other,
+            calls=self.calls + other.calls,
+            nanoseconds=self.nanoseconds + other.nanoseconds,
+            firsts=self.firsts + other.firsts,
+            first_nanoseconds=self.first_nanoseconds + other.first_nanoseconds,
+        )
 
 
 @dataclass
@@ -11,43 +35,48 @@ class Counts:
     """Calls, by the properties that a report distinguishes."""
 
     # Problems that differ in what is not listed, such as packed and plain weights, are one row.
-    totals: dict[Key, tuple[int, int]] = field(default_factory=dict)  # calls, nanoseconds
+    totals: dict[Key, Total] = field(default_factory=dict)
     shares: dict[Key, Share] = field(default_factory=dict)  # of traced calls
-    reasons: dict[Key, set[str]] = field(default_factory=dict)  # why a plan is serial
 
-    def add(self, plans: _native.RecordedPlans, samples: Samples, why_serial: str) -> None:
+    def add(self, plans: _native.RecordedPlans, samples: Samples) -> None:
         """Add the calls of one context."""
         for row in plans.rows():
-            self._add_row(key_of(row), row.calls, row.nanoseconds, {why_serial})
+            total = Total(row.calls, row.nanoseconds, 1, row.first, row.hosts)
+            if (reason := row.reason) is not None:
+                total = replace(
+                    total,
+                    why=reason.sentence,
+                    serial_nanoseconds=reason.serial_ns,
+                    transfer_nanoseconds=reason.transfer_ns,
+                )
+            self._add_total(key_of(row), total)
         for key, share in samples.shares.items():
             self._add_share(key, share)
 
     def add_all(self, other: "Counts") -> None:
         """Add what was added up before."""
-        for key, (calls, nanoseconds) in other.totals.items():
-            self._add_row(key, calls, nanoseconds, other.reasons[key])
+        for key, total in other.totals.items():
+            self._add_total(key, total)
         for key, share in other.shares.items():
             self._add_share(key, share)
 
-    def all_totals(self) -> dict[Key, tuple[int, int]]:
-        """Return calls and nanoseconds, those of collectives without a plan too."""
-        beside = {key: share for key, share in self.shares.items() if key[-1] == BESIDE}
-        return self.totals | {key: (share.calls, share.time) for key, share in beside.items()}
-
-    def why_serial(self, key: Key) -> str:
-        """Say why the plans of these calls are serial, if they are."""
-        return "; ".join(sorted(self.reasons.get(key, ())))
+    def all_totals(self) -> dict[Key, Total]:
+        """Return the calls of all rows, those of collectives without a plan too."""
+        beside = {
+            key: Total(share.calls, share.time)
+            for key, share in self.shares.items()
+            if key[-1] == BESIDE
+        }
+        return self.totals | beside
 
     def clear(self) -> None:
         """Begin anew."""
         self.totals.clear()
         self.shares.clear()
-        self.reasons.clear()
 
-    def _add_row(self, key: Key, calls: int, nanoseconds: int, reasons: set[str]) -> None:
-        before, spent = self.totals.get(key, (0, 0))
-        self.totals[key] = before + calls, spent + nanoseconds
-        self.reasons.setdefault(key, set()).update(reasons)
+    def _add_total(self, key: Key, total: Total) -> None:
+        before = self.totals.get(key)
+        self.totals[key] = total if before is None else before + total
 
     def _add_share(self, key: Key, share: Share) -> None:
         self.shares[key] = self.shares.get(key, Share()) + share

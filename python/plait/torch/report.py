@@ -2,9 +2,13 @@
 
     print(plait.torch.report())
 
-One line a shape: calls, time, plan, and the share of the communication during which this rank
-multiplied, or why it is small. The share is measured: the 2nd, 4th, 8th, ... call of a shape is
-traced (see plait.torch.profile, which traces every call). Calls and times are those of all calls.
+One line a shape: calls, time, plan, the share of the communication during which this rank
+multiplied, and why the plan is what it is or the share small. The time of a call leaves out the
+first one, which prepares. The 2nd, 4th, 8th, ... call of a shape is traced (see
+plait.torch.profile, which traces every call). On one host the share is what these traces say. A
+trace can't see a network between hosts, so that there the share is computed from times: how much
+less of a call is not spent on multiplying than of a serial call, whose time was measured in trials
+or predicted for the measured network.
 Where torch's product was compared with plait's, one more line says which was faster, and by what;
 and a last one says of how many layers it is not known, because product="auto" was not asked for.
 """
@@ -16,6 +20,7 @@ import torch
 
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
+from plait.torch.counts import Total
 from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
@@ -33,9 +38,10 @@ class Row:
     plan: str
     calls: int
     seconds: float  # of all calls
-    hidden: float | None  # share of the communication of traced calls; None: there was none
+    seconds_each: float  # of a call, without the first ones where there are others
+    hidden: float | None  # share of the communication; None: there was none, or it is not known
     traced: int  # calls
-    reason: str  # why the share is small or not known; empty where most is hidden
+    reason: str  # why the plan is what it is, and the share small or not known
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def _line(row: Row) -> str:
     reason = f"; {row.reason}" if row.reason else ""
     return (
         f"{row.operator:<22} {sizes} {row.dtype:<5} {row.calls:>7} "
-        f"{row.seconds / row.calls * 1e3:>9.3f} {hidden:>7}  {row.plan}{reason}"
+        f"{row.seconds_each * 1e3:>9.3f} {hidden:>7}  {row.plan}{reason}"
     )
 
 
@@ -148,10 +154,8 @@ def report() -> Report:
     """
     found = count_calls()
     rows = [
-        _row(
-            key, calls, spent, found.shares.get(key), "; ".join(sorted(found.reasons.get(key, ())))
-        )
-        for key, (calls, spent) in found.all_totals().items()
+        _row(key, total, found.shares.get(key, Share()))
+        for key, total in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
     compared = {
@@ -166,35 +170,62 @@ def report() -> Report:
     )
 
 
-def _row(
-    key: Key,
-    calls: int,
-    nanoseconds: int,
-    share: Share | None,
-    why_serial: str,
-) -> Row:
-    is_serial = key[-1] == "serial"
-    if share is None or share.communication == 0:
-        reason = "no call was traced yet" if share is None else "there was nothing to hide"
-        if is_serial:
-            reason = why_serial
-        return Row(*key, calls, nanoseconds * 1e-9, 0.0 if is_serial else None, 0, reason)
-    hidden = share.hidden / share.communication
-    reason = ""
-    if is_serial:
-        reason = why_serial
-    elif hidden < _MUCH:
-        reason = _most(share)
-    return Row(*key, calls, nanoseconds * 1e-9, hidden, share.calls, reason)
+def _row(key: Key, total: Total, share: Share) -> Row:
+    later = total.calls - total.firsts
+    if later > 0:
+        each = (total.nanoseconds - total.first_nanoseconds) / later
+    else:
+        each = total.nanoseconds / total.calls
+    hidden = _hidden(key, total, share, each)
+    reasons = [total.why, "" if key[-1] == "serial" else _exposed(total, share, hidden)]
+    return Row(
+        *key,
+        calls=total.calls,
+        seconds=total.nanoseconds * 1e-9,
+        seconds_each=each * 1e-9,
+        hidden=hidden,
+        traced=share.calls,
+        reason="; ".join(filter(None, reasons)),
+    )
 
 
-def _most(share: Share) -> str:
-    """Say what the exposed communication is."""
+def _hidden(key: Key, total: Total, share: Share, each: float) -> float | None:
+    """Return the share of the communication that the product hides."""
+    if key[-1] == "serial":
+        return 0.0
+    if share.communication == 0:
+        return None
+    if total.hosts == 1:
+        return share.hidden / share.communication
+    product = (share.time - share.waiting - share.copying) / share.calls
+    to_hide = total.serial_nanoseconds - product
+    if to_hide <= 0:
+        return None
+    return min(max(1 - (each - product) / to_hide, 0.0), 1.0)
+
+
+def _exposed(total: Total, share: Share, hidden: float | None) -> str:
+    """Say what the communication is that no product hides."""
+    if share.calls == 0:
+        return "no call was traced yet"
+    if share.communication == 0:
+        return "there was nothing to hide"
+    if hidden is not None and hidden >= _MUCH:
+        return ""
     if max(share.waiting, share.copying) < share.time / 100:
         return "there is little of it"
-    if share.waiting >= share.copying:
+    if share.waiting < share.copying:
+        return f"copies and sums {share.copying / share.time:.0%} of the time"
+    if total.hosts == 1 or not total.transfer_nanoseconds:
         return f"waits for other ranks {share.waiting / share.time:.0%} of the time"
-    return f"copies and sums {share.copying / share.time:.0%} of the time"
+    # The link is busy for a known time. As much of it as the rank does not spend on other work is
+    # waited for, whenever the others come; the rest is the lateness of other ranks.
+    link = total.transfer_nanoseconds * share.calls - (share.time - share.waiting)
+    link = min(max(link, 0.0), share.waiting)
+    return (
+        f"waits for the link {link / share.time:.0%} of the time, "
+        f"for other ranks {(share.waiting - link) / share.time:.0%}"
+    )
 
 
 def forget_report() -> None:

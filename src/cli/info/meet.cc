@@ -5,16 +5,20 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/host.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/info/show.h"
 #include "comm/gather.h"
 #include "comm/state.h"
 #include "comm/tcp/rendezvous.h"
 #include "plait/collectives.h"
+#include "tune/agree.h"
+#include "tune/network.h"
 
 namespace plait::cli {
 namespace {
@@ -40,6 +44,13 @@ std::string route_to(const Communicator& comm, int peer) {
   return std::string(comm.transport());
 }
 
+nlohmann::ordered_json show_link(const std::optional<plan::TransportFigures>& network) {
+  if (!network) return nullptr;
+  return {{"bytes_per_second", network->bytes_per_ns * 1e9},
+          {"latency_ns", network->latency},
+          {"processor_s_per_gb", network->processor}};
+}
+
 }  // namespace
 
 RanksFinding meet_ranks() {
@@ -63,6 +74,8 @@ RanksFinding meet_ranks() {
     finding.peers.push_back(
         {.rank = rank, .host = name_of(hosts[rank]), .route = route_to(comm, rank)});
   }
+  if (comm.hosts() > 1)
+    finding.network = tune::measure_network(comm, tune::least(base::thread_count(0), comm));
   barrier(comm);  // a rank that has left can't be asked any more how it was reached
   return finding;
 }
@@ -84,6 +97,14 @@ std::string show_text(const RanksFinding& finding) {
     text += labelled(&peer == &finding.peers.front() ? "Peers" : "",
                      fmt::format("rank {} on {}: {}", peer.rank, peer.host, peer.route));
   }
+  if (finding.network) {
+    text += labelled(
+        "Link", fmt::format("{:.3g} Gbit/s in both directions at once, latency {}; each GB takes "
+                            "{:.2f} s of a processor that multiplies",
+                            finding.network->bytes_per_ns * 8,
+                            base::show_duration(std::llround(finding.network->latency)),
+                            finding.network->processor));
+  }
   return text;
 }
 
@@ -98,7 +119,7 @@ nlohmann::ordered_json show_json(const RanksFinding& finding) {
   return {{"rank", finding.place.rank},         {"world", finding.place.world},
           {"launcher", finding.place.launcher}, {"transport", finding.transport},
           {"has_secret", finding.has_secret},   {"hosts", std::move(hosts)},
-          {"peers", std::move(peers)}};
+          {"peers", std::move(peers)},          {"link", show_link(finding.network)}};
 }
 
 }  // namespace plait::cli

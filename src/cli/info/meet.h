@@ -2,10 +2,12 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plait/communicator.h"
+#include "plan/profile.h"
 
 namespace plait::cli {
 
@@ -24,8 +26,9 @@ struct RanksFinding {
   Place place;
   std::string transport;
   bool has_secret;
-  std::vector<HostFinding> hosts = {};  // by their first ranks
-  std::vector<PeerFinding> peers = {};  // all but this rank
+  std::vector<HostFinding> hosts = {};                 // by their first ranks
+  std::vector<PeerFinding> peers = {};                 // all but this rank
+  std::optional<plan::TransportFigures> network = {};  // between several hosts
 };
 
 // Collective: joins the other ranks of the launcher.

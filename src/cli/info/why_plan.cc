@@ -51,7 +51,7 @@ int threads_of(int world) {
 PlanKey completed(const std::string& problem, const Settings& settings) {
   PlanKey key = parse_plan_key(problem);
   if (problem.find("wire=") == std::string::npos)
-    key.wire = ops::wire_of(key.op, key.x, settings.wire);
+    key.wire = ops::wire_of(key.op, key.x, settings.wire, key.hosts);
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
   PLAIT_CHECK(is_packed_kind(key.weight) || plan::plain_dtype(key.weight), "w=", key.weight,

@@ -147,7 +147,7 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
       key.m = size.m;
       key.n = size.n;
       key.k = size.k;
-      key.wire = ops::wire_of(*op, key.x, key.wire);
+      if (!traits_of(*op).shares_k) key.wire = key.x;
       add_problem(problems, key);
     }
   }

@@ -54,4 +54,17 @@ void SettingsPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nano
   }
 }
 
+// The times of a further source apply to a plan that is set, too.
+std::optional<PlanReason> SettingsPlans::reason(const PlanKey& key) const {
+  std::optional<PlanReason> found;
+  for (const PlanSource* source : further_) {
+    found = source->reason(key);
+    if (found) break;
+  }
+  if (!set_for(key)) return found;
+  if (!found) found.emplace();
+  found->sentence = "as options or settings say";
+  return found;
+}
+
 }  // namespace plait

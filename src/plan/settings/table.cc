@@ -57,8 +57,9 @@ std::string show_customized(const Settings& settings) {
 }
 
 Dtype read_wire(const RawSetting& raw) {
+  if (raw.is(kAuto)) return kNoDtype;
   const auto dtype = parse_dtype(raw.text());
-  if (!dtype) raw.refuse(" is none of f32, bf16, f16, s8");
+  if (!dtype) raw.refuse(" is none of auto, f32, bf16, f16, s8");
   return *dtype;
 }
 
@@ -83,7 +84,9 @@ constexpr std::array<Setting, 10> kSettings = {{
      [](const Settings& settings) { return show_flag(settings.aligned_packing); }},
     {"wire", "PLAIT_WIRE", "",
      [](const RawSetting& raw, Settings& settings) { settings.wire = read_wire(raw); },
-     [](const Settings& settings) { return std::string(name(settings.wire)); }},
+     [](const Settings& settings) {
+       return std::string(settings.wire == kNoDtype ? kAuto : name(settings.wire));
+     }},
     {"threads", "PLAIT_THREADS", "",
      [](const RawSetting& raw, Settings& settings) {
        settings.threads = raw.is(kAuto) ? 0 : static_cast<int>(raw.whole(0, base::kMostThreads));
@@ -106,8 +109,13 @@ constexpr std::array<Setting, 10> kSettings = {{
        return settings.plan_cache.empty() ? std::string(kNone) : settings.plan_cache;
      }},
     {"tune_online", "PLAIT_TUNE_ONLINE", "",
-     [](const RawSetting& raw, Settings& settings) { settings.tune_online = raw.flag(); },
-     [](const Settings& settings) { return show_flag(settings.tune_online); }},
+     [](const RawSetting& raw, Settings& settings) {
+       settings.tune_online.reset();
+       if (!raw.is(kAuto)) settings.tune_online = raw.flag();
+     },
+     [](const Settings& settings) {
+       return settings.tune_online ? show_flag(*settings.tune_online) : std::string(kAuto);
+     }},
 }};
 
 }  // namespace

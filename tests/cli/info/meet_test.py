@@ -24,6 +24,7 @@ class MeetTest(InfoCase):
             self.assertEqual((one["rank"], one["world"], one["transport"], one["has_secret"]), (rank, 3, "shm", False))
             self.assertEqual(one["hosts"], [{"name": name, "ranks": [0, 1, 2]}])
             self.assertEqual([peer["rank"] for peer in one["peers"]], [peer for peer in range(3) if peer != rank])
+            self.assertIsNone(one["link"])
             self.assertEqual({(peer["host"], peer["route"]) for peer in one["peers"]},
                              {(name, "shm: memory of this host that both ranks map")})
 
@@ -35,7 +36,11 @@ class MeetTest(InfoCase):
                          f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS=127.0.0.1:{port} exec {PLAIT} info --meet")
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         said = [line[4:] for line in run.stdout.splitlines() if line.startswith("[0] ")]
-        self.assertEqual(said, ["This is     rank 0 of 2 on 2 hosts, by the variables of plait run, over tcp",
+        link = next(at for at, line in enumerate(said) if line.startswith("Link "))
+        self.assertRegex(" ".join(line.strip() for line in said[link:]),
+                         r"^Link +[0-9.]+ Gbit/s in both directions at once, latency .*s; each GB takes "
+                         r"[0-9.]+ s of a processor that multiplies$")
+        self.assertEqual(said[:link], ["This is     rank 0 of 2 on 2 hosts, by the variables of plait run, over tcp",
                                 "Secret      PLAIT_SECRET is not set: the network is trusted",
                                 "Hosts       node0: rank 0",
                                 "            node1: rank 1",

@@ -121,7 +121,7 @@ TEST(Settings, SayWhichValueTheyCannotRead) {
   EXPECT_EQ(refusal_of("threads = 'many'"),
             "f:1: threads = \"many\" is not a whole number from 0 to 1024");
   EXPECT_EQ(refusal_of("threads = -1"), "f:1: threads = -1 is not a whole number from 0 to 1024");
-  EXPECT_EQ(refusal_of("wire = 's4'"), "f:1: wire = \"s4\" is none of f32, bf16, f16, s8");
+  EXPECT_EQ(refusal_of("wire = 's4'"), "f:1: wire = \"s4\" is none of auto, f32, bf16, f16, s8");
   EXPECT_EQ(refusal_of("wire = 16"), "f:1: wire = 16 is not a text in quotes");
   EXPECT_EQ(refusal_of("tune_online = 2"), "f:1: tune_online = 2 is neither true nor false");
   EXPECT_EQ(refusal_of("tune_online = 'true'"),
@@ -136,7 +136,7 @@ TEST(Settings, SayWhichValueTheyCannotRead) {
   EXPECT_EQ(refusal_of("backend = \"" + std::string(200, 'x') + "\t\" x"),
             "f:1: a line may hold only one setting, or one table's name");
   EXPECT_EQ(refusal_of("wire = \"" + std::string(200, 'x') + '"'),
-            "f:1: wire = \"" + std::string(80, 'x') + "...\" is none of f32, bf16, f16, s8");
+            "f:1: wire = \"" + std::string(80, 'x') + "...\" is none of auto, f32, bf16, f16, s8");
 }
 
 TEST(Settings, SayWhichShapeTheyCannotRead) {

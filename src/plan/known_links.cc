@@ -1,0 +1,63 @@
+#include "plan/known_links.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace plait::plan {
+namespace {
+
+constexpr std::string_view kHead = "plait links 1";
+constexpr std::string_view kBetween = " | ";
+constexpr std::size_t kFigures = 3;
+
+// How far apart two measurements of one network may be, as ratios.
+constexpr double kSameRate = 1.25;
+constexpr double kSameLatency = 2;
+
+bool is_near(double one, double other, double ratio) {
+  return std::max(one, other) <= ratio * std::min(one, other);
+}
+
+}  // namespace
+
+std::string links_path(const std::string& cache_path) { return cache_path + ".links"; }
+
+KnownLinks parse_links(std::string_view text) {
+  KnownLinks links;
+  const auto lines = base::split(text, '\n');
+  if (lines.front() != kHead) return links;
+  for (const std::string_view line : lines) {
+    const std::size_t end = line.find(kBetween);
+    if (end == std::string_view::npos) continue;
+    std::vector<double> figures;
+    for (const std::string_view word : base::split(line.substr(end), ' ')) {
+      if (word.empty() || word == "|") continue;
+      figures.push_back(base::parse_number(word).value_or(-1));
+    }
+    const bool are_good = std::all_of(figures.begin(), figures.end(),
+                                      [](double one) { return std::isfinite(one) && one >= 0; });
+    if (figures.size() != kFigures || !are_good || figures[1] == 0) continue;
+    links[std::string(line.substr(0, end))] = {
+        .latency = figures[0], .bytes_per_ns = figures[1], .processor = figures[2]};
+  }
+  return links;
+}
+
+std::string text_of(const KnownLinks& links) {
+  std::string text = base::sentence(kHead, '\n');
+  for (const auto& [name, link] : links) {
+    text += base::sentence(name, kBetween, link.latency, kBetween, link.bytes_per_ns, kBetween,
+                           link.processor, '\n');
+  }
+  return text;
+}
+
+bool are_alike(const TransportFigures& one, const TransportFigures& other) {
+  return is_near(one.bytes_per_ns, other.bytes_per_ns, kSameRate) &&
+         is_near(one.latency, other.latency, kSameLatency);
+}
+
+}  // namespace plait::plan

@@ -1,0 +1,224 @@
+#include "tune/network.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "comm/gather.h"
+#include "comm/state.h"
+#include "plait/collectives.h"
+#include "plan/cache.h"
+#include "plan/known_links.h"
+#include "tune/agree.h"
+#include "tune/op_case.h"
+
+namespace plait::tune {
+namespace {
+
+// A network may let a burst through at full speed, and TCP begins slowly: the first transfers are
+// not counted. Those that are counted take about this time; of some, the fastest is the link's,
+// because other programs make transfers slower, and nothing makes them faster.
+constexpr double kTransfer = 5e6;  // ns
+constexpr int kTransfers = 3;
+
+constexpr std::size_t kFirst = std::size_t{160} << 10;  // floats of all ranks together
+constexpr std::size_t kMost = std::size_t{4} << 20;
+
+constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kSide = 512;
+
+PlanKey product_key(Dtype dtype, int threads, const Communicator& comm) {
+  PlanKey key = {.op = Operator::matmul, .m = kRows, .n = kSide, .k = kSide};
+  key.x = key.out = dtype;
+  key.weight = name(dtype);
+  key.world = comm.world();
+  key.threads = threads;
+  return key;
+}
+
+// The shortest of some runs on this rank, and the usual one. The first finds cold caches.
+struct ProductTime {
+  double shortest;
+  double usual;
+};
+ProductTime time_product(OpCase::Runner& product) {
+  constexpr int kRuns = 6;
+  ProductTime time = {.shortest = 0, .usual = 0};
+  product.run();
+  for (int run = 0; run < kRuns; ++run) {
+    const base::Nanoseconds begin = base::now();
+    product.run();
+    const auto taken = static_cast<double>(base::now() - begin);
+    time.shortest = run == 0 ? taken : std::min(time.shortest, taken);
+    time.usual += taken / kRuns;
+  }
+  return time;
+}
+
+class Probe {
+ public:
+  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMost)), all_(kMost) {}
+
+  // Every rank sends so many floats to every other.
+  double transfer(std::size_t floats) {
+    barrier(comm_);
+    const base::Nanoseconds begin = base::now();
+    all_gather({mine_.data(), floats}, to(floats), comm_);
+    return slowest(static_cast<double>(base::now() - begin), comm_);
+  }
+
+  // What such a transfer takes of a processor that multiplies meanwhile, for each byte that it
+  // sends or receives: the time that is missing for the products made until it has ended.
+  double processor(std::size_t floats, OpCase::Runner& product) {
+    const double one = time_product(product).usual;
+    barrier(comm_);
+    const base::Nanoseconds begin = base::now();
+    Pending pending = start_all_gather({mine_.data(), floats}, to(floats), comm_);
+    double multiplied = 0;
+    while (!pending.done()) {
+      product.run();
+      multiplied += one;
+    }
+    const double lost = static_cast<double>(base::now() - begin) - multiplied;
+    const auto peers = static_cast<double>(comm_.world() - 1);
+    return lost / (2 * peers * static_cast<double>(floats * sizeof(float)));
+  }
+
+  std::size_t share(std::size_t floats) const {
+    return std::max<std::size_t>(floats / static_cast<std::size_t>(comm_.world()), 1);
+  }
+
+ private:
+  Elements to(std::size_t floats) {
+    return {all_.data(), floats * static_cast<std::size_t>(comm_.world())};
+  }
+
+  Communicator& comm_;
+  std::vector<float> mine_;
+  std::vector<float> all_;
+};
+
+// 1, 1.5, 2.2, 3.3, 4.7, 6.8, 10: six steps of nearly equal ratios in each power of ten.
+double stepped(double value) {
+  constexpr std::array<double, 7> kSteps = {1, 1.5, 2.2, 3.3, 4.7, 6.8, 10};
+  const double decade = std::pow(10.0, std::floor(std::log10(value)));
+  double nearest = kSteps.front();
+  for (const double step : kSteps) {
+    if (std::abs(std::log(value / (decade * step))) <
+        std::abs(std::log(value / (decade * nearest))))
+      nearest = step;
+  }
+  return decade * nearest;
+}
+
+// The ends of the network: "2 ranks on 2 hosts, tcp: 10.0.0.1 (eth0) to 10.0.0.2". Ports change
+// from run to run, so they are left out.
+std::string link_name(const Communicator& comm) {
+  std::string route;
+  for (int peer = 1; peer < comm.world() && route.empty(); ++peer) {
+    const std::string one = comm.state().route_to(peer);
+    if (!one.starts_with("shm")) route = one.substr(0, one.find(';'));  // without explanations
+  }
+  std::string name = base::sentence(base::show_count(comm.world(), "rank"), " on ",
+                                    base::show_count(comm.state().hosts(), "host"), ", ");
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t at = 0; at < route.size();) {
+    std::size_t end = at + 1;
+    while (end < route.size() && is_digit(route[end])) ++end;
+    const bool is_port = route[at] == ':' && end > at + 1;
+    if (!is_port) name.append(route, at, end - at);
+    at = end;
+  }
+  return name;
+}
+
+// The figures that count, of those stored and those measured. If the file can't be read or written,
+// only this comparison is lost.
+plan::TransportFigures keep_link(const std::string& cache, const std::string& name,
+                                 const plan::TransportFigures& measured) try {
+  const std::string path = plan::links_path(cache);
+  plan::KnownLinks links = plan::parse_links(plan::read_text(path).value_or(std::string()));
+  const auto found = links.find(name);
+  if (found != links.end() && plan::are_alike(found->second, measured)) return found->second;
+  links[name] = measured;
+  plan::write_text(path, plan::text_of(links));
+  return measured;
+} catch (const Error&) {
+  return measured;
+}
+
+}  // namespace
+
+plan::TransportFigures measure_network(Communicator& comm, int threads) {
+  plan::TransportFigures network = {.name = std::string(comm.transport())};
+  Probe probe(comm);
+  constexpr int kRuns = 9;
+  network.latency = probe.transfer(1);
+  for (int run = 1; run < kRuns; ++run)
+    network.latency = std::min(network.latency, probe.transfer(1));
+  std::size_t floats = probe.share(kFirst);
+  probe.transfer(floats);
+  const auto rate = [&] {
+    const double taken = probe.transfer(floats);
+    const double on_the_way = std::max(taken - network.latency, taken / 2);
+    return static_cast<double>(floats * sizeof(float)) / on_the_way;
+  };
+  const double wanted = rate() * kTransfer / sizeof(float);
+  floats = std::clamp(static_cast<std::size_t>(wanted), floats / 4, probe.share(kMost));
+  for (int run = 0; run < kTransfers; ++run)
+    network.bytes_per_ns = std::max(network.bytes_per_ns, rate());
+  const OpCase one({.key = product_key(Dtype::f32, threads, comm)}, comm);
+  const auto product = one.product(comm);
+  constexpr double kMostProcessor = 2;  // ns for a byte; more is another program's time
+  network.processor = kMostProcessor;
+  for (int run = 0; run < 2; ++run) {
+    const double once = std::max(slowest(probe.processor(floats, *product), comm), 0.0);
+    network.processor = std::min(network.processor, once);
+  }
+  return network;
+}
+
+plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache) {
+  plan::TransportFigures network = measure_network(comm, threads);
+  struct Stored {
+    double latency, bytes_per_ns, processor;
+  };
+  Stored stored = {.latency = 0, .bytes_per_ns = 0, .processor = 0};
+  if (!cache.empty() && comm.rank() == 0) {
+    const plan::TransportFigures kept = keep_link(cache, link_name(comm), network);
+    stored = {
+        .latency = kept.latency, .bytes_per_ns = kept.bytes_per_ns, .processor = kept.processor};
+  }
+  stored = comm::gather_values(stored, comm).front();
+  if (stored.bytes_per_ns == 0) return network;
+  network.latency = stored.latency;
+  network.bytes_per_ns = stored.bytes_per_ns;
+  network.processor = stored.processor;
+  return network;
+}
+
+void measure_products(plan::MachineProfile& profile, Communicator& comm) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const PlanKey key = product_key(dtype, profile.threads, comm);
+    const OpCase one({.key = key}, comm);
+    const auto product = one.product(comm);
+    const double taken = slowest(time_product(*product).shortest, comm);
+    const double faster =
+        profile.product({.rows = kRows, .columns = kSide, .k = kSide}, key) / taken;
+    // Quantised weights are multiplied in bf16.
+    for (plan::ProductRate& rate : profile.products) {
+      if ((rate.kind == "f32") == (dtype == Dtype::f32)) rate.flops_per_ns *= faster;
+    }
+  }
+}
+
+Link about(const plan::TransportFigures& network) {
+  return {.bytes_per_second = stepped(network.bytes_per_ns * 8e9) / 8,  // steps of bits
+          .latency_ns = std::llround(stepped(std::max(network.latency, 1e3)))};
+}
+
+}  // namespace plait::tune
