@@ -85,8 +85,11 @@ def rows_of(found: dict[str, Any], rate: str, name: str) -> list[dict[str, Any]]
         settled = found["settled"]
         plans = {
             "connect": found["connect"],
-            "first, native": found["first"]["native"][phase],
-            "first, plait": found["first"]["plait"][phase],
+            # A token of vLLM is a difference of two times, which first calls may make negative.
+            **{
+                f"first, {who}": of[phase] if of[phase] > 0 else None
+                for who, of in found["first"].items()
+            },
             "settled": f"{'after' if settled['stays'] else 'not in'} {settled['rounds']} rounds",
             "wire": found["wire"],
             "plans": found["plans"][phase],

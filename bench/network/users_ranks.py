@@ -5,6 +5,7 @@ the plans that plait chose by default, and its whole report.
 """
 
 import argparse
+import faulthandler
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ from users_work import (
     write,
 )
 
+DEADLINE = 240  # seconds, within the patience of measure.py
 SERIAL = "serial, wire f32"
 FIXED: dict[str, dict[str, Any]] = {
     f"{name}, wire {wire}": {**plan, "wire": wire}
@@ -221,6 +223,7 @@ def main() -> None:
     parser.add_argument("--settle", type=float, required=True)
     add_sizes(parser)
     options = parser.parse_args()
+    faulthandler.dump_traceback_later(DEADLINE, exit=True)
     import torch
     import torch.distributed as dist
 
