@@ -14,10 +14,10 @@ root. Each row is a start of two ranks, with an empty plan cache and without a p
                          environment of `./do test vllm`: PLAIT_PYTHON=build/venv-vllm/bin/python
 
 Native layers over gloo, plait by default, plait serially with sums in f32, and the best of eight
-fixed plans and wires take turns, in one start, each with a model of its own. Figures are medians:
-"gain" is native's time over plait's of the same turn, "over serial" is serial's over plait's, and
-"of the best" is the best fixed plan's over plait's. Before, plait runs by itself until it has kept
-its plans for three rounds ("settled"), and each fixed plan once; the best is measured anew.
+fixed plans and wires take turns in this one start. Figures are medians: "gain" is native's time
+over plait's of the same turn, "over serial" is serial's over plait's, and "of the best" is the best
+fixed plan's over plait's. Before, plait runs by itself until it has kept its plans for three rounds
+("settled"), and each fixed plan twice; the best is measured anew.
 """
 
 import argparse

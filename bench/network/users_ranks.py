@@ -101,16 +101,25 @@ def llama(row: Row, options: argparse.Namespace) -> tuple[Make, dict[str, int]]:
     from transformers import AutoModelForCausalLM
     from transformers.distributed import DistributedConfig
 
+    import plait.torch
     import plait.transformers
+    from plait.transformers import swap
 
     how = {"dtype": getattr(torch, row.dtype), "distributed_config": DistributedConfig(tp_size=2)}
     folder = save_llama(options)
+    native = AutoModelForCausalLM.from_pretrained(folder, **how)
+    with plait.transformers.enabled(**row.options):
+        served = AutoModelForCausalLM.from_pretrained(folder, **how)
+    # One model for all plans: each model has six process groups, whose threads poll.
+    service = swap._last
+    usual = service.options
 
     def make(chosen: Chosen) -> Callable[[], Round]:
-        enabled = plait.transformers.enabled
-        with nullcontext() if chosen is None else enabled(**row.options, **chosen):
-            model = AutoModelForCausalLM.from_pretrained(folder, **how)
-        return lambda: generate(model, options)
+        def run() -> Round:
+            service.options = plait.torch.Options(**chosen) if chosen else usual
+            return generate(served, options)
+
+        return run if chosen is not None else lambda: generate(native, options)
 
     return make, {"prefill": options.prompt, "decode": 1}
 
