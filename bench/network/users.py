@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what programs gain by plait between two hosts, with its default settings.
 
-    ./do bench network users                                     all rows but vLLM's
+    ./do bench network users                                     all rows but vLLM's: 12 minutes
     ./do bench network users --rates 1gbit --rows llama-f32,megatron-bf16
     bench/network/users.py --json FILE                           where plait is installed already
 
@@ -17,7 +17,7 @@ Native layers over gloo, plait by default, plait serially with sums in f32, and 
 fixed plans and wires take turns in this one start. Figures are medians: "gain" is native's time
 over plait's of the same turn, "over serial" is serial's over plait's, and "of the best" is the best
 fixed plan's over plait's. Before, plait runs by itself until it has kept its plans for three rounds
-("settled"), and each fixed plan twice; the best is measured anew.
+("settled"), and each fixed plan once; the best is measured anew.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--settle", type=float, default=10, metavar="S", help=limit)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     ranks.add_sizes(parser)
-    parser.set_defaults(generated=16)
+    parser.set_defaults(rounds=3, generated=16)
     return parser.parse_args()
 
 

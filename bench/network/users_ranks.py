@@ -194,7 +194,7 @@ def compete(make: Make, phases: dict[str, int], options: argparse.Namespace) -> 
     first["plait"] = ours()[0]
     settled = settle(ours, phases, options.settle)
     fixed = {name: make(how) for name, how in FIXED.items()}
-    tried = {name: (run(), run())[1][0] for name, run in fixed.items()}
+    tried = {name: run()[0] for name, run in fixed.items()}
     best = agreed({phase: min(tried, key=lambda name: tried[name][phase]) for phase in phases})
     taken = {name: fixed[name] for name in (SERIAL, *best.values())}
     found = in_turns(options.rounds, {"native": native, "plait": ours, **taken})
