@@ -42,6 +42,21 @@ class Failed(Exception):
     """A program that measures has failed."""
 
 
+def on_each_host(lab: netlab.Lab, words, **variables: str) -> str:
+    """Run the words as a rank on each host, with a processor each, and return what rank 0 printed."""
+    ranks = lab.start_ranks(list(map(str, words)), pin=True, variables={"OMP_NUM_THREADS": "1", **variables},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, (_, error) in zip(ranks, said):
+        if rank.returncode != 0:
+            raise Failed(f"{' '.join(map(str, words))}: {error.strip()}")
+    return said[0][0]
+
+
 class Rows:
     """Figures by what they are of; those of several rounds are one row."""
 
@@ -51,9 +66,9 @@ class Rows:
     def add(self, what: str, rate: str, engine: str, values: list, unit: str, *, at_least: float | None = None,
             at_most: float | None = None) -> None:
         bar = {"at least": at_least} if at_least is not None else {"at most": at_most}
-        table = f"{rate.removesuffix('gbit')} Gbit/s" if rate != "none" else "No limit"
-        row = self.rows.setdefault((what, rate, engine), {"table": table, "what": {"what": what, "engine": engine},
-                                                          "values": {"median": []}, "unit": unit, "bar": bar})
+        row = self.rows.setdefault((what, rate, engine), {"table": title(rate), "unit": unit, "bar": bar,
+                                                          "what": {"what": what, "engine": engine},
+                                                          "values": {"median": []}})
         row["values"]["median"] += [value for value in values if value is not None]
 
     def median(self, what: str, rate: str, engine: str) -> float:
@@ -76,18 +91,7 @@ class Bench:
 
     def over_tcp(self, *words, **variables: str) -> str:
         """Run the words as a rank on each host, and return what rank 0 printed."""
-        variables = {"OMP_NUM_THREADS": "1", "PLAIT_TRANSPORT": "tcp", **variables}
-        ranks = self.lab.start_ranks(list(map(str, words)), pin=True, variables=variables, stdout=subprocess.PIPE,
-                                     stderr=subprocess.PIPE, text=True)
-        try:
-            said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
-        for rank, (_, error) in zip(ranks, said):
-            if rank.returncode != 0:
-                raise Failed(f"{' '.join(map(str, words))}: {error.strip()}")
-        return said[0][0]
+        return on_each_host(self.lab, words, PLAIT_TRANSPORT="tcp", **variables)
 
     def over_mpi(self, *words, **variables: str) -> str:
         """Run the words under mpirun, which has its own settings, but for the interface."""
@@ -257,6 +261,10 @@ class Bench:
 
 def predicted(what: str) -> str:
     return f"{what}, fused over serial, predicted"
+
+
+def title(rate: str) -> str:
+    return f"{rate.removesuffix('gbit')} Gbit/s" if rate != "none" else "No limit"
 
 
 def gigabits(rate: str) -> float:

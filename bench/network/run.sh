@@ -2,6 +2,10 @@
 # The implementation of `./do bench network`: what two hosts get out of the network between them.
 #
 #   bench/network/run.sh [--rates LIST] [--rounds N] [--only LIST] [--quick] [--json FILE]
+#   bench/network/run.sh users [--rates LIST] [--rows LIST] ...
+#
+# The second form measures what programs of Megatron-Core, Hugging Face and vLLM gain: see bench/network/users.py.
+# PLAIT_PYTHON names a Python that has plait and torch; otherwise it is that of build/venv, as in bench/python/run.sh.
 #
 # The hosts are network namespaces of this machine (tools/netlab.py), a rank and a processor each, so it needs root.
 # LIST of rates: 2gbit,5gbit,10gbit,none. LIST of sections: transfers, operators, losses. --quick: one short round.
@@ -12,4 +16,15 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
 mkdir -p build/bench
+if [[ ${1:-} == users ]]; then
+  tools/netlab.py --check  # before a wheel is built in vain
+  if [[ -z ${PLAIT_PYTHON:-} ]]; then
+    source tools/do/step.sh
+    source tools/do/python.sh
+    step 'python tools' prepare_venv
+    step 'python wheel' build_wheel
+    PLAIT_PYTHON=$PWD/$venv/bin/python
+  fi
+  exec "$PLAIT_PYTHON" -B bench/network/users.py --json build/bench/network-users.json "${@:2}"
+fi
 exec python3 -B bench/network/measure.py --build "${BUILD:-build/release}" --json build/bench/network.json "$@"

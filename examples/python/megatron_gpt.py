@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 import warnings
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -97,8 +98,8 @@ def make_model(options: argparse.Namespace, **settings: object) -> GPTModel:
     )
 
 
-def train(options: argparse.Namespace) -> tuple[list[float], float]:
-    """Return the losses, and the median of the milliseconds that steps took."""
+def make_step(options: argparse.Namespace) -> Callable[[], tuple[float, float]]:
+    """Return what trains a model by one step, and returns the loss and the seconds it took."""
     model = make_model(options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     tokens = torch.randint(
@@ -106,8 +107,8 @@ def train(options: argparse.Namespace) -> tuple[list[float], float]:
     )
     positions = torch.arange(options.tokens).expand(2, -1)
     later = torch.triu(torch.ones(options.tokens, options.tokens, dtype=torch.bool), 1)
-    losses, times = [], []
-    for _ in range(options.steps):
+
+    def step() -> tuple[float, float]:
         dist.barrier()
         begin = time.perf_counter()
         optimizer.zero_grad()
@@ -119,9 +120,17 @@ def train(options: argparse.Namespace) -> tuple[list[float], float]:
             if getattr(parameter, "sequence_parallel", False) and parameter.grad is not None:
                 dist.all_reduce(parameter.grad)
         optimizer.step()
-        times.append(time.perf_counter() - begin)
-        losses.append(loss.item())
-    return losses, 1e3 * statistics.median(times[1:] or times)
+        spent = time.perf_counter() - begin
+        return loss.item(), spent
+
+    return step
+
+
+def train(options: argparse.Namespace) -> tuple[list[float], float]:
+    """Return the losses, and the median of the milliseconds that steps took."""
+    step = make_step(options)
+    losses, times = zip(*(step() for _ in range(options.steps)), strict=True)
+    return list(losses), 1e3 * statistics.median(times[1:] or times)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "bench" / "python"
 MEASURE, REPORT = BENCH / "measure.py", BENCH.parent / "report.py"
+NOT_ALLOWED = 77  # of namespaces
 
 
 def test_prints_and_writes_every_row(tmp_path: Path) -> None:
@@ -86,3 +87,39 @@ def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
         uses = found["conditions"]["uses"][table]
         assert {"plait", "plait uses", "torch", "torch uses", package} <= uses.keys()
         assert f"{package} {uses[package]}" in done.stdout
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("megatron", "transformers"))),
+    reason="needs megatron-core and transformers",
+)
+def test_users_of_two_hosts(tmp_path: Path) -> None:
+    figures = tmp_path / "users.json"
+    sizes = "--hidden 64 --layers 1 --tokens 16 --prompt 16 --generated 4 --rounds 1 --settle 1"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-B", str(BENCH.parent / "network" / "users.py")),
+            *("--rates", "1gbit", "--rows", "megatron-f32-sp,llama-bf16"),
+            *(*sizes.split(), "--json", str(figures)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode == NOT_ALLOWED:
+        pytest.skip(done.stderr.strip().removeprefix("bench network users: "))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # progress is for terminals
+    found = json.loads(figures.read_text())
+    names = ["megatron-f32-sp step", "llama-bf16 prefill", "llama-bf16 decode"]
+    assert [row["what"]["what"] for row in found["rows"]] == 2 * names
+    for row in found["rows"]:
+        assert all(row["values"].values())  # neither no time nor no plan
+        assert row["what"]["what"] in done.stdout
+    for case in found["cases"]:
+        assert case["transport"] == "tcp"
+        assert len(case["tried"]) == 8
+        assert {"native", "plait", *case["best"].values()} <= case["seconds"].keys()
+        assert "matmul_" in case["report"]
+    assert f"plait uses {found['conditions']['plait uses']}" in done.stdout
