@@ -69,6 +69,10 @@ struct Shard {
 PLAIT_EXPORT Shard balanced_shard(std::size_t elements, int rank, int world);
 
 // A collective under way. Those of one communicator finish in the order in which they were started.
+// It moves in calls of its communicator, and in all waits of the thread that has made the last of
+// these, in whichever communicator: ranks may wait for what they have started in any order.
+// Between calls, and while a rank computes, progress() and done() move it. They move all that the
+// thread has started.
 // Destroying a collective that is not done waits for it; its error, if any, is then lost. If an
 // exception of the caller's hook destroys it (CommunicatorOptions::interrupted), it doesn't wait,
 // and its communicator fails. A Pending that outlives its communicator is abandoned: its data stay

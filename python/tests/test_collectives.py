@@ -72,6 +72,19 @@ def test_broadcast_and_all_to_all(dtype: torch.dtype) -> None:
         plait.run_in_threads(WORLD, body)
 
 
+def test_ranks_wait_for_two_communicators_in_opposite_orders() -> None:
+    def body(comm: plait.Communicator) -> None:
+        part = comm.split(0, comm.rank)
+        assert part is not None
+        sums = [np.ones(400_000, dtype=np.float32) for _ in range(2)]
+        pending = [plait.start_all_reduce(sums[0], comm), plait.start_all_reduce(sums[1], part)]
+        for number in (0, 1) if comm.rank == 0 else (1, 0):
+            pending[number].wait()
+        assert all((data == comm.world).all() for data in sums)
+
+    plait.run_in_threads(WORLD, body)
+
+
 def test_started_ones_finish_in_order() -> None:
     def body(comm: plait.Communicator) -> None:
         x = np.full(5, comm.rank + 1.0, dtype=np.float32)

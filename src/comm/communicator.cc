@@ -16,6 +16,7 @@
 #include "comm/mapped/mapped_transport.h"
 #include "comm/same_transport.h"
 #include "comm/shm/transport_check.h"
+#include "comm/started.h"
 #include "comm/state.h"
 #include "comm/tcp/rendezvous_check.h"
 #include "comm/threads/thread_rendezvous.h"
@@ -94,7 +95,10 @@ WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
   constexpr Nanoseconds kYear = 365 * 24 * 3600 * base::kSecond;
   policy.timeout = std::min(policy.timeout, kYear);
   policy.connect_timeout = std::min(policy.connect_timeout, kYear);
-  policy.interrupted = Interruption::counted(options.interrupted);
+  policy.interrupted = [ask = Interruption::counted(options.interrupted)] {
+    advance_started();
+    if (ask) ask();
+  };
   return policy;
 }
 

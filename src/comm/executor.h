@@ -50,6 +50,10 @@ class Executor {
   // These three say whether they have taken the work. False: the processor is to do it.
   virtual bool run(const MemoryWork& /*work*/) { return false; }
 
+  // Whether the rank's time is this executor's: then it takes all of the rank's waits, and advances
+  // in them what the rank has started (started.h).
+  virtual bool has_clock() const { return false; }
+
   // Waits until question.ready() says yes. Throws if nothing can ever make it.
   virtual bool wait(const Question& /*question*/) { return false; }
 
@@ -66,6 +70,12 @@ class Executor {
 inline Executor* product_executor(const Group& group) {
   Executor* const executor = group.executor();
   return executor != nullptr && executor->has_products() ? executor : nullptr;
+}
+
+// Null: time is the host's.
+inline Executor* clock_of(const Group& group) {
+  Executor* const executor = group.executor();
+  return executor != nullptr && executor->has_clock() ? executor : nullptr;
 }
 
 // While it lives, the group has another executor. Between calls.

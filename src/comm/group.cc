@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/interruption.h"
+#include "comm/living.h"
 
 namespace plait::comm {
 
@@ -40,14 +42,60 @@ Failure Group::parents_abort() const {
   return above;
 }
 
+Group::Origin Group::origin_of(int rank) const noexcept {
+  if (parent_ == nullptr) return {.root = this, .rank = rank};
+  return parent_->origin_of(members_in_parent_[static_cast<std::size_t>(rank)]);
+}
+
+void Group::show_wait_elsewhere(const Group* other, const Awaited* awaited) noexcept {
+  if (awaited == nullptr) return show_elsewhere(nullptr);
+  Elsewhere elsewhere = {.peer = -1, .operation = awaited->tag.operation, .waits = 1};
+  const Origin origin = other->origin_of(awaited->peer);
+  for (int peer = 0; peer < world() && elsewhere.peer < 0; ++peer) {
+    if (origin_of(peer) == origin) elsewhere.peer = peer;
+  }
+  show_elsewhere(&elsewhere);
+}
+
+void PublishedWait::show_elsewhere(const Awaited* awaited) noexcept {
+  if (!group_.in_child()) Living::here().show_wait(group_, awaited);
+}
+
 void Group::interrupt_if_asked(const Awaited* awaited) {
-  if (!policy_.interrupted) return;
   try {
-    policy_.interrupted();
+    if (policy_.interrupted) policy_.interrupted();
+    const auto me = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+    if (poll_thread_.load(std::memory_order_relaxed) == me) [[unlikely]]
+      call_poll_hook();
   } catch (...) {
     note_interruption(awaited);
     throw;
   }
+}
+
+// Waits in the hook itself don't call it.
+void Group::call_poll_hook() {
+  const PollHook* const hook = poll_hook_;
+  set_poll_hook(nullptr);
+  try {
+    hook->hook();
+  } catch (...) {
+    fail(failure_of_caught(hook->call, rank_));
+    throw;
+  }
+  set_poll_hook(hook);
+}
+
+void Group::set_poll_hook(const PollHook* hook) noexcept {
+  const void* const me = hook == nullptr ? nullptr : __builtin_thread_pointer();
+  poll_hook_ = hook;
+  poll_thread_.store(reinterpret_cast<std::uintptr_t>(me), std::memory_order_relaxed);
+}
+
+PollHookInWaits::PollHookInWaits(Group& group, std::string_view call,
+                                 const std::function<void()>& hook)
+    : group_(group), hook_{.call = call, .hook = Interruption::counted(hook)} {
+  if (hook_.hook) group_.set_poll_hook(&hook_);
 }
 
 void Group::note_interruption(const Awaited* awaited) noexcept {
@@ -62,6 +110,23 @@ void Group::note_interruption(const Awaited* awaited) noexcept {
 void Group::raise() const {
   const Failure why = failure();
   throw Error(why.code, why.sentence, why.culprit);
+}
+
+Failure failure_of_caught(std::string_view call, int rank) {
+  const auto failure = [&](const char* why) {
+    return Failure{.code = Code::system,
+                   .culprit = rank,
+                   .sentence = base::sentence(call, ": rank ", rank, ": ", why)};
+  };
+  try {
+    throw;
+  } catch (const Error& error) {
+    return failure_of(error);
+  } catch (const std::exception& error) {
+    return failure(error.what());
+  } catch (...) {
+    return failure("something was thrown that is no exception");
+  }
 }
 
 std::string describe(const Awaited& awaited, int rank) {

@@ -5,8 +5,11 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "base/process.h"
 #include "comm/operation.h"
 #include "comm/wait_policy.h"
+#include "comm/whereabouts.h"
 #include "plait/error.h"
 #include "plait/tag.h"
 #include "plait/trace.h"
@@ -53,6 +57,9 @@ inline Awaited nothing_awaited(const Tag& tag) { return {.peer = Error::kNoRank,
 inline Failure failure_of(const Error& error) {
   return {.code = error.code(), .culprit = error.culprit(), .sentence = error.what()};
 }
+
+// In a catch clause: what the other ranks are told of what was caught on this one in `call`.
+Failure failure_of_caught(std::string_view call, int rank);
 
 class Executor;
 
@@ -141,6 +148,14 @@ class Group {
   // examine(); waits that have no use for the rest of that call it alone.
   void interrupt_if_asked(const Awaited* awaited);
 
+  // A hook that an operator's caller gave, while the operator has no loop of its own that calls it:
+  // this thread calls it wherever it asks whether it is interrupted. What it throws ends the wait.
+  struct PollHook {
+    std::string_view call;  // the operator's name
+    std::function<void()> hook;
+  };
+  void set_poll_hook(const PollHook* hook) noexcept;  // null: none
+
   // The hook has thrown on behalf of this group, perhaps in one that was being split off it.
   void note_interruption(const Awaited* awaited) noexcept;
 
@@ -157,14 +172,20 @@ class Group {
   virtual int begin_waiting(const Awaited& awaited, int ticket) noexcept = 0;
   virtual void end_waiting(int ticket) noexcept = 0;
 
+  // Shows the peers that this rank waits for `awaited` in `other`, which keeps it from calls of
+  // this group; null: no more. By one thread at a time.
+  void show_wait_elsewhere(const Group* other, const Awaited* awaited) noexcept;
+
   // The deadline has passed: fails the group and blames a rank. A rank that waits for no other and
-  // makes no progress is itself to blame.
-  [[noreturn]] virtual void give_up(const Awaited& awaited) = 0;
+  // makes no progress is itself to blame. Finding the rank to blame takes a while, so `ready` is
+  // asked once more: where it says yes, no rank is late, and the call returns.
+  virtual void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) = 0;
 
   // Sleeps until `ready()` may have become true, at most until `until`.
   virtual void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) = 0;
 
  protected:
+  virtual void show_elsewhere(const Elsewhere* /*elsewhere*/) noexcept {}
   virtual void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) = 0;
 
   // The first record of each kind stands; it may be read once has_ended() is true.
@@ -173,10 +194,18 @@ class Group {
   virtual Failure record_of(End end) const = 0;
 
  private:
+  // A rank of this group among those of the group that all were split off.
+  struct Origin {
+    const Group* root;
+    int rank;
+    bool operator==(const Origin&) const = default;
+  };
+  Origin origin_of(int rank) const noexcept;
   bool parent_aborted() const noexcept {
     return parent_ != nullptr && (parent_->has_ended(End::abort) || parent_->parent_aborted());
   }
   Failure parents_abort() const;
+  void call_poll_hook();
 
   int rank_;
   int world_;
@@ -185,14 +214,36 @@ class Group {
   Trace* trace_ = nullptr;
   Executor* executor_ = nullptr;
   std::atomic<bool> interrupted_{false};
+
+  // Memory ordering: relaxed. The hook is read by its own thread only, and any other thread finds
+  // that it is not the one.
+  const PollHook* poll_hook_ = nullptr;
+  std::atomic<std::uintptr_t> poll_thread_{0};
   std::shared_ptr<const Group> parent_;
   std::vector<int> members_in_parent_;
+};
+
+// While it lives, waits of this thread in the group call the hook, if there is one.
+class PollHookInWaits {
+ public:
+  PollHookInWaits(Group& group, std::string_view call, const std::function<void()>& hook);
+  ~PollHookInWaits() { group_.set_poll_hook(nullptr); }
+  PollHookInWaits(const PollHookInWaits&) = delete;
+  PollHookInWaits& operator=(const PollHookInWaits&) = delete;
+
+ private:
+  Group& group_;
+  Group::PollHook hook_;
 };
 
 // A wait of one thread, known to the peers from the first publish() on.
 class PublishedWait {
  public:
-  explicit PublishedWait(Group& group) : group_(group) {}
+  // A wait that blocks its thread is shown in the other groups that the thread uses too, if it goes
+  // on for some time.
+  enum class Blocks : bool { no, yes };
+  explicit PublishedWait(Group& group, Blocks blocks = Blocks::no)
+      : group_(group), blocks_(blocks == Blocks::yes) {}
   PublishedWait(const PublishedWait&) = delete;
   PublishedWait& operator=(const PublishedWait&) = delete;
   ~PublishedWait() { end(); }
@@ -200,16 +251,26 @@ class PublishedWait {
   void publish(const Awaited& awaited) {
     if (awaited.peer == Error::kNoRank) return end();
     ticket_ = group_.begin_waiting(awaited, ticket_);
+    if (blocks_ && ++published_ % kBetweenGroups == 0) [[unlikely]]
+      show_elsewhere(&awaited);
   }
   void end() noexcept {
+    if (published_ >= kBetweenGroups) show_elsewhere(nullptr);
+    published_ = 0;
     if (ticket_ == Group::kNoTicket) return;
     if (!group_.in_child()) group_.end_waiting(ticket_);
     ticket_ = Group::kNoTicket;
   }
 
  private:
+  // They may be many, so it is shown there less often than here.
+  static constexpr unsigned kBetweenGroups = 5;
+  void show_elsewhere(const Awaited* awaited) noexcept;
+
   Group& group_;
+  bool blocks_;
   int ticket_ = Group::kNoTicket;
+  unsigned published_ = 0;
 };
 
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.

@@ -48,6 +48,17 @@ void Living::remove(const Communicator::State& state) noexcept {
   if (found != states_.end()) states_.erase(found);
 }
 
+// A wait is shown for people to read, which is not worth waiting for; its end must be shown.
+void Living::show_wait(const Group& group, const Awaited* awaited) noexcept {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (awaited == nullptr) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    return;
+  }
+  for (Communicator::State* state : states_) state->show_wait_elsewhere(group, awaited);
+}
+
 void Living::leave_all() noexcept {
   const std::lock_guard lock(mutex_);
   for (Communicator::State* state : std::views::reverse(states_)) state->leave();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/group.h"
 #include "plait/communicator.h"
 
 namespace plait::comm {
@@ -21,6 +22,10 @@ class Living {
   void add(Communicator::State& state, const std::string& transport);
   void remove(const Communicator::State& state) noexcept;
 
+  // Shows in the other communicators that this thread has used last that it waits for `awaited` in
+  // `group`; null: no more.
+  void show_wait(const Group& group, const Awaited* awaited) noexcept;
+
   // Where another thread is destroying one at this moment, one waits for the other.
   void leave_all() noexcept;
 
@@ -29,7 +34,8 @@ class Living {
 
   pid_t pid_;
   const Living* before_;  // the parent's, which is not to be used: the child lacks its threads
-  std::mutex mutex_;
+  // A wait at the end, in leave_all(), is shown too.
+  std::recursive_mutex mutex_;
   std::vector<Communicator::State*> states_;  // the newest last
   std::set<std::string> transports_;          // of those that were ever added
 };

@@ -32,6 +32,11 @@ class Membership {
     group_.raise_if_failed();
   }
 
+  // Whether check_usable() would throw nothing.
+  bool is_usable() const {
+    return !group_.in_child() && !has_left_.load(std::memory_order_relaxed) && !group_.failed();
+  }
+
   // The process ends while the communicator lives: leaves the group as its destruction would, and
   // refuses all further calls. Other threads may still be in one.
   void leave() noexcept;

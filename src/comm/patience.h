@@ -9,11 +9,13 @@
 //     sleep(patience.wake_at());
 //   }
 //
-// Each renewal takes the policy's timeout of that moment. One thread at a time uses it.
+// Each renewal takes the policy's timeout of that moment. A turn of the loop counts for a second at
+// most (see Deadline). One thread at a time uses it.
 #pragma once
 
 #include <algorithm>
 
+#include "comm/deadline.h"
 #include "comm/group.h"
 #include "comm/wait_policy.h"
 
@@ -39,8 +41,7 @@ class Patience {
       : policy_(&policy),
         between_(times.between),
         poll_peers_at_(now + times.first),
-        deadline_(now + policy.timeout),
-        polled_at_(now) {}
+        deadline_(policy.timeout, now) {}
 
   // Whether it is time to poll the peers: are they alive, and in the same call? True at most once
   // in an interval.
@@ -58,35 +59,31 @@ class Patience {
     return true;
   }
 
-  bool is_over(Nanoseconds now) const { return now >= deadline_; }
+  bool is_over(Nanoseconds now) { return deadline_.is_over(now); }
   Nanoseconds poll_peers_at() const { return poll_peers_at_; }
-  Nanoseconds wake_at() const { return std::min(deadline_, poll_peers_at_); }
+  Nanoseconds wake_at() const { return std::min(deadline_.at(), poll_peers_at_); }
 
   // Something has moved, so the patience begins anew.
-  void renew(Nanoseconds now) {
-    deadline_ = now + policy_->timeout;
-    polled_at_ = now;
-  }
+  void renew(Nanoseconds now) { deadline_ = Deadline(policy_->timeout, now); }
 
   // What is waited for is known to come at that time: no peer is late before.
-  void bear_until(Nanoseconds due) { deadline_ = std::max(deadline_, due + policy_->timeout); }
+  void bear_until(Nanoseconds due) { deadline_.put_off_until(due + policy_->timeout); }
 
   // For a rank that polls a mailbox instead of waiting: time since the last poll counts as waiting
   // only if this poll asked in vain, and at most kLongestPoll of it.
   void note_poll(Nanoseconds now, bool in_vain) {
-    const Nanoseconds passed = std::max<Nanoseconds>(now - polled_at_, 0);
-    deadline_ += in_vain ? std::max<Nanoseconds>(passed - kLongestPoll, 0) : passed;
-    polled_at_ = now;
+    const Nanoseconds passed = std::max<Nanoseconds>(now - polled_at(), 0);
+    deadline_.put_off(in_vain ? std::max<Nanoseconds>(passed - kLongestPoll, 0) : passed);
+    deadline_.begin_turn(now);
   }
 
-  Nanoseconds polled_at() const { return polled_at_; }
+  Nanoseconds polled_at() const { return deadline_.turn(); }
 
  private:
   const WaitPolicy* policy_;
   Nanoseconds between_;
   Nanoseconds poll_peers_at_;
-  Nanoseconds deadline_;
-  Nanoseconds polled_at_;
+  Deadline deadline_;
 };
 
 }  // namespace plait::comm

@@ -1,6 +1,7 @@
 // What a Pending stands for, from the inside.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 
@@ -53,17 +54,21 @@ class Pending::Task {
   // Whether it is destroyed, and not done, by an exception that the caller's hook has thrown since
   // it was made: what interrupts a call does not wait for another.
   bool is_left_by_interruption() const {
-    return fate_ == Fate::under_way && std::uncaught_exceptions() > 0 && interruption_.has_come();
+    return fate() == Fate::under_way && std::uncaught_exceptions() > 0 && interruption_.has_come();
   }
 
   // Where a Pending stands that outlives what it belongs to.
+  //
+  // Memory ordering: another thread than the one that asks may bring it to its end, in a wait of
+  // its own. The thread that finds it done (acquire) finds its output written (release).
   enum class Fate { under_way, done, abandoned };
-  Fate fate() const { return fate_; }
+  Fate fate() const { return fate_.load(std::memory_order_acquire); }
   void set_fate(Fate fate) {
-    fate_ = fate;
-    if (trace_ == nullptr) return;
-    trace_->flight(Lane::comm, label_, {.begin = started_at_, .end = base::now()},
-                   {.bytes = bytes_});
+    if (trace_ != nullptr) {
+      trace_->flight(Lane::comm, label_, {.begin = started_at_, .end = base::now()},
+                     {.bytes = bytes_});
+    }
+    fate_.store(fate, std::memory_order_release);
   }
 
  protected:
@@ -72,7 +77,7 @@ class Pending::Task {
  private:
   Tag tag_;
   comm::Interruption interruption_;
-  Fate fate_ = Fate::under_way;
+  std::atomic<Fate> fate_{Fate::under_way};
 
   Trace* trace_ = nullptr;
   Label label_ = "";

@@ -56,7 +56,8 @@ void Polling::poll_peers(Nanoseconds now) {
     return missing != given_up_;
   });
   given_up_ = has_left ? missing : 0;
-  if (patience_ && patience_->is_over(now)) group_.give_up(awaited);
+  // Only the program's next poll can tell whether it has come meanwhile.
+  if (patience_ && patience_->is_over(now)) group_.give_up(awaited, [] { return false; });
 }
 
 }  // namespace plait::comm

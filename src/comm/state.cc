@@ -14,8 +14,8 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
       transport_(std::move(transport)),
       trace_(trace),
       membership_(*transport_),
-      guard_(membership_),
       tasks_(membership_, calls_),
+      started_(std::make_shared<comm::StartedTasks>(membership_, tasks_)),
       mailboxes_(*transport_, membership_, tasks_) {
   group().set_trace(trace);
   comm::Living::here().add(*this, transport_name_);
@@ -23,8 +23,11 @@ Communicator::State::State(std::string transport_name, std::unique_ptr<comm::Tra
 
 Communicator::State::~State() {
   comm::Living::here().remove(*this);
+  const bool in_child = group().in_child();
+  if (!in_child) started_->close();
   tasks_.abandon();
-  if (group().in_child()) {
+  if (in_child) {
+    started_->forget();
     // The memory is shared with the ranks, and the locks may be held by threads that this process
     // does not have: a child can only let go of the communicator, not close it.
     mailboxes_.forget();
@@ -37,6 +40,7 @@ Communicator::State::~State() {
 }
 
 void Communicator::State::set_trace(Trace* trace) {
+  const Use use(*this);
   tasks_.stop_recording();
   trace_ = trace;
   group().set_trace(trace);
@@ -76,6 +80,16 @@ comm::Placement Communicator::State::find_placement() try {
   return comm::placement_of(transport_->all_gather(host_), shares_clock());
 } catch (const Error& error) {
   membership_.fail_together(error);
+}
+
+void Communicator::State::show_wait_elsewhere(const comm::Group& other,
+                                              const comm::Awaited* awaited) noexcept {
+  const std::uintptr_t me = comm::ThreadGuard::this_thread();
+  const bool is_mine = awaited == nullptr ? waits_elsewhere_ == me
+                                          : &group() != &other && started_->guard().was_used_last();
+  if (!is_mine || !membership_.is_usable()) return;
+  waits_elsewhere_ = awaited == nullptr ? 0 : me;
+  group().show_wait_elsewhere(&other, awaited);
 }
 
 void Communicator::State::abort(std::string_view reason) {

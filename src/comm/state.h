@@ -21,8 +21,8 @@
 #include "comm/mailbox_cache.h"
 #include "comm/membership.h"
 #include "comm/placement.h"
+#include "comm/started.h"
 #include "comm/task_queue.h"
-#include "comm/thread_guard.h"
 #include "comm/transport.h"
 #include "plait/communicator.h"
 
@@ -167,6 +167,9 @@ class Communicator::State {
   void note_completed() { calls_.complete_operator(); }
   std::uint64_t completed_calls() const { return calls_.completed(); }
 
+  // See Living::show_wait(), which calls it for one thread at a time.
+  void show_wait_elsewhere(const comm::Group& other, const comm::Awaited* awaited) noexcept;
+
   // See Membership.
   void leave() noexcept { membership_.leave(); }
   void check_not_forked() const { membership_.check_not_forked(); }
@@ -175,10 +178,11 @@ class Communicator::State {
   std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
 
  private:
-  bool begin_use() { return guard_.begin(); }
+  bool begin_use() { return started_->guard().begin(); }
   void end_use() {
     if (!group().in_child()) tasks_.show();  // the page is the parent's
-    guard_.end();
+    started_->note_call();
+    started_->guard().end();
   }
 
   comm::Placement find_placement();
@@ -199,13 +203,14 @@ class Communicator::State {
   std::unique_ptr<comm::Lanes> lanes_;
   std::unique_ptr<comm::Hosts> host_ranks_;
   comm::Membership membership_;
-  comm::ThreadGuard guard_;
   comm::CallCounter calls_;
   comm::TaskQueue tasks_;
+  std::shared_ptr<comm::StartedTasks> started_;
   comm::MailboxCache mailboxes_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
-  bool has_gone_on_ = false;   // its survivors have another group
-  bool has_given_up_ = false;  // survivors() has failed
+  std::uintptr_t waits_elsewhere_ = 0;  // the thread that shows it here; 0: none
+  bool has_gone_on_ = false;            // its survivors have another group
+  bool has_given_up_ = false;           // survivors() has failed
 };
 
 }  // namespace plait

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/interruption.h"
+#include "comm/started.h"
 #include "comm/wait.h"
 
 namespace plait::comm {
@@ -60,15 +62,44 @@ bool TaskQueue::has(const Task& task) const {
 
 bool TaskQueue::advance(const Task& task) {
   membership_.check_usable();
+  if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
+  advance_all();
+  const bool done = !has(task);
+  if (!done) mailbox_->help();
+  return done;
+}
+
+void TaskQueue::advance_all() {
   while (!tasks_.empty() && tasks_.front()->step()) {
     tasks_.front()->set_fate(Task::Fate::done);
     tasks_.pop_front();
     calls_.complete_collective();
     if (!tasks_.empty()) begin(*tasks_.front());
   }
-  const bool done = !has(task);
-  if (!done) mailbox_->help();
-  return done;
+}
+
+bool TaskQueue::can_advance() const {
+  return !tasks_.empty() && thrown_ == nullptr && membership_.is_usable();
+}
+
+bool TaskQueue::advance_beside() {
+  if (!can_advance()) return false;
+  const Interruption interruption;
+  const std::size_t queued = tasks_.size();
+  const std::uint64_t moves = lanes_->moves();
+  try {
+    advance_all();
+    if (!tasks_.empty()) mailbox_->help();
+  } catch (...) {
+    if (interruption.has_come()) throw;
+    thrown_ = std::current_exception();
+  }
+  const bool moved = tasks_.size() != queued || lanes_->moves() != moves;
+  const Nanoseconds now = base::now();
+  if (!moved && now - patience_.polled_at() < PollTimes().between) return false;
+  patience_.note_poll(now, false);
+  show();
+  return moved;
 }
 
 bool TaskQueue::poll(const Task& task) {
@@ -77,6 +108,7 @@ bool TaskQueue::poll(const Task& task) {
     polling_.end();
   } else {
     poll_peers();
+    advance_started(clock());
   }
   return done;
 }
@@ -94,10 +126,11 @@ void TaskQueue::poll_peers() {
   const Awaited awaited = front.awaited();
   polling_.publish(awaited);
   // Nor has such a peer left anything undone.
-  group().examine(&awaited, [&] {
+  const auto goes_on = [&] {
     return front.step() || front.awaited().peer != awaited.peer || mailbox_->take_due() != kNever;
-  });
-  if (patience_.is_over(now) && !front.step()) group().give_up(awaited);
+  };
+  group().examine(&awaited, goes_on);
+  if (patience_.is_over(now) && !front.step()) group().give_up(awaited, goes_on);
 }
 
 void TaskQueue::wait(const Task& task) {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 
 #include "comm/call_counter.h"
+#include "comm/executor.h"
 #include "comm/flow/lanes.h"
 #include "comm/membership.h"
 #include "comm/patience.h"
@@ -38,6 +40,17 @@ class TaskQueue {
   bool poll(const Task& task);
   void wait(const Task& task);
 
+  bool empty() const { return tasks_.empty(); }
+  Executor* clock() const { return clock_of(group()); }
+
+  // For a thread that waits elsewhere: does what can be done now, and returns whether anything has
+  // moved. What it fails with is thrown by the next call here; an exception of the caller's hook is
+  // thrown at once.
+  bool advance_beside();
+
+  // Whether there is something that advance_beside() may still do.
+  bool can_advance() const;
+
   // Tells the peers, at the end of a call, whether this rank is in one that it polls.
   void show();
 
@@ -48,6 +61,7 @@ class TaskQueue {
   Group& group() const { return membership_.group(); }
   void begin(Task& task);
   bool advance(const Task& task);
+  void advance_all();
   void poll_peers();
   void drain();
   bool has(const Task& task) const;
@@ -57,6 +71,8 @@ class TaskQueue {
   Lanes* lanes_ = nullptr;
   Mailbox::State* mailbox_ = nullptr;
   std::deque<std::shared_ptr<Task>> tasks_;
+
+  std::exception_ptr thrown_;  // by advance_beside()
 
   // Polling for the front of the queue.
   Patience patience_;

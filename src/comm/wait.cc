@@ -3,10 +3,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/futex.h"
 #include "comm/executor.h"
 #include "comm/patience.h"
+#include "comm/started.h"
 
 namespace plait::comm {
 namespace {
@@ -27,15 +29,29 @@ bool spin(const Group& group, base::FunctionRef<bool()> ready) {
 }
 
 // The chunk's arrival time is known: sleep until shortly before, then poll without pause.
-void sit_out(Group& group, Nanoseconds due, const Patience& patience,
-             base::FunctionRef<bool()> ready) {
+void sit_out(Group& group, Nanoseconds due, Nanoseconds wake_at, base::FunctionRef<bool()> ready) {
   if (due - base::now() > kWakeUpSlack) {
-    group.sleep_until(std::min(due - kWakeUpSlack, patience.wake_at()), ready);
+    group.sleep_until(std::min(due - kWakeUpSlack, wake_at), ready);
   } else if (group.policy().oversubscribed) {
     ::sched_yield();
   } else {
     base::pause();
   }
+}
+
+// Where the caller's hook throws in it, this wait ends.
+bool advance_others(Group& group, const Question& question) try {
+  return advance_started(clock_of(group));
+} catch (...) {
+  const Awaited awaited = question.awaited();
+  group.note_interruption(&awaited);
+  throw;
+}
+
+// Whether there is nothing to give up for: what is waited for has come, or this rank now waits for
+// another one, or knows when the chunk will be here.
+bool goes_on(const Question& question, const Awaited& awaited) {
+  return question.ready() || question.awaited().peer != awaited.peer || question.due() != kNever;
 }
 
 }  // namespace
@@ -50,11 +66,16 @@ void wait_slowly(Group& group, const Question& question) {
   const Nanoseconds start = base::now();
   Patience patience(group.policy(), {}, start);
   std::uint64_t moved = question.moves == nullptr ? 0 : *question.moves;
-  const Nanoseconds nap_from = start + group.policy().yield;
-  PublishedWait published(group);
+  Nanoseconds nap_from = start + group.policy().yield;
+  bool others_moved = false;
+  const auto wakes = [&] {
+    return question.ready() || (others_moved = advance_others(group, question));
+  };
+  PublishedWait published(group, PublishedWait::Blocks::yes);
   published.publish(first);
   while (!question.ready()) {
     group.raise_if_failed();
+    others_moved = advance_others(group, question) || others_moved;
     const Nanoseconds now = base::now();
     const Nanoseconds due = question.due();
     if (due != kNever) patience.bear_until(due);
@@ -62,24 +83,24 @@ void wait_slowly(Group& group, const Question& question) {
       moved = *question.moves;
       patience.renew(now);
     }
+    if (std::exchange(others_moved, false)) {
+      patience.renew(now);
+      nap_from = now + group.policy().yield;
+    }
     if (patience.must_poll_peers(now)) {
       const Awaited awaited = question.awaited();
       published.publish(awaited);
-      // A peer that has left is not to blame where this rank now waits for another one, or where
-      // the time at which the chunk will be here is known.
-      const auto ready = [&] {
-        return question.ready() || question.awaited().peer != awaited.peer ||
-               question.due() != kNever;
-      };
+      const auto ready = [&] { return goes_on(question, awaited); };
       group.examine(&awaited, ready);
-      if (patience.is_over(now) && !question.ready()) group.give_up(awaited);
+      if (patience.is_over(now) && !question.ready()) group.give_up(awaited, ready);
     }
+    const Nanoseconds wake_at = now + nap_of(patience.wake_at() - now);
     if (due != kNever) {
-      sit_out(group, due, patience, question.ready);
+      sit_out(group, due, wake_at, wakes);
     } else if (now < nap_from) {
       ::sched_yield();
     } else {
-      group.sleep_until(patience.wake_at(), question.ready);
+      group.sleep_until(wake_at, wakes);
     }
   }
 }

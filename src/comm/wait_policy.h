@@ -32,7 +32,8 @@ struct WaitPolicy {
   // How long another host may take to acknowledge data before it counts as lost.
   base::Nanoseconds lost_after = 1500 * base::kMillisecond;
 
-  // CommunicatorOptions::interrupted; may be empty.
+  // Called now and then in all waits, those for connecting too. Advances what this thread has
+  // started in other communicators, and calls CommunicatorOptions::interrupted. May be empty.
   std::function<void()> interrupted = {};
 
   bool oversubscribed = false;  // more ranks than processors

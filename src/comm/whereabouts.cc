@@ -122,10 +122,20 @@ void AnnouncedWait::write(const Wait& wait) {
               std::memory_order_relaxed);
 }
 
+// Memory ordering: relaxed, as above.
+void AnnouncedElsewhere::write(const Elsewhere& elsewhere) {
+  word_.store(std::bit_cast<std::uint64_t>(elsewhere), std::memory_order_relaxed);
+}
+
+Elsewhere AnnouncedElsewhere::read() const {
+  return std::bit_cast<Elsewhere>(word_.load(std::memory_order_relaxed));
+}
+
 Whereabouts read(const Shown& shown) {
   Whereabouts where;
   where.has_call = shown.call.read(where.call) ? 1 : 0;
   where.sign = shown.sign.read();
+  where.elsewhere = shown.elsewhere.read();
   for (int ticket = 0; ticket < kWaits; ++ticket) where.waits[ticket] = shown.waits[ticket].read();
   return where;
 }
@@ -137,6 +147,13 @@ bool says_it_waits(const Whereabouts& where) {
 
 std::string describe_doing(int rank, const Whereabouts& where) {
   const std::string subject = sentence("rank ", rank);
+  if (where.elsewhere.waits != 0) {
+    const std::string whom = where.elsewhere.peer < 0 ? "for a rank that is not in this one"
+                                                      : sentence("for rank ", where.elsewhere.peer);
+    const Operation operation = where.elsewhere.operation;
+    return sentence(subject, " waits in another communicator, in ",
+                    operation == Operation::custom ? "a mailbox" : name(operation), ", ", whom);
+  }
   if (where.has_call == 0) return subject + " has made no call of this group yet";
   const Sign& sign = where.sign;
   const std::string call(name(where.call.operation));
@@ -191,6 +208,17 @@ void Announcer::started(base::Nanoseconds asked_at) noexcept {
 
 void Announcer::product() const noexcept {
   shown_.sign.write({.doing = Sign::Doing::product, .at = base::now()});
+}
+
+// It is published as a wait too, by which the blame is led on.
+void Announcer::elsewhere(const Elsewhere* elsewhere) noexcept {
+  shown_.elsewhere.write(elsewhere == nullptr ? Elsewhere{} : *elsewhere);
+  if (elsewhere != nullptr && elsewhere->peer >= 0) {
+    elsewhere_ticket_ = begin_waiting(elsewhere->peer, elsewhere_ticket_);
+  } else if (elsewhere_ticket_ != kNoTicket) {
+    end_waiting(elsewhere_ticket_);
+    elsewhere_ticket_ = kNoTicket;
+  }
 }
 
 // Memory ordering: a thread that takes a ticket (acquire) continues the word that its last holder

@@ -78,6 +78,24 @@ class alignas(kLine) SignOfLife {
   std::atomic<std::uint64_t> word_;  // at << 3 | doing
 };
 
+// What a thread waits for in another communicator, while this one's calls are its own to make: a
+// rank that is awaited here may be no later than any other.
+struct Elsewhere {
+  std::int32_t peer = -1;  // by its rank here; -1: it is no rank of this group
+  Operation operation = Operation::custom;
+  std::uint16_t waits = 0;  // 0 or 1
+};
+static_assert(sizeof(Elsewhere) == sizeof(std::uint64_t));
+
+class alignas(kLine) AnnouncedElsewhere {
+ public:
+  void write(const Elsewhere& elsewhere);
+  Elsewhere read() const;
+
+ private:
+  std::atomic<std::uint64_t> word_;
+};
+
 // How many threads of a rank can publish at once which ranks they wait for.
 inline constexpr int kWaits = 8;
 
@@ -86,6 +104,7 @@ struct Shown {
   AnnouncedCall call;
   std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
   SignOfLife sign;
+  AnnouncedElsewhere elsewhere;
 };
 
 // All of it as read, in plain bytes that may travel.
@@ -93,6 +112,7 @@ struct Whereabouts {
   std::array<Wait, kWaits> waits = {};
   Tag call = {};
   Sign sign = {};
+  Elsewhere elsewhere = {};
   std::uint8_t has_call = 0;  // 0 or 1: as a bool, what a peer has sent could be neither
 };
 
@@ -120,6 +140,10 @@ class Announcer {
   void rest() noexcept { shown_.sign.rest(); }
   void started(base::Nanoseconds asked_at) noexcept;
   void product() const noexcept;
+
+  // By one thread at a time: it waits elsewhere, and says so again now and then; until null.
+  void elsewhere(const Elsewhere* elsewhere) noexcept;
+
   void settle() noexcept { shown_.call.settle(); }
 
   // Threads may wait at once: each has a ticket from its first call on, while there are any.
@@ -137,6 +161,8 @@ class Announcer {
   // This rank's last calls: peers may be some calls behind. Any thread of the rank may read
   // them.
   std::array<AnnouncedCall, 64> calls_ = {};
+
+  int elsewhere_ticket_ = kNoTicket;
 
   std::atomic<std::uint32_t> tickets_{0};  // a bit for each of this rank's waits that is taken
 };

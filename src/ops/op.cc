@@ -45,6 +45,7 @@ ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
   if (traits.shares_k) whole.k = sum_of_shares(whole.k, comm);
   return whole;
 } catch (const Error& error) {
+  if (comm.state().group().was_interrupted()) throw;
   throw ops::in_words_of(
       base::sentence(name(desc.op), ": while ranks add up their sizes, for the choice of a plan"),
       error);
@@ -228,10 +229,25 @@ void call_hook(Operator op, const PollHook& poll) try {
               error.culprit());
 }
 
+// Empty if `poll` is, which outlives it.
+PollHook hook_of(Operator op, const PollHook& poll) {
+  if (!poll) return {};
+  return [op, &poll] { call_hook(op, poll); };
+}
+
 }  // namespace
+
+void OpRunner::set_up(const OpCall& call, std::int64_t m, const Plan& plan) {
+  const Busy busy(state_, desc_.op);
+  const PollHook poll = hook_of(desc_.op, call.poll);
+  const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
+  fit(m, plan);
+}
 
 void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
   const Busy busy(state_, desc_.op);
+  const PollHook poll = hook_of(desc_.op, call.poll);
+  const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
   fit(m, plan);
   mark_call(m);
   const float* bias = nullptr;
@@ -240,12 +256,11 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
             static_cast<std::size_t>(call.bias.cols));
     bias = reinterpret_cast<const float*>(bias_.data());
   }
-  const PollHook poll = [&] { call_hook(desc_.op, call.poll); };
   impl_->run({.operands = {.x = counted(call.x), .weight = call.weight, .bias = call.bias},
               .out = counted(call.out),
               .bias = bias,
               .gathered = counted(call.gathered),
-              .poll = call.poll ? &poll : nullptr,
+              .poll = poll ? &poll : nullptr,
               .stream = call.stream});
   mark_return();
 } catch (const Error& error) {

@@ -40,7 +40,7 @@ void OpCache::ask(const PlanSource& plans, const PlanKey& key,
 
 void OpCache::run(Entry& entry, const OpCall& call, const Plan& plan) {
   const std::int64_t m = rows_of(entry.args.desc.op, call);
-  entry.runner->fit(m, plan);
+  entry.runner->set_up(call, m, plan);
   const base::Nanoseconds begin = base::now();
   entry.runner->run(call, m, plan);
   last_ = base::now() - begin;

@@ -56,6 +56,9 @@ class OpRunner {
   // is large enough.
   void fit(std::int64_t m, const Plan& plan);
 
+  // Does it for a call, whose poll hook is called meanwhile.
+  void set_up(const OpCall& call, std::int64_t m, const Plan& plan);
+
   // The call has been checked, and has m rows.
   void run(const OpCall& call, std::int64_t m, const Plan& plan);
 

@@ -2,9 +2,7 @@
 // rank goes wrong on all.
 #pragma once
 
-#include <exception>
 #include <functional>
-#include <string>
 
 #include "comm/interruption.h"
 #include "comm/state.h"
@@ -48,29 +46,17 @@ void run_call(Communicator::State& state, const Tag& tag, const PollHook& poll, 
   const comm::Interruption interruption;
   comm::Group& group = state.group();
   const Tag numbered = state.begin_call(tag);
-  const auto fail = [&](auto&& failure) {
-    if (interruption.has_come()) return group.note_interruption(nullptr);
-    group.fail(failure());
-    if (!poll.has_thrown()) group.raise();
-  };
-  const auto failure = [&](const char* why) {
-    const int rank = group.rank();
-    return comm::Failure{.code = Code::system,
-                         .culprit = rank,
-                         .sentence = std::string(name(tag.operation)) + ": rank " +
-                                     std::to_string(rank) + ": " + why};
-  };
+  group.set_poll_hook(nullptr);  // from here on the flows call it
   try {
     body(numbered);
     state.note_completed();
-  } catch (const Error& error) {
-    fail([&] { return comm::failure_of(error); });
-    throw;
-  } catch (const std::exception& error) {
-    fail([&] { return failure(error.what()); });
-    throw;
   } catch (...) {
-    fail([&] { return failure("something was thrown that is no exception"); });
+    if (interruption.has_come()) {
+      group.note_interruption(nullptr);
+    } else {
+      group.fail(comm::failure_of_caught(name(tag.operation), group.rank()));
+      if (!poll.has_thrown()) group.raise();
+    }
     throw;
   }
 }

@@ -39,7 +39,7 @@ struct VerifyCase {
   std::int64_t spare = 0;  // how many more rows are prepared for, or were in an earlier call
   Numbers numbers = Numbers::usual;
   bool modes = false;       // each rank makes each call in a float mode of its own
-  bool two_groups = false;  // a collective of another communicator runs during each call
+  bool two_groups = false;  // sums of other communicators run during each call (other_sums.h)
 };
 
 // The tree in which the sum is added.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,13 +13,13 @@
 #include "base/check.h"
 #include "ops/blocking.h"
 #include "ops/shapes.h"
-#include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tensor/in_pairs.h"
 #include "tensor/tolerance.h"
 #include "verify/exact.h"
 #include "verify/float_mode.h"
 #include "verify/operands.h"
+#include "verify/other_sums.h"
 #include "verify/random.h"
 #include "verify/steps.h"
 
@@ -35,50 +34,6 @@ constexpr std::int64_t kMostProducts = 400'000;
 // How often a late rank also falls behind within a call, at most.
 constexpr int kNaps = 4;
 
-// A sum over the ranks of another communicator, while an operator runs.
-class OtherSum {
- public:
-  OtherSum(Communicator& comm, std::uint64_t seed) : comm_(comm), seed_(seed) {
-    mine_ = values_of(comm.rank());
-    sum_.resize(mine_.size());
-  }
-  void start() {
-    pending_.emplace(
-        start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
-  }
-  void progress() {
-    if (pending_) pending_->progress();
-  }
-  void wait() {
-    if (pending_) pending_->wait();
-  }
-
-  bool is_right() const {
-    std::vector<std::vector<float>> parts;
-    parts.reserve(static_cast<std::size_t>(comm_.world()));
-    for (int rank = 0; rank < comm_.world(); ++rank) parts.push_back(values_of(rank));
-    const std::vector<float> want = tensor::added_in_pairs(std::move(parts));
-    return std::memcmp(sum_.data(), want.data(), want.size() * sizeof(float)) == 0;
-  }
-
- private:
-  std::vector<float> values_of(int rank) const {
-    Random random(seed_, 0);
-    std::vector<float> values(static_cast<std::size_t>(random.between(1, 20'000)));
-    const auto count = static_cast<std::int64_t>(values.size());
-    fill(
-        {.data = values.data(), .dtype = Dtype::f32, .rows = 1, .cols = count, .row_stride = count},
-        Numbers::wide, seed_ * 64 + static_cast<std::uint64_t>(rank));
-    return values;
-  }
-
-  Communicator& comm_;
-  std::uint64_t seed_;
-  std::vector<float> mine_;
-  std::vector<float> sum_;
-  std::optional<Pending> pending_;
-};
-
 class Check {
  public:
   Check(const VerifyCase& one, Communicator& comm, const Spoil& spoil)
@@ -90,7 +45,7 @@ class Check {
         out_rows_(ops::count(ops::shapes_of(one.op).out, one.m, comm.rank(), comm.world())),
         random_(one.seed * 31 + static_cast<std::uint64_t>(comm.rank())),
         parts_(static_cast<std::size_t>(comm.world())) {
-    if (one.two_groups) others_ = comm.split(0, -comm.rank());
+    if (one.two_groups) others_.emplace(comm);
   }
 
   Findings run() {
@@ -156,9 +111,9 @@ class Check {
     }
     Results results = {empty(), empty()};
     int naps = 0;
-    std::optional<OtherSum> other;
+    bool polls_others = false;  // beside the operator, which advances them only where it waits
     const PollHook poll = [&] {
-      if (other) other->progress();
+      if (polls_others) others_->progress();
       if (case_.delays && naps < kNaps && random_() % 4 == 0) delay(300), ++naps;
     };
     for (std::size_t run = 0; run < results.size(); ++run) {
@@ -166,7 +121,7 @@ class Check {
       naps = 0;
       const FloatMode mode =
           case_.modes ? kFloatModes[random_() % kFloatModes.size()] : FloatMode{};
-      if (others_) other.emplace(*others_, case_.seed + 2 * number + run);
+      if (others_) others_->make(case_.seed + 2 * number + run);
       const OpCall call = {.x = run == 0 ? mine_.other_x() : mine_.x(),
                            .weight = weight,
                            .out = results[run].out.view(),
@@ -175,17 +130,21 @@ class Check {
                            .poll = case_.delays || others_ ? poll : PollHook{}};
       {
         const InFloatMode in_mode(mode);
-        if (other) other->start();
+        if (others_) {
+          others_->start(random_);
+          others_->wait_for_some(random_);
+          polls_others = random_() % 2 == 0;
+        }
         if (op) {
           op->run(call);
         } else {
           block(call, options);
         }
-        if (other) other->wait();
+        if (others_) others_->wait_for_all(random_);
         if (!InFloatMode::holds(mode)) note(aside_, "a call has changed the float mode");
       }
-      if (other && !other->is_right()) note(aside_, "the sum of another communicator is wrong");
-      other.reset();
+      if (others_ && !others_->are_right())
+        note(aside_, "the sum of another communicator is wrong");
       if (spoil_) spoil_(number, results[run].out.view(), results[run].gathered.view());
     }
     return results;
@@ -366,9 +325,9 @@ class Check {
   std::int64_t out_rows_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<VerifyOperands>> all_;
-  std::optional<Communicator> others_;  // the same ranks in another order
-  std::string aside_;                   // failures other than in the results
-  std::vector<float> parts_;            // an element of x of each rank
+  std::optional<OtherSums> others_;
+  std::string aside_;         // failures other than in the results
+  std::vector<float> parts_;  // an element of x of each rank
   bool as_one_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -147,6 +148,50 @@ TEST(Blame, SaysThatTheLateOneIsElsewhere) {
     milestones.await(kGivenUp);
   };
   expect_blame(be_elsewhere, "; rank 1 is in no call of this group; its last was barrier");
+}
+
+// Rank 0 waits for rank 1, which waits in another communicator: for rank 0, or for rank 2, which is
+// late.
+void expect_blame_of_a_wait_elsewhere(const conformance::Run& runner, int late,
+                                      std::chrono::milliseconds timeout) {
+  Milestones milestones;
+  const auto body = [&](Communicator& comm) {
+    std::optional<Communicator> part =
+        comm.split(comm.rank() == 1 || comm.rank() == late ? 0 : 1, 0);
+    barrier(comm);
+    if (comm.rank() == 1) return barrier(*part);
+    if (comm.rank() == 0) {
+      conformance::set_timeout(comm, timeout);
+      comm::Group& group = comm.state().group();
+      const Error error = expect_error(Code::timeout, [&] {
+        comm::wait_until(
+            group, [] { return false; }, [] { return comm::kNever; },
+            [&] { return comm::Awaited{.peer = 1, .tag = {.operation = Operation::barrier}}; });
+      });
+      milestones.reach(kGivenUp);
+      if (late == 0) {
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+        EXPECT_TRUE(conformance::contains(
+            error.what(), "; rank 1 waits in another communicator, in barrier, for rank 0"))
+            << error.what();
+      } else {
+        EXPECT_EQ(error.culprit(), late) << error.what();
+        EXPECT_TRUE(conformance::contains(error.what(), "; in the end all wait for rank 2"))
+            << error.what();
+      }
+    }
+    milestones.await(kGivenUp);
+    if (comm.rank() == late) barrier(*part);
+  };
+  runner(3, body, {});
+}
+
+TEST(Blame, NamesAWaitInAnotherGroup) {
+  for (const int late : {0, 2}) {
+    expect_blame_of_a_wait_elsewhere(conformance::run_as_threads, late, kShort);
+    expect_blame_of_a_wait_elsewhere(conformance::run_in_processes, late, kShort);
+    expect_blame_of_a_wait_elsewhere(conformance::run_over_tcp, late, std::chrono::seconds(1));
+  }
 }
 
 }  // namespace

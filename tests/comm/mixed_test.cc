@@ -24,6 +24,8 @@ INSTANTIATE_TEST_SUITE_P(TwoAndTwo, TransportConformance, worlds_of(kTwoAndTwo, 
 INSTANTIATE_TEST_SUITE_P(TwoAndTwo, MailboxConformance, worlds_of(kTwoAndTwo, {4}), case_name);
 INSTANTIATE_TEST_SUITE_P(TwoAndTwo, CollectivesConformance, worlds_of(kTwoAndTwo, {4}), case_name);
 INSTANTIATE_TEST_SUITE_P(TwoAndTwo, RootsConformance, worlds_of(kTwoAndTwo, {4}), case_name);
+INSTANTIATE_TEST_SUITE_P(TwoAndTwo, SeveralGroupsConformance, worlds_of(kTwoAndTwo, {4}),
+                         case_name);
 
 INSTANTIATE_TEST_SUITE_P(ThreeAndOne, TransportConformance, worlds_of(kThreeAndOne, {4}),
                          case_name);

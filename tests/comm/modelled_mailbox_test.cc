@@ -1,5 +1,6 @@
 // Behaviour is defined in conformance/.
 #include "comm/modelled/simulation.h"
+#include "conformance/collectives.h"
 #include "conformance/mailbox.h"
 
 namespace plait::conformance {
@@ -16,6 +17,8 @@ const RankMaker kModelled = {
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Modelled, MailboxConformance, worlds_of(kModelled, {1, 2, 3, 5, 8}),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Modelled, SeveralGroupsConformance, worlds_of(kModelled, {2, 3}),
                          case_name);
 
 }  // namespace plait::conformance

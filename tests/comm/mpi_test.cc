@@ -22,6 +22,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, TransportConformance, worlds_of(kMpi, started_worl
 INSTANTIATE_TEST_SUITE_P(Mpi, MailboxConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, CollectivesConformance, worlds_of(kMpi, started_world()), case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, RootsConformance, worlds_of(kMpi, started_world()), case_name);
+INSTANTIATE_TEST_SUITE_P(Mpi, SeveralGroupsConformance, worlds_of(kMpi, started_world()),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, TransportConformance, worlds_of(kLinked, started_world()),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedMpi, MailboxConformance, worlds_of(kLinked, started_world()),

@@ -13,8 +13,14 @@ namespace {
 constexpr Nanoseconds kMs = base::kMillisecond;
 const WaitPolicy kPolicy = {.timeout = 1000 * kMs};
 
+// Asks in turns that count in full.
+bool is_over_at(Patience& patience, Nanoseconds from, Nanoseconds at) {
+  for (Nanoseconds turn = from; turn < at; turn += 500 * kMs) patience.is_over(turn);
+  return patience.is_over(at);
+}
+
 TEST(Patience, EndsAtTheDeadline) {
-  const Patience patience(kPolicy, {}, 0);
+  Patience patience(kPolicy, {}, 0);
   EXPECT_FALSE(patience.is_over(1000 * kMs - 1));
   EXPECT_TRUE(patience.is_over(1000 * kMs));
 }
@@ -49,10 +55,20 @@ TEST(Patience, BeginsAnewWhereSomethingMoves) {
 TEST(Patience, BearsUntilWhatIsKnownToCome) {
   Patience patience(kPolicy, {}, 0);
   patience.bear_until(5000 * kMs);
-  EXPECT_FALSE(patience.is_over(5999 * kMs));
+  EXPECT_FALSE(is_over_at(patience, 0, 5999 * kMs));
   patience.bear_until(10 * kMs);  // an earlier time does not shorten it
   EXPECT_FALSE(patience.is_over(5999 * kMs));
   EXPECT_TRUE(patience.is_over(6000 * kMs));
+}
+
+// A process that was stopped, with all others perhaps, has waited for a second at most.
+TEST(Patience, CountsNoMoreThanASecondOfATurn) {
+  const WaitPolicy policy = {.timeout = 5000 * kMs};
+  Patience patience(policy, {}, 0);
+  EXPECT_FALSE(patience.is_over(500 * kMs));
+  EXPECT_FALSE(patience.is_over(100'500 * kMs)) << "1.5 s count";
+  EXPECT_FALSE(is_over_at(patience, 100'500 * kMs, 103'999 * kMs));
+  EXPECT_TRUE(patience.is_over(104'000 * kMs));
 }
 
 TEST(Patience, CountsOnlyPollsInVainAndNoLongComputation) {
@@ -72,7 +88,7 @@ TEST(Patience, FollowsThePolicy) {
   Patience patience(policy, {}, 0);
   policy.timeout = 2000 * kMs;
   patience.renew(0);
-  EXPECT_FALSE(patience.is_over(1999 * kMs));
+  EXPECT_FALSE(is_over_at(patience, 0, 1999 * kMs));
   EXPECT_TRUE(patience.is_over(2000 * kMs));
 }
 

@@ -23,6 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Shm, TransportConformance, worlds_of(kShm, kWorlds), ca
 INSTANTIATE_TEST_SUITE_P(Shm, MailboxConformance, worlds_of(kShm, kWorlds), case_name);
 INSTANTIATE_TEST_SUITE_P(Shm, CollectivesConformance, worlds_of(kShm, kWorlds), case_name);
 INSTANTIATE_TEST_SUITE_P(Shm, RootsConformance, worlds_of(kShm, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Shm, SeveralGroupsConformance, worlds_of(kShm, {1, 2, 3, 4}), case_name);
 
 const RankMaker kLinked = {.name = "linked_shm", .run = run_in_processes, .link = "10gbit,20us"};
 
@@ -33,5 +34,7 @@ INSTANTIATE_TEST_SUITE_P(LinkedShm, MailboxConformance, worlds_of(kLinked, kLink
 INSTANTIATE_TEST_SUITE_P(LinkedShm, CollectivesConformance, worlds_of(kLinked, kLinkedWorlds),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedShm, RootsConformance, worlds_of(kLinked, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedShm, SeveralGroupsConformance, worlds_of(kLinked, {2, 3}),
+                         case_name);
 
 }  // namespace plait::conformance

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "comm/transports.h"
@@ -32,6 +34,22 @@ class Steps final : public Pending::Task {
  private:
   int left_;
   std::vector<std::uint32_t>& log_;
+};
+
+// Fails in its second step.
+class Failing final : public Pending::Task {
+ public:
+  Failing() : Task({.operation = Operation::barrier}) {}
+  Awaited awaited() const override { return {.peer = 0, .tag = tag()}; }
+
+ protected:
+  bool advance() override {
+    if (++steps_ > 1) throw std::runtime_error("in step " + std::to_string(steps_));
+    return false;
+  }
+
+ private:
+  int steps_ = 0;
 };
 
 // A group of one rank, by itself.
@@ -93,6 +111,34 @@ TEST_F(TaskQueueTest, APollMakesAStepAndWaitsForNothing) {
   EXPECT_FALSE(tasks_.poll(*one));
   EXPECT_TRUE(tasks_.poll(*one));
   EXPECT_TRUE(tasks_.poll(*one)) << "from then on";
+}
+
+TEST_F(TaskQueueTest, IsAdvancedByAWaitElsewhere) {
+  const auto first = task(2);
+  const auto second = task(3);
+  tasks_.start(first);
+  tasks_.start(second);
+  EXPECT_FALSE(tasks_.empty());
+  for (int turn = 0; turn < 5 && tasks_.can_advance(); ++turn) tasks_.advance_beside();
+  EXPECT_TRUE(tasks_.empty());
+  EXPECT_FALSE(tasks_.can_advance());
+  EXPECT_EQ(log_, (std::vector<std::uint32_t>{1, 10, 2, 20}));
+  EXPECT_EQ(second->fate(), Pending::Task::Fate::done);
+}
+
+TEST_F(TaskQueueTest, KeepsWhatAStepElsewhereFailsWith) {
+  const auto failing = std::make_shared<Failing>();
+  tasks_.start(failing);
+  EXPECT_TRUE(tasks_.can_advance());
+  EXPECT_NO_THROW(tasks_.advance_beside());
+  EXPECT_FALSE(tasks_.can_advance());
+  EXPECT_NO_THROW(tasks_.advance_beside()) << "nothing is stepped before it has been thrown";
+  try {
+    tasks_.wait(*failing);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "in step 2");
+  }
 }
 
 class ImpatientTaskQueueTest : public TaskQueueTest {

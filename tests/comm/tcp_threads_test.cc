@@ -11,6 +11,8 @@ const RankMaker kTcpThreads = {
 INSTANTIATE_TEST_SUITE_P(TcpThreads, TransportConformance, worlds_of(kTcpThreads, {2, 3}),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(TcpThreads, MailboxConformance, worlds_of(kTcpThreads, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(TcpThreads, SeveralGroupsConformance, worlds_of(kTcpThreads, {2, 3}),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(TcpThreads, CollectivesConformance, worlds_of(kTcpThreads, {2, 3}),
                          case_name);
 

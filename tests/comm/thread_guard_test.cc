@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 
 #include "comm/transports.h"
@@ -44,6 +45,29 @@ TEST_F(ThreadGuardTest, RefusesASecondThreadUntilTheFirstEnds) {
   EXPECT_FALSE(guard_.begin()) << "the first one's call goes on";
   guard_.end();
   std::jthread([&] { EXPECT_TRUE(guard_.begin()); }).join();
+}
+
+TEST_F(ThreadGuardTest, MakesNoStepInACall) {
+  ASSERT_TRUE(guard_.begin());
+  EXPECT_FALSE(guard_.begin_step()) << "by the thread of the call";
+  std::jthread([&] { EXPECT_FALSE(guard_.begin_step()); }).join();
+  guard_.end();
+  ASSERT_TRUE(guard_.begin_step());
+  EXPECT_FALSE(guard_.begin_step()) << "nor in another step";
+  guard_.end();
+}
+
+TEST_F(ThreadGuardTest, ACallWaitsForAnotherThreadsStep) {
+  ASSERT_TRUE(guard_.begin_step());
+  bool has_ended = false;
+  std::jthread caller([&] {
+    EXPECT_TRUE(guard_.begin());
+    EXPECT_TRUE(has_ended);
+    guard_.end();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  has_ended = true;
+  guard_.end();
 }
 
 // The thread sanitizer tells whether a thread sees what the one before it has written.

@@ -21,6 +21,8 @@ INSTANTIATE_TEST_SUITE_P(Threads, TransportConformance, worlds_of(kThreads, kWor
 INSTANTIATE_TEST_SUITE_P(Threads, MailboxConformance, worlds_of(kThreads, kWorlds), case_name);
 INSTANTIATE_TEST_SUITE_P(Threads, CollectivesConformance, worlds_of(kThreads, kWorlds), case_name);
 INSTANTIATE_TEST_SUITE_P(Threads, RootsConformance, worlds_of(kThreads, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Threads, SeveralGroupsConformance, worlds_of(kThreads, {1, 2, 3, 4}),
+                         case_name);
 
 const RankMaker kLinked = {.name = "linked_threads", .run = run_as_threads, .link = "10gbit,20us"};
 
@@ -31,5 +33,7 @@ INSTANTIATE_TEST_SUITE_P(LinkedThreads, MailboxConformance, worlds_of(kLinked, k
 INSTANTIATE_TEST_SUITE_P(LinkedThreads, CollectivesConformance, worlds_of(kLinked, kLinkedWorlds),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(LinkedThreads, RootsConformance, worlds_of(kLinked, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(LinkedThreads, SeveralGroupsConformance, worlds_of(kLinked, {2, 3}),
+                         case_name);
 
 }  // namespace plait::conformance

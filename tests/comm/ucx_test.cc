@@ -31,6 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance, worlds_of(kUcx, {1, 2, 3, 4}
 INSTANTIATE_TEST_SUITE_P(Ucx, MailboxConformance, worlds_of(kUcx, {1, 2, 3, 4}), case_name);
 INSTANTIATE_TEST_SUITE_P(Ucx, CollectivesConformance, worlds_of(kUcx, {1, 2, 3, 4}), case_name);
 INSTANTIATE_TEST_SUITE_P(Ucx, RootsConformance, worlds_of(kUcx, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Ucx, SeveralGroupsConformance, worlds_of(kUcx, {2, 3}), case_name);
 
 INSTANTIATE_TEST_SUITE_P(FetchedUcx, TransportConformance, worlds_of(kFetched, {3}), case_name);
 INSTANTIATE_TEST_SUITE_P(FetchedUcx, MailboxConformance, worlds_of(kFetched, {2, 3}), case_name);

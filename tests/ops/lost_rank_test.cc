@@ -282,6 +282,21 @@ TEST(APollHook, WhatIsThrownFailsTheCallEverywhere) {
   }
 }
 
+// An operator that has no mailbox yet makes one, and the others may come late to that.
+TEST(APollHook, IsCalledInTheSetUpOfAnOperator) {
+  std::atomic<int> called{0};
+  run_as_threads(2, [&](Communicator& comm) {
+    const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
+    if (comm.rank() == 1) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (called == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      EXPECT_GT(called, 0);
+    }
+    const PollHook poll = [&] { ++called; };
+    matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.poll = poll});
+  });
+}
+
 // A late rank that is in a product without communication, as the deadline's sentence has it.
 TEST(ALateRank, MultipliesAlone) {
   conformance::expect_that_a_late_rank_multiplies([](Communicator& comm, const PollHook& hook) {

@@ -2,6 +2,7 @@
 // mapped: see Standing, and docs/design/0018.
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 #include "comm/mapped/mapped_group.h"
 
 namespace plait::comm {
@@ -34,10 +35,10 @@ Regrouping::Parts MappedGroup::agree(const std::string& mine, Nanoseconds patien
   ++agreements_;
   if (!page(rank()).standing.bring(agreements_, mine)) refuse_given_up(rank(), patience);
   for (int peer = 0; peer < world(); ++peer) ring(peer);
-  const Nanoseconds deadline = base::now() + patience;
+  Deadline deadline(patience);
   while (!has_all_parts()) {
     interrupt_if_asked(nullptr);
-    const bool is_late = base::now() >= deadline;
+    const bool is_late = deadline.is_over();
     for (int peer = 0; peer < world(); ++peer) {
       Standing& standing = page(peer).standing;
       if (standing.part(agreements_) != Standing::Part::not_yet) continue;

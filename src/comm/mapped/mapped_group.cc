@@ -149,38 +149,44 @@ constexpr int kBeatsWithoutProcessor = 50;
 
 }  // namespace
 
-// Goes on publishing its wait meanwhile: other ranks may search for the culprit too.
-int MappedGroup::find_culprit(int awaited_peer, PublishedWait& published) {
+// Goes on publishing its wait meanwhile: other ranks may search for the culprit too. One that waits
+// in another communicator may give up there before this rank has done searching.
+MappedGroup::Culprit MappedGroup::find_culprit(const Awaited& awaited, PublishedWait& published) {
   const auto before = read_all();
-  int culprit = awaited_peer;
+  Culprit culprit = {.rank = awaited.peer, .where = before[awaited.peer]};
   for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    published.publish({.peer = awaited_peer, .tag = {}});
+    published.publish(awaited);
     if (beat < kBeatsToMove) continue;
     const auto after = read_all();
-    culprit = find_late(before, after, awaited_peer, rank());
-    if (!says_it_waits(after[culprit])) break;
+    const int late = find_late(before, after, awaited.peer, rank());
+    const bool is_elsewhere = culprit.rank == late && culprit.where.elsewhere.waits != 0;
+    if (!is_elsewhere || after[late].elsewhere.waits != 0)
+      culprit = {.rank = late, .where = after[late]};
+    if (!says_it_waits(after[late])) break;
   }
   return culprit;
 }
 
-void MappedGroup::give_up(const Awaited& awaited) {
+void MappedGroup::give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) {
   // The wait stays published until all ranks know why it ends: a peer that searches for the culprit
   // at the same time would else find this rank waiting for no other.
   PublishedWait published(*this);
   const bool waits = awaited.peer != Error::kNoRank;
-  const int culprit = waits ? find_culprit(awaited.peer, published) : rank();
+  const Culprit found =
+      waits ? find_culprit(awaited, published) : Culprit{.rank = rank(), .where = {}};
+  const int culprit = found.rank;
   raise_if_failed();
+  if (ready()) return;
   std::string blame;
   if (waits && culprit != awaited.peer) {
     blame = sentence("; in the end all wait for rank ", culprit);
   }
   fail_and_raise(
       {Code::timeout, culprit,
-       sentence(
-           describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame, " (",
-           rendezvous_->describe(culprit), ")",
-           culprit == rank() ? "" : "; " + describe_doing(culprit, read(page(culprit).shown)))});
+       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame,
+                " (", rendezvous_->describe(culprit), ")",
+                culprit == rank() ? "" : "; " + describe_doing(culprit, found.where))});
 }
 
 void MappedGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {

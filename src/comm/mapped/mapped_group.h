@@ -28,7 +28,7 @@ class MappedGroup final : public Group {
     return announcer_.begin_waiting(awaited.peer, ticket);
   }
   void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
-  [[noreturn]] void give_up(const Awaited& awaited) override;
+  void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   // The parts of examine(), for callers that must not fail the group at once: whether a peer has
@@ -49,6 +49,9 @@ class MappedGroup final : public Group {
   void ring(int peer) noexcept { page(peer).doorbell.ring(); }
 
  protected:
+  void show_elsewhere(const Elsewhere* elsewhere) noexcept override {
+    announcer_.elsewhere(elsewhere);
+  }
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override {
     // Pairs with end(): a rank that sees it set may read the record.
@@ -64,7 +67,11 @@ class MappedGroup final : public Group {
   bool has_died(int peer) const;
   void examine_call(int peer);
   bool has_all_parts() const;
-  int find_culprit(int awaited_peer, PublishedWait& published);
+  struct Culprit {
+    int rank;
+    Whereabouts where;
+  };
+  Culprit find_culprit(const Awaited& awaited, PublishedWait& published);
   std::vector<Whereabouts> read_all() const;
 
   std::shared_ptr<Rendezvous> rendezvous_;

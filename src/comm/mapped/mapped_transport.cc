@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/cpus.h"
+#include "comm/deadline.h"
 #include "comm/mapped/mapped_slots.h"
 
 namespace plait::comm {
@@ -27,9 +28,9 @@ class SetupWatch {
  public:
   SetupWatch(MappedGroup& group, Operation operation)
       : group_(group),
-        published_(group),
+        published_(group, PublishedWait::Blocks::yes),
         operation_(operation),
-        deadline_(base::now() + group.policy().timeout) {}
+        deadline_(group.policy().timeout) {}
 
   Rendezvous::Watch watch() {
     return [this](int peer) { poll(peer); };
@@ -47,13 +48,14 @@ class SetupWatch {
     // because it knows whether they came first.
     if (std::exchange(misses_one_, group_.misses_one())) group_.examine_lives(&awaited);
     group_.examine_calls();
-    if (waits && base::now() >= deadline_) group_.give_up(awaited);
+    // The rendezvous finds out by itself whether the others have come meanwhile.
+    if (deadline_.is_over() && waits) group_.give_up(awaited, [] { return false; });
   }
 
   MappedGroup& group_;
   PublishedWait published_;
   Operation operation_;
-  Nanoseconds deadline_;
+  Deadline deadline_;
   bool misses_one_ = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/round_up.h"
 #include "comm/modelled/scheduler.h"
+#include "comm/started.h"
 
 namespace plait::comm::modelled {
 
@@ -116,6 +117,7 @@ bool SimRank::wait(const Question& question) {
   for (;;) {
     const Nanoseconds before = now_;
     if (question.ready()) break;
+    advance_started(this);
     while (!coming_.empty() && coming_.back() <= before) coming_.pop_back();
     scheduler_.raise_if_ended();
     question_ = &question;

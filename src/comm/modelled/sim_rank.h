@@ -48,6 +48,7 @@ class SimRank final : public Executor {
   // Returns when all work in the background is done.
   void drain() { idle_until(background_until_); }
 
+  bool has_clock() const override { return true; }
   bool wait(const Question& question) override;
 
   // Takes about as long as a real poll: otherwise no other rank would ever get its turn.

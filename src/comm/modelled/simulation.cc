@@ -28,7 +28,7 @@ class ModelledGroup final : public Group {
   int begin_waiting(const Awaited& /*awaited*/, int /*ticket*/) noexcept override { return 0; }
   void end_waiting(int /*ticket*/) noexcept override {}
 
-  [[noreturn]] void give_up(const Awaited& awaited) override {
+  void give_up(const Awaited& awaited, base::FunctionRef<bool()> /*ready*/) override {
     fail_and_raise({.code = Code::timeout,
                     .culprit = awaited.peer,
                     .sentence = plait::comm::describe(awaited, rank())});

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "comm/connect.h"
+#include "comm/deadline.h"
 #include "plait/mpi_ranks.h"
 
 namespace plait {
@@ -27,14 +28,12 @@ using base::Nanoseconds;
 class Gatherer {
  public:
   Gatherer(MpiRanks ranks, comm::WaitPolicy policy)
-      : ranks_(std::move(ranks)),
-        policy_(std::move(policy)),
-        began_at_(base::now()),
-        deadline_(began_at_ + policy_.connect_timeout) {}
+      : ranks_(std::move(ranks)), policy_(std::move(policy)), deadline_(policy_.connect_timeout) {}
 
-  Nanoseconds began_at() const { return began_at_; }
+  // Later than it began by what does not count of long turns.
+  Nanoseconds began_at() const { return deadline_.at() - policy_.connect_timeout; }
 
-  std::vector<std::string> all_gather(const std::string& mine) const {
+  std::vector<std::string> all_gather(const std::string& mine) {
     constexpr std::size_t kDigits = 10;
     PLAIT_CHECK(mine.size() <= INT_MAX / 2, "from_mpi: ", mine.size(), " bytes to exchange");
     std::string length = std::to_string(mine.size());
@@ -60,7 +59,7 @@ class Gatherer {
     MpiRanks::Ended has_ended = {};
   };
 
-  std::vector<std::string> gather_equal(const std::string& mine) const {
+  std::vector<std::string> gather_equal(const std::string& mine) {
     auto exchange = std::make_unique<Exchange>(
         Exchange{.mine = mine, .all = std::string(world() * mine.size(), '\0')});
     exchange->has_ended = ranks_.begin_all_gather(exchange->mine.data(), exchange->all.data(),
@@ -79,7 +78,7 @@ class Gatherer {
     return parts;
   }
 
-  void wait(const MpiRanks::Ended& has_ended) const {
+  void wait(const MpiRanks::Ended& has_ended) {
     constexpr int kWithoutPause = 100;
     constexpr Nanoseconds kBetweenQuestions = 10 * base::kMillisecond;
     Nanoseconds ask_at = 0;
@@ -89,7 +88,7 @@ class Gatherer {
         policy_.interrupted();
         ask_at = now + kBetweenQuestions;
       }
-      if (now >= deadline_) {
+      if (deadline_.is_over(now)) {
         base::fail(Code::timeout, "from_mpi: rank ", ranks_.rank, " has waited ",
                    base::show_duration(policy_.connect_timeout), " for the other ranks of its ",
                    ranks_.world, ": not all have called it");
@@ -102,8 +101,7 @@ class Gatherer {
 
   MpiRanks ranks_;
   comm::WaitPolicy policy_;
-  Nanoseconds began_at_;
-  Nanoseconds deadline_;
+  comm::Deadline deadline_;
 };
 
 // Ranks with the same text can use the transport shm together. A host that can't be told from
@@ -134,7 +132,7 @@ Communicator connect_mpi(const MpiRanks& ranks, CommunicatorOptions options) {
               "from_mpi: MPI says where the ranks are: give no place and no all_gather");
   PLAIT_CHECK(ranks.world > 0 && ranks.rank >= 0 && ranks.rank < ranks.world,
               "from_mpi: there is no rank ", ranks.rank, " in a world of ", ranks.world);
-  const Gatherer gatherer(ranks, comm::wait_policy_of(options));
+  Gatherer gatherer(ranks, comm::wait_policy_of(options));
   options.all_gather = [&](const std::string& mine) { return gatherer.all_gather(mine); };
   options.place = find_place(ranks, options.all_gather);
   return comm::connect(options,

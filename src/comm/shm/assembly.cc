@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 #include "comm/interruption.h"
 #include "comm/same_transport.h"
 #include "comm/shm/pending_connections.h"
@@ -89,11 +90,11 @@ class Acceptor {
   }
 
   std::vector<Fd> gather() {
-    const Nanoseconds deadline = base::now() + endpoint_.timeout;
+    Deadline deadline(endpoint_.timeout);
     while (!absent().empty()) {
       if (watch_) watch_(absent().front());
-      if (base::now() >= deadline) refuse_for_missing();
-      callers_ = pending_.wait(admitted_sockets(), deadline - base::now());
+      if (deadline.is_over()) refuse_for_missing();
+      callers_ = pending_.wait(admitted_sockets(), deadline.at() - base::now());
       while (!callers_.empty()) {
         KnownCaller caller = std::move(callers_.back());
         callers_.pop_back();
@@ -259,12 +260,13 @@ bool has_given_up(const std::string& name, const Endpoint& endpoint) {
 }
 
 // `before`: a rank 0 that has hung up, if there is one. It is called again until the deadline.
-Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch,
-                   Nanoseconds deadline, const Leader* before) {
+Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch, Deadline& deadline,
+                   const Leader* before) {
   const std::string rank_0 =
       before == nullptr ? "rank 0" : sentence("rank 0 (pid ", before->pid, ')');
   for (;;) {
-    const bool may_call = before == nullptr || base::now() < deadline;
+    const bool is_over = deadline.is_over();
+    const bool may_call = before == nullptr || !is_over;
     auto leader = may_call ? finder.call() : std::nullopt;
     if (leader) return Leader(std::move(*leader));
     if (before != nullptr && base::has_ended(Fd(), before->pid, before->start)) {
@@ -277,7 +279,7 @@ Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch,
           Code::peer_lost,
           sentence(rank_0, " has died or given up before rank ", endpoint.rank, " has met it"), 0);
     }
-    if (base::now() >= deadline) {
+    if (is_over) {
       throw Error(Code::timeout,
                   sentence("rank 0 of ", endpoint.world, " has not come within ",
                            base::show_duration(endpoint.timeout),
@@ -291,7 +293,7 @@ Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch,
 
 // Whether rank 0 welcomes this rank. If not, it has hung up without a word.
 bool is_welcome(const Leader& leader, const Endpoint& endpoint, const Watch& watch) {
-  const Nanoseconds deadline = base::now() + endpoint.timeout + kGrace;
+  Deadline deadline(endpoint.timeout + kGrace);
   base::send_message(leader.socket,
                      write(ShmHello{endpoint.rank, endpoint.world, ::getpid(), endpoint.build}),
                      Fd());
@@ -304,13 +306,13 @@ bool is_welcome(const Leader& leader, const Endpoint& endpoint, const Watch& wat
     }
     if (watch) watch(0);
     if (delivery == Delivery::closed) return false;
-    if (base::now() >= deadline) {
+    if (deadline.is_over()) {
       throw Error(Code::timeout,
                   sentence("rank 0 (pid ", leader.pid, ") has said nothing for ",
                            base::show_duration(endpoint.timeout)),
                   0);
     }
-    base::wait_readable({&leader.socket}, std::min(deadline - base::now(), kPollInterval));
+    base::wait_readable({&leader.socket}, std::min(deadline.at() - base::now(), kPollInterval));
   }
 }
 
@@ -324,7 +326,7 @@ std::vector<Fd> assemble(MeetingPlace place, const Endpoint& endpoint, const Wat
 // rank was calling: then it may assemble another one.
 Fd attend(const std::string& name, const Endpoint& endpoint, const Watch& watch) {
   Finder finder(name);
-  const Nanoseconds deadline = base::now() + endpoint.timeout;
+  Deadline deadline(endpoint.timeout);
   Leader leader = call_leader(finder, endpoint, watch, deadline, nullptr);
   while (!is_welcome(leader, endpoint, watch)) {
     ::usleep(2000);

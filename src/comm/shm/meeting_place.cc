@@ -20,6 +20,7 @@
 #include "base/fingerprint.h"
 #include "base/host.h"
 #include "base/socket.h"
+#include "comm/deadline.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {
@@ -160,6 +161,7 @@ MeetingPlace::MeetingPlace(const std::string& name, Nanoseconds deadline, const 
 // shortly before may take a moment to let go of it.
 void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanoseconds deadline,
                                     const Watch& watch) {
+  Deadline until(deadline - base::now());
   for (;;) {
     if (auto listener = base::listen_at(name)) {
       listeners_.push_back(std::move(*listener));
@@ -173,7 +175,7 @@ void MeetingPlace::listen_in_kernel(const std::string& name, bool alone, Nanosec
       return;
     }
     if (watch) watch(0);
-    if (base::now() >= deadline) {
+    if (until.is_over()) {
       base::fail(Code::system,
                  "the meeting place of this job is held by a process that does not answer");
     }

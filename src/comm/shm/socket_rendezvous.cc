@@ -13,6 +13,7 @@
 #include "comm/group.h"
 #include "comm/interruption.h"
 #include "comm/shm/patient_watch.h"
+#include "comm/started.h"
 
 namespace plait::comm::shm {
 
@@ -257,7 +258,7 @@ std::vector<Message> SocketRendezvous::meet(Message mine, const Watch& watch) {
   if (is_coordinator()) {
     all = collect_and_distribute(std::move(mine), watch);
   } else {
-    const Nanoseconds deadline = base::now() + endpoint_.timeout + kGrace;
+    Deadline deadline(endpoint_.timeout + kGrace);
     send(coordinator(), mine, deadline, watch);
     while (static_cast<int>(all.size()) < world())
       all.push_back(receive(coordinator(), deadline, watch));
@@ -269,7 +270,7 @@ std::vector<Message> SocketRendezvous::meet(Message mine, const Watch& watch) {
 // Takes messages in whatever order they come: the user may have only so many descriptors on their
 // way, so one rank's message may wait until another's has been taken.
 std::vector<Message> SocketRendezvous::collect_and_distribute(Message mine, const Watch& watch) {
-  const Nanoseconds deadline = base::now() + endpoint_.timeout;
+  Deadline deadline(endpoint_.timeout);
   std::vector<Message> all(world());
   all[rank()] = std::move(mine);
   const std::vector<int> peers = neighbours();
@@ -299,19 +300,19 @@ bool SocketRendezvous::take(int from, Message& message, const Watch& watch) {
 
 // Waits a little for a message from one of them; the first is published as the one that is waited
 // for. Never for long, because another thread of this rank may take the message.
-void SocketRendezvous::await(const std::vector<int>& peers, Nanoseconds deadline,
+void SocketRendezvous::await(const std::vector<int>& peers, Deadline& deadline,
                              const Watch& watch) {
   poll(watch, peers.front());
   const Nanoseconds now = base::now();
-  if (now >= deadline) {
+  if (deadline.is_over(now)) {
     refuse(Code::timeout, peers.front(),
            sentence("rank ", peers.front(), " has not joined the others within ",
                     base::show_duration(endpoint_.timeout), " (", describe(peers.front()), ")"));
   }
-  channel_.wait_readable(peers, std::min(deadline - now, kPollInterval));
+  channel_.wait_readable(peers, std::min(deadline.at() - now, nap_of(kPollInterval)));
 }
 
-Message SocketRendezvous::receive(int from, Nanoseconds deadline, const Watch& watch) {
+Message SocketRendezvous::receive(int from, Deadline& deadline, const Watch& watch) {
   PatientWatch patient(watch, is_coordinator());
   Message message;
   const Watch patiently = [&](int peer) { patient.poll(peer); };
@@ -319,7 +320,7 @@ Message SocketRendezvous::receive(int from, Nanoseconds deadline, const Watch& w
   return message;
 }
 
-void SocketRendezvous::send(int to, const Message& message, Nanoseconds deadline,
+void SocketRendezvous::send(int to, const Message& message, Deadline& deadline,
                             const Watch& watch) {
   for (;;) {
     const Delivery delivery = channel_.send(to, message.bytes, message.fd);
@@ -329,7 +330,7 @@ void SocketRendezvous::send(int to, const Message& message, Nanoseconds deadline
     if (delivery == Delivery::closed) lose(to, watch);
     const bool throttled = delivery == Delivery::too_many_on_their_way;
     const Nanoseconds now = base::now();
-    if (now >= deadline) {
+    if (deadline.is_over(now)) {
       const std::string why = throttled ? "; too many descriptors of this user are on their way, "
                                           "for its limit of open files"
                                         : "";
@@ -340,7 +341,8 @@ void SocketRendezvous::send(int to, const Message& message, Nanoseconds deadline
     if (throttled) {
       ::usleep(kUntilTaken);
     } else {
-      base::wait_writable(channel_.socket_to(to), std::min(deadline - now, kPollInterval));
+      base::wait_writable(channel_.socket_to(to),
+                          std::min(deadline.at() - now, nap_of(kPollInterval)));
     }
   }
 }

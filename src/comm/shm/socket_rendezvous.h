@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/socket.h"
+#include "comm/deadline.h"
 #include "comm/mapped/rendezvous.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/group_channel.h"
@@ -65,10 +66,10 @@ class SocketRendezvous final : public Rendezvous {
   // Returns what every rank brings, in rank order: all of the above are made of this primitive.
   std::vector<base::Message> meet(base::Message mine, const Watch& watch);
   std::vector<base::Message> collect_and_distribute(base::Message mine, const Watch& watch);
-  base::Message receive(int from, base::Nanoseconds deadline, const Watch& watch);
+  base::Message receive(int from, Deadline& deadline, const Watch& watch);
   bool take(int from, base::Message& message, const Watch& watch);
-  void await(const std::vector<int>& peers, base::Nanoseconds deadline, const Watch& watch);
-  void send(int to, const base::Message& message, base::Nanoseconds deadline, const Watch& watch);
+  void await(const std::vector<int>& peers, Deadline& deadline, const Watch& watch);
+  void send(int to, const base::Message& message, Deadline& deadline, const Watch& watch);
   void hear_verdict();
   // Calls f(); what the system refuses to this rank meanwhile is told to all ranks.
   template <class F>

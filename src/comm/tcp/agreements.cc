@@ -268,12 +268,16 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   Nanoseconds since = 0;
   std::optional<Answer> answer;
   Patience polls(group_.policy(), kAtOnce);  // each peer's beats decide how long to wait
+  Nanoseconds turn = base::now();
   for (;;) {
     const std::uint64_t seen = mesh.news();
     mesh.move();
     answer = taken();
     if (answer) break;
     const Nanoseconds now = base::now();
+    // Time in which this process did not run makes no peer late.
+    since += std::max<Nanoseconds>(now - turn - Deadline::kLongestTurn, 0);
+    turn = now;
     if (polls.must_poll_peers(now, group_)) {
       note_losses();
       tell_cut_off();

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/deadline.h"
 #include "comm/tcp/failure_frame.h"
 
 namespace plait::comm::tcp {
@@ -69,6 +70,7 @@ std::vector<int> Lines::send(MessageOf message_of, Nanoseconds deadline,
   std::vector<std::size_t> done(lines_.size());
   std::vector<int> busy(lines_.size() - 1);
   std::iota(busy.begin(), busy.end(), 1);
+  Deadline until(deadline - base::now());
   for (;;) {
     std::erase_if(busy, [&](int rank) {
       Line& line = lines_[rank];
@@ -78,7 +80,7 @@ std::vector<int> Lines::send(MessageOf message_of, Nanoseconds deadline,
       if (done[rank] > 0) line.says = is_whole ? Says::frames : Says::nothing;
       return !is_open || is_whole;
     });
-    if (busy.empty() || base::now() >= deadline) return busy;
+    if (busy.empty() || until.is_over()) return busy;
     turn();
     std::vector<pollfd> asked;
     asked.reserve(busy.size());

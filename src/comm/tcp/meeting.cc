@@ -12,6 +12,7 @@
 #include "base/hmac.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 #include "comm/group.h"
 #include "comm/interruption.h"
 #include "comm/tcp/address.h"
@@ -80,7 +81,7 @@ class Meeting {
   const Identity& self() const { return ranks_.self; }
 
   const Site& site_;
-  Nanoseconds deadline_;
+  Deadline deadline_;
   Arrivals ranks_;
   bool is_gathering_;       // as rank 0, until all have come for the first time
   bool has_asked_ = false;  // rank 0 which ranks are missing
@@ -100,7 +101,7 @@ Identity identity_of(const Site& site) {
 
 Meeting::Meeting(const Site& site)
     : site_(site),
-      deadline_(base::now() + site.policy.timeout),
+      deadline_(site.policy.timeout),
       ranks_(identity_of(site), site.all_gather ? std::nullopt : rendezvous_from_environment()),
       is_gathering_(is_host()),
       listener_(listen_at_port(ranks_.rendezvous && is_host() ? ranks_.rendezvous->port : 0)),
@@ -143,7 +144,8 @@ void Meeting::gather() {
     for (std::size_t i = 0; i < ranks_.calls.size(); ++i) advance(ranks_.calls[i]);
     std::erase_if(ranks_.calls, [](const Call& call) { return call.is_over(); });
     if (is_gathering_ && ranks_.is_complete()) welcome_all();
-    if (!ranks_.is_complete() && base::now() >= deadline_) end_at_deadline();
+    const bool is_over = deadline_.is_over();
+    if (!ranks_.is_complete() && is_over) end_at_deadline();
   }
 }
 
@@ -151,7 +153,7 @@ void Meeting::gather() {
 void Meeting::end_at_deadline() {
   if (has_asked_ || !ranks_.ask_for_missing(site_.policy.connect_timeout)) give_up();
   has_asked_ = true;
-  deadline_ = base::now() + kAnswer;
+  deadline_ = Deadline(kAnswer);
 }
 
 void Meeting::give_up() const {
@@ -165,15 +167,15 @@ std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
   std::string why = "no name server has answered";
   for (std::optional<Lookup> lookup;;) {
     if (!lookup) lookup.emplace(rendezvous.host, rendezvous.port);
-    const auto found = lookup->wait(std::min(deadline_, base::now() + kTurn));
+    const auto found = lookup->wait(std::min(deadline_.at(), base::now() + kTurn));
     if (found && !found->addresses.empty()) return found->addresses;
     if (found) why = found->why;
-    PLAIT_CHECK(base::now() < deadline_, "rank ", self().rank, " cannot find host \"",
-                rendezvous.host, "\", where rank 0 is to be met: ", why);
+    PLAIT_CHECK(!deadline_.is_over(), "rank ", self().rank, " cannot find host \"", rendezvous.host,
+                "\", where rank 0 is to be met: ", why);
     interrupt_if_asked();
     watch();
     if (!found) continue;
-    base::sleep_until(std::min(deadline_, base::now() + kBetweenQuestions));
+    base::sleep_until(std::min(deadline_.at(), base::now() + kBetweenQuestions));
     lookup.reset();
   }
 }
@@ -312,7 +314,7 @@ void Meeting::welcome_all() {
   const auto welcome_of = [&](int rank) -> const std::string& {
     return must_call_again(rank) ? again : stay;
   };
-  const Nanoseconds deadline = std::max(deadline_, base::now() + kSilentCaller);
+  const Nanoseconds deadline = std::max(deadline_.at(), base::now() + kSilentCaller);
   // A rank that has not taken its welcome is missing, as if it had not come.
   for (const int rank : ranks_.lines.send(welcome_of, deadline, [this] { interrupt_if_asked(); }))
     ranks_.lines.drop(rank);

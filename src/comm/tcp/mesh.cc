@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/close_on_fork.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 
 namespace plait::comm::tcp {
 
@@ -301,7 +302,7 @@ void Mesh::note_slow(int process) {
 // The program may never make another call that could throw what is said here.
 void Mesh::deliver(bool has_failed) noexcept {
   const Nanoseconds start = base::now();
-  const Nanoseconds until = start + (has_failed ? std::min(kAfterFailure, patience_) : patience_);
+  Deadline deadline(has_failed ? std::min(kAfterFailure, patience_) : patience_, start);
   Nanoseconds poll_at = 0;
   for (;;) {
     const std::uint64_t seen = news();
@@ -309,9 +310,10 @@ void Mesh::deliver(bool has_failed) noexcept {
     const std::vector<int> missing = find_undelivered(has_failed);
     if (missing.empty()) return;
     const Nanoseconds now = base::now();
+    const bool is_over = deadline.is_over(now);
     for (const int process : missing) {
       if (now >= poll_at) loss_of(process);
-      if (now < until) continue;
+      if (!is_over) continue;
       if (has_failed) {  // which was told
         note_slow(process);
         continue;
@@ -321,7 +323,7 @@ void Mesh::deliver(bool has_failed) noexcept {
                    name_of(process).c_str(), base::show_duration(now - start).c_str());
     }
     if (now >= poll_at) poll_at = now + kPollInterval;
-    sleep(std::min(until, now + base::kMillisecond), seen);
+    sleep(std::min(deadline.at(), now + base::kMillisecond), seen);
   }
 }
 

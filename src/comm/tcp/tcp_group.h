@@ -82,13 +82,18 @@ class TcpGroup final : public Group, public Receiver {
     return announcer_.begin_waiting(awaited.peer, ticket);
   }
   void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
-  [[noreturn]] void give_up(const Awaited& awaited) override;
+  void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
   bool receive(int process, const Frame& frame, std::string text) override;
 
  protected:
+  // The peers may ask for it just now, over connections of which this thread waits for nothing.
+  void show_elsewhere(const Elsewhere* elsewhere) noexcept override {
+    announcer_.elsewhere(elsewhere);
+    mesh_->move();
+  }
   void examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) override;
   bool has_ended(End end) const noexcept override { return records_.has(end); }
   void end(End end, const Failure& failure) noexcept override;
@@ -112,9 +117,13 @@ class TcpGroup final : public Group, public Receiver {
   void inquire();
   std::vector<Answer> answers() const;
   std::vector<Whereabouts> ask_all(const Awaited& awaited, PublishedWait& published);
-  int find_culprit(const Awaited& awaited, PublishedWait& published);
+  struct Culprit {
+    int rank;
+    Answer answer;
+  };
+  Culprit find_culprit(const Awaited& awaited, PublishedWait& published);
   void compare_answers();
-  std::string describe_late(int peer) const;
+  std::string describe_late(const Culprit& culprit) const;
 
   std::shared_ptr<Mesh> mesh_;
   Members members_;

@@ -6,7 +6,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 #include "comm/group.h"
+#include "comm/started.h"
 
 namespace plait::comm::threads {
 
@@ -71,7 +73,7 @@ std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Con
     count_ = 0;
     changed_.notify_all();
   }
-  const base::Nanoseconds deadline = base::now() + timeout;
+  Deadline deadline(timeout);
   while (meeting_ == meeting) {
     const std::vector<int> late = absent();
     const auto gone = std::find_if(late.begin(), late.end(), [&](int peer) { return left_[peer]; });
@@ -88,14 +90,14 @@ std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Con
                                  ", which has left the group"),
                   *gone);
     }
-    if (base::now() >= deadline) {
+    if (deadline.is_over()) {
       throw Error(
           Code::timeout,
           base::sentence("rank ", rank, " has waited ", base::show_duration(timeout), " for rank",
                          late.size() > 1 ? "s " : " ", base::show_list(late), " of ", world_),
           late.front());
     }
-    changed_.wait_for(lock, std::chrono::milliseconds(20));
+    changed_.wait_for(lock, std::chrono::nanoseconds(nap_of(20 * base::kMillisecond)));
   }
   return *contributions;
 }

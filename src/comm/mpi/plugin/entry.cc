@@ -38,7 +38,7 @@ std::unique_ptr<Transport> create(const Site& site) {
   PLAIT_CHECK(alone.owns_lock(),
               "another thread of this process is connecting through MPI: let one be done before "
               "the next begins, in the same order in all processes");
-  const base::Nanoseconds deadline = base::now() + site.policy.timeout;
+  const Deadline deadline(site.policy.timeout);
   MeetOptions options = {.timeout = site.policy.timeout,
                          .interrupted =
                              [&] {

@@ -259,7 +259,8 @@ void MpiGroup::poll_peers(base::FunctionRef<std::string()> doing) {
   }
 }
 
-void MpiGroup::give_up(const Awaited& awaited) {
+void MpiGroup::give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) {
+  if (ready()) return;
   fail_and_raise(
       {Code::timeout, awaited.peer == Error::kNoRank ? rank() : awaited.peer,
        sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout))});

@@ -73,7 +73,7 @@ class MpiGroup final : public Group {
   void announce(const Tag& /*tag*/) noexcept override {}
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
-  [[noreturn]] void give_up(const Awaited& awaited) override;
+  void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
  protected:

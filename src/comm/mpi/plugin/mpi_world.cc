@@ -78,7 +78,7 @@ void MpiWorld::close() noexcept {
   MPI_Wait(&receiving_, MPI_STATUS_IGNORE);
 }
 
-std::unique_ptr<Transport> MpiWorld::connect(const WaitPolicy& policy, Nanoseconds deadline,
+std::unique_ptr<Transport> MpiWorld::connect(const WaitPolicy& policy, Deadline deadline,
                                              const std::function<void()>& watch) {
   release_finished();
   try {
@@ -130,7 +130,7 @@ void MpiWorld::begin(int first_tag) {
   }
 }
 
-void MpiWorld::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
+void MpiWorld::wait_for_all(const WaitPolicy& policy, Deadline& deadline,
                             const std::function<void()>& watch) {
   Nanoseconds poll_at = 0;
   for (int turn = 0;; ++turn) {
@@ -146,7 +146,7 @@ void MpiWorld::wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
       refuse_for_interrupted();
       poll_at = now + kPollInterval;
     }
-    if (now >= deadline)
+    if (deadline.is_over(now))
       refuse_for_missing(me_, static_cast<int>(peers_.size()), missing, policy.timeout);
     if (turn > 100) ::usleep(100);
   }

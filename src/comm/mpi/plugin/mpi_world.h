@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/deadline.h"
 #include "comm/mpi/plugin/mpi_transport.h"
 
 namespace plait::comm::mpi {
@@ -38,7 +39,7 @@ class MpiWorld {
   void close() noexcept;
 
   // Collective over all processes. One that fails may be tried again. `watch`: as Site::watch.
-  std::unique_ptr<Transport> connect(const WaitPolicy& policy, Nanoseconds deadline,
+  std::unique_ptr<Transport> connect(const WaitPolicy& policy, Deadline deadline,
                                      const std::function<void()>& watch);
 
  private:
@@ -51,7 +52,7 @@ class MpiWorld {
   };
 
   void begin(int first_tag);
-  void wait_for_all(const WaitPolicy& policy, Nanoseconds deadline,
+  void wait_for_all(const WaitPolicy& policy, Deadline& deadline,
                     const std::function<void()>& watch);
   void ask(const WaitPolicy& policy);
   void withdraw();

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/deadline.h"
 #include "comm/mpi/plugin/deferred_release.h"
 #include "comm/mpi/plugin/library_settings.h"
 #include "comm/mpi/plugin/mpi_thread.h"
@@ -120,10 +121,10 @@ void end_mpi() {
 // How many threads MPI allows, once it has started.
 int start_library(const MeetOptions& options) {
   const Nanoseconds timeout = options.timeout;
-  const Nanoseconds deadline = base::now() + timeout;
+  Deadline deadline(timeout);
   apply_library_settings(options.hosts);
   auto started = MpiThread::instance().start(kBetweenQuestions);
-  while (!started && base::now() < deadline) {
+  while (!started && !deadline.is_over()) {
     if (options.interrupted) options.interrupted();
     started = MpiThread::instance().start(kBetweenQuestions);
   }
@@ -278,7 +279,7 @@ const Processes& meet_processes(std::optional<int> handle, const MeetOptions& op
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
   const Nanoseconds timeout = options.timeout;
-  const Nanoseconds deadline = base::now() + timeout;
+  Deadline deadline(timeout);
   PLAIT_CHECK(!has_ended(), "the mpi transport cannot be used after MPI_Finalize");
   {
     const auto held = hold_mpi();
@@ -297,7 +298,7 @@ const Processes& meet_processes(std::optional<int> handle, const MeetOptions& op
       options.interrupted();
       ask_at = base::now() + kBetweenQuestions;
     }
-    if (base::now() >= deadline) {
+    if (deadline.is_over()) {
       throw Error(Code::timeout, base::sentence("not all processes of ",
                                                 handle ? "the communicator" : "MPI_COMM_WORLD",
                                                 " have asked for the mpi transport within ",
