@@ -90,7 +90,7 @@ def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
         # Some plans were tried, and one of them was decided upon by measuring.
         assert {"serial", "fused"} <= {row.split(";")[0] for row in rows}, said
         assert any("; measured: " in row for row in rows), said
-        # Sums are as wide as the operands, and the plans are those of the network between the hosts.
+        # Sums are as wide as the operands, and plans are those of the network.
         assert all(" wire=bf16 " in one and " hosts=2 " in one for one in problems), said
     stored = {one.name: one.read_text() for one in (tmp_path / "plait").iterdir()}
     assert "wire=bf16 ranks=2 hosts=2" in stored["plans"], stored
