@@ -56,6 +56,7 @@ ROWS = {
     "megatron-bf16": Row("megatron", "bf16"),
     "megatron-bf16-sp": Row("megatron", "bf16", {"sequence_parallel": True}),
     "llama-f32": Row("llama", "float32"),
+    "llama-f32-sp": Row("llama", "float32", {"sequence_parallel": True}),
     "llama-bf16": Row("llama", "bfloat16"),
     "vllm-bf16": Row("vllm", "bfloat16"),
 }
@@ -181,6 +182,15 @@ def plans_of(rows: list[Any]) -> str:
     return "; ".join(f"{plan} ({count} of {len(rows)})" for plan, count in counts.items())
 
 
+def wires() -> str:
+    """Name the dtypes in which the sums of the reported calls travelled."""
+    from plait.torch import context
+
+    problems = [row.problem for one in context._listed() for row in one.plans.rows()]
+    found = {word for problem in problems for word in problem.split() if word.startswith("wire=")}
+    return " and ".join(sorted(word.removeprefix("wire=") for word in found))
+
+
 def compete(make: Make, phases: dict[str, int], options: argparse.Namespace) -> dict[str, Any]:
     """Measure the contenders of a row."""
     import plait.torch
@@ -212,7 +222,7 @@ def compete(make: Make, phases: dict[str, int], options: argparse.Namespace) -> 
         "plans": {
             name: plans_of([one for one in rows if one.m == m]) for name, m in phases.items()
         },
-        "wire": plait.torch.Options().resolved().wire.name,
+        "wire": wires(),
         "report": str(plait.torch.report()),
     }
 

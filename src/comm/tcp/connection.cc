@@ -60,7 +60,12 @@ void Connection::queue(const Frame& frame, const std::byte* payload,
       return one.done == 0 && one.frame.kind == Kind::chunk;
     });
   }
-  unsent_.insert(place, {frame, payload, std::move(owner)});
+  unsent_.insert(place, {frame, payload, std::move(owner), ++last_queued_});
+}
+
+bool Connection::is_flushed(std::uint64_t number) const {
+  return std::none_of(unsent_.begin(), unsent_.end(),
+                      [&](const Unsent& one) { return one.number <= number; });
 }
 
 void Connection::flush() {

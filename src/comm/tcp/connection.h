@@ -44,6 +44,11 @@ class Connection {
   // Sends what the kernel takes now.
   void flush();
 
+  // The number of the frame that was queued last, and whether the kernel has that frame and all
+  // before it.
+  std::uint64_t last_queued() const { return last_queued_; }
+  bool is_flushed(std::uint64_t number) const;
+
   // Receives what is here, and hands it on. False: no whole frame was, and it is still open.
   bool receive(const Find& find);
 
@@ -64,6 +69,7 @@ class Connection {
     Frame frame;
     const std::byte* payload;
     std::shared_ptr<const void> owner;
+    std::uint64_t number;
     std::size_t done = 0;  // bytes of the frame and its payload that the kernel has
   };
 
@@ -94,6 +100,7 @@ class Connection {
   std::size_t received_ = 0;  // by this call of receive()
   bool has_whole_ = false;    // and whether a whole frame was among it
   std::deque<Unsent> unsent_;
+  std::uint64_t last_queued_ = 0;
   Incoming incoming_;
   std::array<std::byte, 16384> buffer_;
 };

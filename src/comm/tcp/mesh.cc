@@ -268,6 +268,26 @@ bool Mesh::is_sent(int process) {
   return !connections_[process].has_unsent() && (carrier_ == nullptr || carrier_->is_sent(process));
 }
 
+std::vector<Mesh::Queued> Mesh::queued() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Queued> all;
+  if (unsent_.empty() && carrier_ == nullptr) return all;
+  for (int process = 0; process < size(); ++process) {
+    const Connection& connection = connections_[process];
+    if (connection.has_unsent() || (carrier_ != nullptr && !carrier_->is_sent(process)))
+      all.push_back({.process = process, .last = connection.last_queued()});
+  }
+  return all;
+}
+
+bool Mesh::is_taken(const Queued& queued) {
+  const std::lock_guard lock(mutex_);
+  const Connection& connection = connections_[queued.process];
+  if (given_up_[queued.process] || !connection.loss().empty()) return true;
+  return connection.is_flushed(queued.last) &&
+         (carrier_ == nullptr || carrier_->is_sent(queued.process));
+}
+
 std::uint32_t Mesh::sent_to(int process) {
   const std::lock_guard lock(mutex_);
   return carrier_ == nullptr ? 0 : carrier_->sent_to(process);

@@ -126,6 +126,16 @@ class Mesh {
   // deadline pass in which it took nothing.
   bool is_sent(int process);
 
+  // The processes for which something is queued that the kernel here has not taken, each with the
+  // number of its last frame; and whether the kernel has taken all up to that one. Frames that
+  // other threads queue meanwhile are not waited for.
+  struct Queued {
+    int process;
+    std::uint64_t last;
+  };
+  std::vector<Queued> queued();
+  bool is_taken(const Queued& queued);
+
   // How many chunks the carrier has been given for the process.
   std::uint32_t sent_to(int process);
 

@@ -121,6 +121,23 @@ void TcpGroup::leave() noexcept {
   if (!failed()) tell_all(Kind::farewell, "");
 }
 
+void TcpGroup::finish_sending() noexcept try {
+  const std::vector<Mesh::Queued> queued = mesh_->queued();
+  if (queued.empty()) return;
+  wait_for_peers(
+      [&](int process) {
+        const auto found = std::find_if(queued.begin(), queued.end(),
+                                        [&](const auto& one) { return one.process == process; });
+        return found == queued.end() || mesh_->is_taken(*found);
+      },
+      [&](int peer) {
+        return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
+                        " to receive the last chunks");
+      });
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: while sending the last chunks of a call: %s\n", error.what());
+}
+
 void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
                               base::FunctionRef<std::string(int peer)> doing) noexcept try {
   Patience patience(policy());

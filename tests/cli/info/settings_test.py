@@ -19,9 +19,9 @@ class SettingsTest(SettingsCase):
         values = {one["name"]: one["value"] for one in found["settings"]}
         self.assertEqual(values, {
             "plan": "auto", "customized": "none", "column_backward": "false",
-            "recompute_all_gather": "true", "aligned_packing": "true", "wire": "f32",
+            "recompute_all_gather": "true", "aligned_packing": "true", "wire": "auto",
             "threads": "auto", "backend": "auto", "plan_cache": "/cache/plait/plans",
-            "tune_online": "false", "transport": "auto", "link": "none", "timeout": "600s",
+            "tune_online": "auto", "transport": "auto", "link": "none", "timeout": "600s",
             "lost_after": "1.5s", "wait": "spin=20us,yield=200us", "rendezvous": "auto",
             "interface": "all", "ports": "any", "host": "none", "secret": "none",
             "plugin_path": "auto", "isa": "auto"})
