@@ -225,7 +225,7 @@ void Online::end_round(const PlanKey& key, Trial& trial) const {
 // A network may become slower or faster while a program runs, and a plan of another run may come
 // from another network.
 void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
-  if (trial.decision->nanoseconds <= 0) return;
+  if (!trial.decision || trial.decision->nanoseconds <= 0) return;
   if (trial.compare_after == 0) trial.compare_after = kFirstWatch;
   trial.latest.push_back(nanoseconds);
   if (trial.latest.size() < trial.compare_after) return;
