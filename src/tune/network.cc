@@ -25,14 +25,14 @@ namespace {
 constexpr double kTransfer = 5e6;  // ns
 constexpr int kTransfers = 3;
 
-constexpr std::size_t kFirst = std::size_t{160} << 10;  // floats of all ranks together
-constexpr std::size_t kMost = std::size_t{4} << 20;
+constexpr std::size_t kFirstFloats = std::size_t{160} << 10;  // floats of all ranks together
+constexpr std::size_t kMostFloats = std::size_t{4} << 20;
 
-constexpr std::int64_t kRows = 64;
-constexpr std::int64_t kSide = 512;
+constexpr std::int64_t kProductRows = 64;
+constexpr std::int64_t kProductSide = 512;
 
 PlanKey product_key(Dtype dtype, int threads, const Communicator& comm) {
-  PlanKey key = {.op = Operator::matmul, .m = kRows, .n = kSide, .k = kSide};
+  PlanKey key = {.op = Operator::matmul, .m = kProductRows, .n = kProductSide, .k = kProductSide};
   key.x = key.out = dtype;
   key.weight = name(dtype);
   key.world = comm.world();
@@ -61,7 +61,7 @@ ProductTime time_product(OpCase::Runner& product) {
 
 class Probe {
  public:
-  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMost)), all_(kMost) {}
+  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMostFloats)), all_(kMostFloats) {}
 
   // Every rank sends so many floats to every other.
   double transfer(std::size_t floats) {
@@ -160,7 +160,7 @@ plan::TransportFigures measure_network(Communicator& comm, int threads) {
   network.latency = probe.transfer(1);
   for (int run = 1; run < kRuns; ++run)
     network.latency = std::min(network.latency, probe.transfer(1));
-  std::size_t floats = probe.share(kFirst);
+  std::size_t floats = probe.share(kFirstFloats);
   probe.transfer(floats);
   const auto rate = [&] {
     const double taken = probe.transfer(floats);
@@ -168,7 +168,7 @@ plan::TransportFigures measure_network(Communicator& comm, int threads) {
     return static_cast<double>(floats * sizeof(float)) / on_the_way;
   };
   const double wanted = rate() * kTransfer / sizeof(float);
-  floats = std::clamp(static_cast<std::size_t>(wanted), floats / 4, probe.share(kMost));
+  floats = std::clamp(static_cast<std::size_t>(wanted), floats / 4, probe.share(kMostFloats));
   for (int run = 0; run < kTransfers; ++run)
     network.bytes_per_ns = std::max(network.bytes_per_ns, rate());
   const OpCase one({.key = product_key(Dtype::f32, threads, comm)}, comm);
@@ -208,7 +208,8 @@ void measure_products(plan::MachineProfile& profile, Communicator& comm) {
     const auto product = one.product(comm);
     const double taken = slowest(time_product(*product).shortest, comm);
     const double faster =
-        profile.product({.rows = kRows, .columns = kSide, .k = kSide}, key) / taken;
+        profile.product({.rows = kProductRows, .columns = kProductSide, .k = kProductSide}, key) /
+        taken;
     // Quantised weights are multiplied in bf16.
     for (plan::ProductRate& rate : profile.products) {
       if ((rate.kind == "f32") == (dtype == Dtype::f32)) rate.flops_per_ns *= faster;
