@@ -137,7 +137,8 @@ class Automatic final : public PlanSource {
                             : base::sentence("measured: ", base::show_factor(gain),
                                              " times as fast as serial"),
             .serial_ns = serial,
-            .transfer_ns = transfer};
+            .transfer_ns = transfer,
+            .is_measured = true};
   }
 
   // All ranks use the same number of threads, even if one of them has another.
