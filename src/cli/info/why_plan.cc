@@ -83,7 +83,8 @@ std::string show_model(const PlanChoice& choice) {
   if (!choice.profile.knows_link(choice.key)) {
     return fmt::format(
         "It is \"{}\", the default between hosts: their network is not known here. A program "
-        "measures it,\nand tries plans in its first calls. Say link=1gbit,50us to predict plans for "
+        "measures it,\nand tries plans in its first calls. Say link=1gbit,50us to predict plans "
+        "for "
         "a network.\n",
         name(choice.chosen));
   }
