@@ -149,11 +149,12 @@ def main() -> None:
     plait.megatron.enable(schedule=options.schedule)
     with_plait, faster = train(options)
 
+    transport = plait.torch.communicator().transport
     if dist.get_rank() == 0:
         print(f"{options.compare:<14}" + " ".join(f"{loss:.6f}" for loss in losses))
         print("with plait    " + " ".join(f"{loss:.6f}" for loss in with_plait))
         print(
-            f"a step over {options.link or 'shared memory'}: {milliseconds:.0f} ms; "
+            f"a step over {options.link or transport}: {milliseconds:.0f} ms; "
             f"with plait {faster:.0f} ms, {milliseconds / faster:.2f} times as fast\n"
         )
         print(plait.megatron.report())

@@ -114,6 +114,7 @@ struct PlanReason {
   std::string sentence = {};  // "measured: 1.32 times as fast as serial"
   double serial_ns = 0;       // the time of a serial call, measured or predicted; 0: unknown
   double transfer_ns = 0;     // how long the link is busy, as predicted
+  bool is_measured = false;   // the plan was decided upon by measuring
 };
 
 // A source of plans for problems. For the same key it returns the same plan on every rank.

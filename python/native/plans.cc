@@ -38,7 +38,14 @@ void RecordedPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nano
   found->nanoseconds += nanoseconds;
   // The source learns from calls. It must not be asked when rows are: that is another thread's.
   const auto calls = static_cast<std::uint64_t>(found->calls);
-  if (std::has_single_bit(calls)) found->reason = plans_.reason(key);
+  if (!std::has_single_bit(calls)) return;
+  found->reason = plans_.reason(key);
+  if (!found->reason || !found->reason->is_measured) return;
+  for (Row& row : rows_) {
+    if (row.key != key || row.plan == plan) continue;
+    row.reason = found->reason;
+    row.reason->sentence = "was tried";
+  }
 }
 
 std::vector<RecordedPlans::Row> RecordedPlans::rows() const {

@@ -125,6 +125,10 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
+  // The end of a blocking call: waits until what this rank has sent needs no further call of it,
+  // which it may never make. Throws when the group fails or the caller interrupts it.
+  virtual void finish_sending() {}
+
   // Announces a collective that this rank has started and last polled at that time, and a product
   // that runs outside all calls of the group, which is announced again now and then.
   virtual void show_started(Nanoseconds /*asked_at*/) noexcept {}

@@ -44,6 +44,7 @@ void TaskQueue::run(Task& task) {
   wait_until(
       group(), [&] { return task.step(); }, [&] { return mailbox_->take_due(); },
       [&] { return task.awaited(); }, &lanes_->moves());
+  group().finish_sending();
   calls_.complete_collective();
 }
 
@@ -137,6 +138,7 @@ void TaskQueue::wait(const Task& task) {
   wait_until(
       group(), [&] { return advance(task); }, [&] { return mailbox_->take_due(); },
       [&] { return tasks_.front()->awaited(); }, &lanes_->moves());
+  group().finish_sending();
 }
 
 void TaskQueue::drain() {

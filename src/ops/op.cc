@@ -262,6 +262,7 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
               .gathered = counted(call.gathered),
               .poll = poll ? &poll : nullptr,
               .stream = call.stream});
+  state_.group().finish_sending();
   mark_return();
 } catch (const Error& error) {
   // Where ranks are in different calls, all get the error of the rank that noticed, which names its

@@ -35,6 +35,7 @@ void OpCache::ask(const PlanSource& plans, const PlanKey& key,
     return checked(key.op, plans.next(key));
   }();
   call(plan);
+  const base::DefaultFloats floats;
   plans.took(key, plan, last_);
 }
 

@@ -113,11 +113,12 @@ std::string CostModel::why(const PlanKey& key, const Prediction& serial) const {
     return is_serial ? one.plan.schedule != Schedule::serial : one.plan == chosen;
   });
   if (best == ranked.end()) return "there is no other plan";
-  const std::string gain = base::show_percent(1 - best->prediction.total / serial.total);
+  const double gain = 1 - best->prediction.total / serial.total;
+  const std::string share = base::show_percent(std::abs(gain));
   const std::string error = base::show_percent(doubt(key, best->prediction, serial) / serial.total);
-  if (!is_serial) return base::sentence("predicted to gain ", gain, ", with an error of ", error);
-  return base::sentence("no gain is expected: \"", name(best->plan), "\" is predicted to gain ",
-                        gain, ", with an error of ", error);
+  if (!is_serial) return base::sentence("predicted to gain ", share, ", with an error of ", error);
+  return base::sentence("no gain is expected: \"", name(best->plan), "\" is predicted to ",
+                        gain < 0 ? "lose " : "gain ", share, ", with an error of ", error);
 }
 
 std::optional<PlanReason> CostModel::reason(const PlanKey& key) const {

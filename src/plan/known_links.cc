@@ -9,9 +9,9 @@
 namespace plait::plan {
 namespace {
 
-constexpr std::string_view kHead = "plait links 1";
+constexpr std::string_view kFirstLine = "plait links 1";
 constexpr std::string_view kBetween = " | ";
-constexpr std::size_t kFigures = 3;
+constexpr std::size_t kFiguresOfALink = 3;
 
 // How far apart two measurements of one network may be, as ratios.
 constexpr double kSameRate = 1.25;
@@ -28,7 +28,7 @@ std::string links_path(const std::string& cache_path) { return cache_path + ".li
 KnownLinks parse_links(std::string_view text) {
   KnownLinks links;
   const auto lines = base::split(text, '\n');
-  if (lines.front() != kHead) return links;
+  if (lines.front() != kFirstLine) return links;
   for (const std::string_view line : lines) {
     const std::size_t end = line.find(kBetween);
     if (end == std::string_view::npos) continue;
@@ -39,7 +39,7 @@ KnownLinks parse_links(std::string_view text) {
     }
     const bool are_good = std::all_of(figures.begin(), figures.end(),
                                       [](double one) { return std::isfinite(one) && one >= 0; });
-    if (figures.size() != kFigures || !are_good || figures[1] == 0) continue;
+    if (figures.size() != kFiguresOfALink || !are_good || figures[1] == 0) continue;
     links[std::string(line.substr(0, end))] = {
         .latency = figures[0], .bytes_per_ns = figures[1], .processor = figures[2]};
   }
@@ -47,7 +47,7 @@ KnownLinks parse_links(std::string_view text) {
 }
 
 std::string text_of(const KnownLinks& links) {
-  std::string text = base::sentence(kHead, '\n');
+  std::string text = base::sentence(kFirstLine, '\n');
   for (const auto& [name, link] : links) {
     text += base::sentence(name, kBetween, link.latency, kBetween, link.bytes_per_ns, kBetween,
                            link.processor, '\n');

@@ -42,9 +42,6 @@ double rate_at(const std::vector<ProductRate>& rates, std::string_view kind, std
                  {static_cast<double>(above->rows), above->flops_per_ns}, at);
 }
 
-// The kernel's work for a network, on the core that multiplies (docs/lab/hosts.md).
-constexpr double kUsualProcessor = 0.4;
-
 // Assumes ten gigabits a second between hosts, and shared memory within one.
 std::vector<TransportFigures> usual_transports() {
   const auto between_hosts = [](const char* name) {

@@ -54,6 +54,10 @@ struct ProductSize {
   std::int64_t k;
 };
 
+// The kernel's work for a byte between hosts, in ns, on the core that multiplies
+// (docs/lab/hosts.md).
+inline constexpr double kUsualProcessor = 0.4;
+
 // The uncertainty of figures of another world, of a disturbed measurement, or of no machine.
 inline constexpr double kElsewhere = 0.1;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/default_floats.h"
 #include "base/host.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -132,12 +133,19 @@ class Automatic final : public PlanSource {
   static PlanReason reason_of(const plan::PlanCache::Entry& entry, double transfer) {
     const auto serial = static_cast<double>(entry.serial);
     const double gain = serial / std::max(static_cast<double>(entry.nanoseconds), 1.0);
+    if (gain < 1 && entry.plan.schedule != Schedule::serial) {
+      return {.sentence = "times vary too much to tell, so it is the model's choice",
+              .serial_ns = serial,
+              .transfer_ns = transfer,
+              .is_measured = true};
+    }
     return {.sentence = entry.plan.schedule == Schedule::serial
                             ? "measured: no plan is faster than serial"
                             : base::sentence("measured: ", base::show_factor(gain),
                                              " times as fast as serial"),
             .serial_ns = serial,
-            .transfer_ns = transfer};
+            .transfer_ns = transfer,
+            .is_measured = true};
   }
 
   // All ranks use the same number of threads, even if one of them has another.
@@ -152,11 +160,11 @@ class Automatic final : public PlanSource {
   // file, this host's file would otherwise lack them. Entries that another process has written
   // meanwhile are kept. If the file can't be written, only the result is lost; the call succeeds.
   void keep(const PlanKey& key, const plan::PlanCache::Entry& entry) const noexcept try {
+    cache_.add(key, entry);  // on all ranks, which must know the same
     if (path_.empty()) return;
     plan::PlanCache found(cache_.machine());
     found.add(key, entry);
     plan::save_cache(path_, found, cache_);
-    cache_.add(key, entry);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "automatic_plans: new plans are not stored: %s\n", error.what());
     path_.clear();
@@ -188,9 +196,19 @@ tune::Files read_alike(const AutomaticOptions& options, const std::string& machi
           "automatic_plans: plans are neither read nor stored: ", files.left_alone, '\n');
       std::fputs(remark.c_str(), stderr);
     }
-    const bool same = are_same(files.cache, comm) && are_same(files.profile, comm);
-    if (same || attempt == kAttempts) return files;
+    if (are_same(files.profile, comm) || attempt == kAttempts) return files;
   }
+}
+
+// The plans that any rank knows. Each host stores what its ranks have tried, with whichever others,
+// so that files differ; of two plans for a problem, the one of the lowest rank counts.
+plan::PlanCache merged(const std::optional<std::string>& mine, const std::string& machine,
+                       Communicator& comm) {
+  plan::PlanCache all(machine);
+  for (const std::string& text : comm::gather_text(mine.value_or(std::string()), comm)) {
+    if (!text.empty()) all.merge(plan::PlanCache::parse(text));
+  }
+  return all;
 }
 
 void check_refusals(const std::string& mine, Communicator& comm) {
@@ -215,6 +233,7 @@ std::string kept_here(const std::string& path, Communicator& comm) {
 }  // namespace
 
 std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticOptions& options) {
+  const base::DefaultFloats floats;  // figures decide, which ranks must agree upon
   const std::string machine = plan::machine_fingerprint();
   const tune::Files files = read_alike(options, machine, comm);
   tune::agree_on("machines", machine, comm);
@@ -222,18 +241,17 @@ std::unique_ptr<PlanSource> automatic_plans(Communicator& comm, const AutomaticO
   // Between hosts a plan is worth a few slower calls; on one host there is little to gain.
   const bool online = files.online.value_or(comm.state().hosts() > 1);
   tune::agree_on("settings of tune_online", online ? "yes" : "no", comm);
-  const auto cache = tune::agree_on("plan caches", files.cache, comm);
+  plan::PlanCache cache = merged(files.cache, machine, comm);
   const auto profile = tune::agree_on("profiles of their machine", files.profile, comm);
   const int threads = tune::least(base::thread_count(0), comm);
   plan::MachineProfile machine_profile =
       profile ? plan::parse_profile(*profile) : plan::built_in_profile();
   if (!profile && comm.state().hosts() > 1) tune::measure_products(machine_profile, comm);
-  auto plans = std::make_unique<Automatic>(
-      Automatic::Parts{.cache = cache ? plan::PlanCache::parse(*cache) : plan::PlanCache(machine),
-                       .profile = std::move(machine_profile),
-                       .threads = threads,
-                       .path = kept_here(files.path, comm)},
-      online, comm);
+  auto plans = std::make_unique<Automatic>(Automatic::Parts{.cache = std::move(cache),
+                                                            .profile = std::move(machine_profile),
+                                                            .threads = threads,
+                                                            .path = kept_here(files.path, comm)},
+                                           online, comm);
   plans->measure_network();
   return plans;
 }

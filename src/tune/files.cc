@@ -11,7 +11,7 @@ Files read_files(const AutomaticOptions& options, const std::string& machine) tr
   bool is_named = true;
   if (options.cache && options.online) {
     files.path = *options.cache;
-    files.online = *options.online;
+    files.online = options.online;
   } else {
     const plan::Loaded loaded = plan::load(plan::process_environment());
     files.path = options.cache.value_or(loaded.settings.plan_cache);

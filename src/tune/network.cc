@@ -19,20 +19,20 @@
 namespace plait::tune {
 namespace {
 
-// A network may let a burst through at full speed, and TCP begins slowly: the first transfers are
-// not counted. Those that are counted take about this time; of some, the fastest is the link's,
-// because other programs make transfers slower, and nothing makes them faster.
-constexpr double kTransfer = 5e6;  // ns
-constexpr int kTransfers = 3;
+// A network may let a burst through at full speed, and TCP begins slowly: a first transfer, which is
+// larger than a burst, is not counted. The transfers that are counted follow each other without a
+// pause, in which the network might save up for another burst, and take about this time together.
+constexpr double kTransfers = 15e6;  // ns
+constexpr int kMostTransfers = 4;
 
-constexpr std::size_t kFirst = std::size_t{160} << 10;  // floats of all ranks together
-constexpr std::size_t kMost = std::size_t{4} << 20;
+constexpr std::size_t kFirstFloats = std::size_t{160} << 10;  // floats of all ranks together
+constexpr std::size_t kMostFloats = std::size_t{4} << 20;
 
-constexpr std::int64_t kRows = 64;
-constexpr std::int64_t kSide = 512;
+constexpr std::int64_t kProductRows = 64;
+constexpr std::int64_t kProductSide = 512;
 
 PlanKey product_key(Dtype dtype, int threads, const Communicator& comm) {
-  PlanKey key = {.op = Operator::matmul, .m = kRows, .n = kSide, .k = kSide};
+  PlanKey key = {.op = Operator::matmul, .m = kProductRows, .n = kProductSide, .k = kProductSide};
   key.x = key.out = dtype;
   key.weight = name(dtype);
   key.world = comm.world();
@@ -61,13 +61,13 @@ ProductTime time_product(OpCase::Runner& product) {
 
 class Probe {
  public:
-  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMost)), all_(kMost) {}
+  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMostFloats)), all_(kMostFloats) {}
 
-  // Every rank sends so many floats to every other.
-  double transfer(std::size_t floats) {
+  // Every rank sends so many floats to every other, so many times.
+  double transfer(std::size_t floats, int times) {
     barrier(comm_);
     const base::Nanoseconds begin = base::now();
-    all_gather({mine_.data(), floats}, to(floats), comm_);
+    for (int i = 0; i < times; ++i) all_gather({mine_.data(), floats}, to(floats), comm_);
     return slowest(static_cast<double>(base::now() - begin), comm_);
   }
 
@@ -115,25 +115,15 @@ double stepped(double value) {
   return decade * nearest;
 }
 
-// The ends of the network: "2 ranks on 2 hosts, tcp: 10.0.0.1 (eth0) to 10.0.0.2". Ports change
-// from run to run, so they are left out.
+// The ends of the network: "2 ranks on 2 hosts, tcp: 10.0.0.1 (eth0) to 10.0.0.2".
 std::string link_name(const Communicator& comm) {
   std::string route;
   for (int peer = 1; peer < comm.world() && route.empty(); ++peer) {
     const std::string one = comm.state().route_to(peer);
     if (!one.starts_with("shm")) route = one.substr(0, one.find(';'));  // without explanations
   }
-  std::string name = base::sentence(base::show_count(comm.world(), "rank"), " on ",
-                                    base::show_count(comm.state().hosts(), "host"), ", ");
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::size_t at = 0; at < route.size();) {
-    std::size_t end = at + 1;
-    while (end < route.size() && is_digit(route[end])) ++end;
-    const bool is_port = route[at] == ':' && end > at + 1;
-    if (!is_port) name.append(route, at, end - at);
-    at = end;
-  }
-  return name;
+  return base::sentence(base::show_count(comm.world(), "rank"), " on ",
+                        base::show_count(comm.state().hosts(), "host"), ", ", route);
 }
 
 // The figures that count, of those stored and those measured. If the file can't be read or written,
@@ -143,10 +133,14 @@ plan::TransportFigures keep_link(const std::string& cache, const std::string& na
   const std::string path = plan::links_path(cache);
   plan::KnownLinks links = plan::parse_links(plan::read_text(path).value_or(std::string()));
   const auto found = links.find(name);
-  if (found != links.end() && plan::are_alike(found->second, measured)) return found->second;
-  links[name] = measured;
+  const bool is_known = found != links.end() && plan::are_alike(found->second, measured);
+  // Other programs can only add to the processor's time.
+  if (is_known && found->second.processor <= measured.processor) return found->second;
+  plan::TransportFigures counts = is_known ? found->second : measured;
+  counts.processor = measured.processor;
+  links[name] = counts;
   plan::write_text(path, plan::text_of(links));
-  return measured;
+  return counts;
 } catch (const Error&) {
   return measured;
 }
@@ -157,20 +151,18 @@ plan::TransportFigures measure_network(Communicator& comm, int threads) {
   plan::TransportFigures network = {.name = std::string(comm.transport())};
   Probe probe(comm);
   constexpr int kRuns = 9;
-  network.latency = probe.transfer(1);
+  network.latency = probe.transfer(1, 1);
   for (int run = 1; run < kRuns; ++run)
-    network.latency = std::min(network.latency, probe.transfer(1));
-  std::size_t floats = probe.share(kFirst);
-  probe.transfer(floats);
-  const auto rate = [&] {
-    const double taken = probe.transfer(floats);
-    const double on_the_way = std::max(taken - network.latency, taken / 2);
-    return static_cast<double>(floats * sizeof(float)) / on_the_way;
-  };
-  const double wanted = rate() * kTransfer / sizeof(float);
-  floats = std::clamp(static_cast<std::size_t>(wanted), floats / 4, probe.share(kMost));
-  for (int run = 0; run < kTransfers; ++run)
-    network.bytes_per_ns = std::max(network.bytes_per_ns, rate());
+    network.latency = std::min(network.latency, probe.transfer(1, 1));
+  const std::size_t least = probe.share(kFirstFloats);
+  const double first = probe.transfer(least, 1);
+  const double wanted = static_cast<double>(least) * kTransfers / kMostTransfers / first;
+  const std::size_t floats =
+      std::clamp(static_cast<std::size_t>(wanted), least, probe.share(kMostFloats));
+  const int count = std::clamp(static_cast<int>(kTransfers / first), 1, kMostTransfers);
+  const double taken = probe.transfer(floats, count) / count;
+  const double on_the_way = std::max(taken - network.latency, taken / 2);
+  network.bytes_per_ns = static_cast<double>(floats * sizeof(float)) / on_the_way;
   const OpCase one({.key = product_key(Dtype::f32, threads, comm)}, comm);
   const auto product = one.product(comm);
   constexpr double kMostProcessor = 2;  // ns for a byte; more is another program's time
@@ -179,6 +171,7 @@ plan::TransportFigures measure_network(Communicator& comm, int threads) {
     const double once = std::max(slowest(probe.processor(floats, *product), comm), 0.0);
     network.processor = std::min(network.processor, once);
   }
+  if (network.processor == kMostProcessor) network.processor = plan::kUsualProcessor;
   return network;
 }
 
@@ -187,14 +180,11 @@ plan::TransportFigures known_network(Communicator& comm, int threads, const std:
   struct Stored {
     double latency, bytes_per_ns, processor;
   };
-  Stored stored = {.latency = 0, .bytes_per_ns = 0, .processor = 0};
-  if (!cache.empty() && comm.rank() == 0) {
-    const plan::TransportFigures kept = keep_link(cache, link_name(comm), network);
-    stored = {
-        .latency = kept.latency, .bytes_per_ns = kept.bytes_per_ns, .processor = kept.processor};
-  }
+  if (!cache.empty() && comm.rank() == 0) network = keep_link(cache, link_name(comm), network);
+  Stored stored = {.latency = network.latency,
+                   .bytes_per_ns = network.bytes_per_ns,
+                   .processor = network.processor};
   stored = comm::gather_values(stored, comm).front();
-  if (stored.bytes_per_ns == 0) return network;
   network.latency = stored.latency;
   network.bytes_per_ns = stored.bytes_per_ns;
   network.processor = stored.processor;
@@ -208,7 +198,8 @@ void measure_products(plan::MachineProfile& profile, Communicator& comm) {
     const auto product = one.product(comm);
     const double taken = slowest(time_product(*product).shortest, comm);
     const double faster =
-        profile.product({.rows = kRows, .columns = kSide, .k = kSide}, key) / taken;
+        profile.product({.rows = kProductRows, .columns = kProductSide, .k = kProductSide}, key) /
+        taken;
     // Quantised weights are multiplied in bf16.
     for (plan::ProductRate& rate : profile.products) {
       if ((rate.kind == "f32") == (dtype == Dtype::f32)) rate.flops_per_ns *= faster;
@@ -217,7 +208,7 @@ void measure_products(plan::MachineProfile& profile, Communicator& comm) {
 }
 
 Link about(const plan::TransportFigures& network) {
-  return {.bytes_per_second = stepped(network.bytes_per_ns * 8e9) / 8,  // steps of bits
+  return {.bytes_per_second = std::round(stepped(network.bytes_per_ns * 8e9) / 8),  // of bits
           .latency_ns = std::llround(stepped(std::max(network.latency, 1e3)))};
 }
 

@@ -2,7 +2,6 @@
 // they choose their first plan, so that plans suit it without tuning.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "plait/communicator.h"

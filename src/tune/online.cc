@@ -98,7 +98,7 @@ Online::Trial* Online::trial_of(const PlanKey& key) const {
 
 void Online::know(const PlanKey& key, const plan::PlanCache::Entry& entry) const {
   Trial* trial = trial_of(key);
-  if (trial != nullptr && !trial->decision) trial->decision = entry;
+  if (trial != nullptr && !trial->decision && !trial->is_repeated) trial->decision = entry;
 }
 
 std::optional<plan::PlanCache::Entry> Online::decision(const PlanKey& key) const {
@@ -225,7 +225,7 @@ void Online::end_round(const PlanKey& key, Trial& trial) const {
 // A network may become slower or faster while a program runs, and a plan of another run may come
 // from another network.
 void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
-  if (trial.decision->nanoseconds <= 0) return;
+  if (!trial.decision || trial.decision->nanoseconds <= 0) return;
   if (trial.compare_after == 0) trial.compare_after = kFirstWatch;
   trial.latest.push_back(nanoseconds);
   if (trial.latest.size() < trial.compare_after) return;
@@ -241,7 +241,9 @@ void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
   // A program whose calls scatter by nature, since its ranks come late, must not try for ever.
   const std::size_t next_watch = std::min(4 * trial.compare_after, kLastWatch);
   if (listener_.deviated) listener_.deviated();
-  trial = {.plans = plans_to_try(model_, shared_problem(key)), .compare_after = next_watch};
+  trial = {.plans = plans_to_try(model_, shared_problem(key)),
+           .is_repeated = true,
+           .compare_after = next_watch};
   trial.times.resize(trial.plans.size());
 }
 

@@ -28,8 +28,12 @@ class OtherSums::Sum {
     pending_.emplace(
         start_all_reduce({mine_.data(), mine_.size()}, {sum_.data(), sum_.size()}, comm_));
   }
-  void progress() { pending_->progress(); }
-  void wait() { pending_->wait(); }
+  void progress() {
+    if (pending_) pending_->progress();
+  }
+  void wait() {
+    if (pending_) pending_->wait();
+  }
 
   bool is_right() const {
     std::vector<std::vector<float>> parts;
@@ -64,8 +68,10 @@ OtherSums::~OtherSums() = default;
 
 void OtherSums::make(std::uint64_t seed) {
   sums_.clear();
-  for (std::size_t i = 0; i < comms_.size(); ++i)
-    sums_.push_back(std::make_unique<Sum>(*comms_[i], seed * comms_.size() + i));
+  for (std::optional<Communicator>& comm : comms_) {
+    const std::uint64_t number = seed * comms_.size() + sums_.size();
+    if (comm) sums_.push_back(std::make_unique<Sum>(*comm, number));
+  }
 }
 
 void OtherSums::start(std::mt19937_64& random) {

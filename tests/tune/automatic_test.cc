@@ -5,9 +5,11 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "base/parallel.h"
+#include "comm/gather.h"
 #include "conformance/ranks.h"
 #include "folder.h"
 #include "ops/problem.h"
@@ -90,14 +92,19 @@ TEST_F(AutomaticPlans, AreThoseOfTheRanksThatHaveSome) {
   });
 }
 
-TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereTwoHaveDifferentOnes) {
-  plan::save_cache(path("a"), cache_with(kOdd, 2));
-  plan::save_cache(path("b"), cache_with(parse_plan("serial"), 2));
+// Programs of other hosts have tried other problems, or have found other plans.
+TEST_F(AutomaticPlans, AreThoseOfAllRanksAndTheFirstOfTwoForAProblem) {
+  plan::PlanCache one = cache_with(kOdd, 2);
+  plan::PlanCache two = cache_with(parse_plan("serial"), 2);
+  PlanKey other = problem(2);
+  other.m = 80;
+  two.add(other, {.plan = parse_plan("pipelined parts=5"), .nanoseconds = 1, .serial = 2});
+  plan::save_cache(path("a"), one);
+  plan::save_cache(path("b"), two);
   run_as_threads(2, [&](Communicator& comm) {
-    const std::string mine = comm.rank() == 0 ? path("a") : path("b");
-    const Error error =
-        expect_error(Code::mismatch, [&] { automatic_plans(comm, {.cache = mine}); });
-    EXPECT_TRUE(contains(error.what(), "ranks 0 and 1 have different plan caches")) << error.what();
+    const auto plans = automatic_plans(comm, {.cache = comm.rank() == 0 ? path("a") : path("b")});
+    EXPECT_EQ(plans->find(problem(2)), kOdd);
+    EXPECT_EQ(plans->find(other), parse_plan("pipelined parts=5"));
   });
 }
 
@@ -318,6 +325,33 @@ TEST_F(UnevenHosts, MeasureTheNetworkAndTryPlansWithoutBeingAsked) {
   ASSERT_EQ(known.size(), 1U);
   EXPECT_TRUE(known.begin()->first.starts_with("4 ranks on 2 hosts, tcp: 127.0.0.1"))
       << known.begin()->first;
+}
+
+// One rank of each host stores plans. All ranks must try again together, also after a decision that
+// only some have stored.
+TEST_F(UnevenHosts, TryAgainTogetherWhereCallsTakeLonger) {
+  run_(4,
+       [&](Communicator& comm) {
+         const auto plans = automatic_plans(comm, {.cache = path()});
+         const PlanKey key = problem();
+         std::set<std::string> followed;
+         const auto call = [&](std::int64_t serial, std::int64_t others) {
+           const Plan plan = *plans->next(key);
+           const auto all = comm::gather_values(fingerprint(plan), comm);
+           ASSERT_EQ(std::set<std::uint32_t>(all.begin(), all.end()).size(), 1U);
+           followed.insert(name(plan));
+           plans->took(key, plan, plan.schedule == Schedule::serial ? serial : others);
+         };
+         for (int i = 0; i < 60; ++i) call(1'000'000, 700'000);
+         followed.clear();
+         for (int i = 0; i < 10; ++i) call(1'000'000, 700'000);
+         ASSERT_EQ(followed.size(), 1U) << "it is decided";
+         ASSERT_FALSE(followed.contains("serial"));
+         for (int i = 0; i < 600; ++i) call(1'000'000, 2'000'000);
+         EXPECT_TRUE(followed.contains("serial")) << "others are tried again";
+         EXPECT_EQ(plans->next(key), parse_plan("serial"));
+       },
+       {});
 }
 
 // The wire between hosts is as wide as the operands, unless another is asked for.

@@ -80,6 +80,14 @@ std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
 
 // The model's choice compared with serial; if it chose serial, the best of the others.
 std::string show_model(const PlanChoice& choice) {
+  if (!choice.profile.knows_link(choice.key)) {
+    return fmt::format(
+        "It is \"{}\", the default between hosts: their network is not known here. A program "
+        "measures it,\nand tries plans in its first calls. Say link=1gbit,50us to predict plans "
+        "for "
+        "a network.\n",
+        name(choice.chosen));
+  }
   const Plan serial_plan = {.schedule = Schedule::serial};
   const plan::Prediction& serial = prediction_of(choice, serial_plan);
   const bool is_serial = choice.chosen == serial_plan;

@@ -121,10 +121,10 @@ void TcpGroup::leave() noexcept {
   if (!failed()) tell_all(Kind::farewell, "");
 }
 
-void TcpGroup::finish_sending() noexcept try {
+void TcpGroup::finish_sending() {
   const std::vector<Mesh::Queued> queued = mesh_->queued();
   if (queued.empty()) return;
-  wait_for_peers(
+  await_peers(
       [&](int process) {
         const auto found = std::find_if(queued.begin(), queued.end(),
                                         [&](const auto& one) { return one.process == process; });
@@ -134,12 +134,22 @@ void TcpGroup::finish_sending() noexcept try {
         return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
                         " to receive the last chunks");
       });
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "plait: while sending the last chunks of a call: %s\n", error.what());
+  raise_if_failed();
 }
 
 void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
                               base::FunctionRef<std::string(int peer)> doing) noexcept try {
+  const bool had_failed = failed();
+  await_peers(is_done, doing);
+  // The program may never make another call that could throw it.
+  if (failed() && !had_failed) std::fprintf(stderr, "plait: %s\n", failure().sentence.c_str());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "plait: while waiting for peers: %s\n", error.what());
+} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
+}
+
+void TcpGroup::await_peers(base::FunctionRef<bool(int process)> is_done,
+                           base::FunctionRef<std::string(int peer)> doing) {
   Patience patience(policy());
   int peer = 0;
   while (!members_.numbers.empty() && !failed() && peer < world()) {
@@ -156,14 +166,9 @@ void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
             .culprit = peer,
             .sentence = doing(peer) + " for " + base::show_duration(policy().timeout)});
     }
-    // The program may never make another call that could throw it.
-    if (failed()) std::fprintf(stderr, "plait: %s\n", failure().sentence.c_str());
     mesh_->move();
     mesh_->sleep(std::min(patience.wake_at(), base::now() + base::kMillisecond), seen);
   }
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "plait: while waiting for peers: %s\n", error.what());
-} catch (...) {  // NOLINT(bugprone-empty-catch): a caller's hook ends the wait with what it throws
 }
 
 bool TcpGroup::has_brought(int peer) const {

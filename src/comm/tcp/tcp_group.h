@@ -68,13 +68,12 @@ class TcpGroup final : public Group, public Receiver {
 
   // What this rank does is kept here, and told to a peer that asks.
   void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
-  // Credits that were not urgent go out at the latest when a call is over. Chunks that the kernel
-  // has not taken would stay here until the next call, which may never be made.
+  // Credits that were not urgent go out at the latest when a call is over.
   void rest() noexcept override {
-    mesh_->move_surely();
-    finish_sending();
     announcer_.rest();
+    mesh_->move_surely();
   }
+  void finish_sending() override;
   void show_started(Nanoseconds asked_at) noexcept override {
     announcer_.started(asked_at);
     mesh_->move_surely();
@@ -102,7 +101,8 @@ class TcpGroup final : public Group, public Receiver {
   Failure record_of(End end) const override { return records_.get(end); }
 
  private:
-  void finish_sending() noexcept;
+  void await_peers(base::FunctionRef<bool(int process)> is_done,
+                   base::FunctionRef<std::string(int peer)> doing);
   void adopt(End end, const Failure& failure) noexcept;
   void tell_all(Kind kind, const std::string& text) noexcept;
   bool has_brought(int peer) const;  // its part of the next set-up agreement
