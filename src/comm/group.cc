@@ -91,7 +91,11 @@ std::string describe(const Awaited& awaited, int rank) {
 
 Error seen_from_parent(const Error& error, const std::vector<int>& members) {
   const int there = error.culprit();
-  if (there < 0 || there >= static_cast<int>(members.size())) return error;
+  const int count = static_cast<int>(members.size());
+  if (there < 0 || there >= count) return error;
+  const bool is_whole =
+      std::is_sorted(members.begin(), members.end()) && members.back() == count - 1;
+  if (is_whole) return error;  // with the same numbers
   return {error.code(),
           base::sentence("split: rank ", members[there], ", rank ", there,
                          " of the new group: ", error.what()),

@@ -216,7 +216,7 @@ class PublishedWait {
 std::string describe(const Awaited& awaited, int rank);
 
 // An error of a new group that is still being made, as the group that it is split off sees it:
-// `members` are the new group's ranks there.
+// `members` are the new group's ranks there. Where none has another number, it stays as it is.
 Error seen_from_parent(const Error& error, const std::vector<int>& members);
 
 // For collective set-up: throws Error{mismatch} where two ranks make different things.

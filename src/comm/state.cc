@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "comm/living.h"
+#include "comm/same_link.h"
 #include "comm/split_claim.h"
 
 namespace plait {
@@ -60,7 +61,7 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
 }
 
 void Communicator::State::open(std::optional<comm::LinkView> link) {
-  placement_ = find_placement();
+  placement_ = find_placement(link);
   // One clock tells both ends when a chunk arrives.
   PLAIT_CHECK(!link || hosts() == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts());
@@ -72,8 +73,11 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   tasks_.use(*lanes_, mailbox());
 }
 
-comm::Placement Communicator::State::find_placement() try {
-  return comm::placement_of(transport_->all_gather(host_), shares_clock());
+// Ranks that emulate different links would take different times for one chunk's arrival.
+comm::Placement Communicator::State::find_placement(const std::optional<comm::LinkView>& link) try {
+  auto texts = transport_->all_gather(comm::link_and(link, host_));
+  comm::take_links_off(texts);
+  return comm::placement_of(texts, shares_clock());
 } catch (const Error& error) {
   membership_.fail_together(error);
 }

@@ -54,7 +54,8 @@ class Communicator::State {
       base::FunctionRef<std::unique_ptr<comm::Transport>(const comm::WaitPolicy& connecting)>;
   static std::unique_ptr<State> connect(const Connection& wanted, Create create);
 
-  // Collective: counts the hosts, and makes the mailbox that the collectives use.
+  // Collective: counts the hosts, and makes the mailbox that the collectives use. Refuses ranks
+  // that emulate different links.
   void open(std::optional<comm::LinkView> link);
 
   // How long this rank waits for another from the next call on. While one thread alone knows of the
@@ -181,7 +182,7 @@ class Communicator::State {
     guard_.end();
   }
 
-  comm::Placement find_placement();
+  comm::Placement find_placement(const std::optional<comm::LinkView>& link);
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   comm::Regrouping& usable_regrouping();
   Regrouped find_survivors(comm::Regrouping& regrouping);
