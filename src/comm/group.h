@@ -172,6 +172,17 @@ class Group {
   virtual void end(End end, const Failure& failure) noexcept = 0;
   virtual Failure record_of(End end) const = 0;
 
+  // Where ranks have no memory in common for the record: reports the failure to the lowest rank
+  // that is there and isn't late. That rank records the first one that it hears of, and tells all,
+  // so that ranks that find different failures at once don't throw each its own. True: a record has
+  // come. False: this rank is to record the failure, since none below it is there or answers.
+  struct Reporting {
+    base::FunctionRef<bool(int peer)> is_there;
+    base::FunctionRef<void(int peer)> report;
+    base::FunctionRef<void()> wait;  // shortly, for what comes
+  };
+  bool is_recorded_elsewhere(const Failure& failure, const Reporting& reporting) const;
+
  private:
   bool parent_aborted() const noexcept {
     return parent_ != nullptr && (parent_->has_ended(End::abort) || parent_->parent_aborted());
