@@ -25,6 +25,7 @@ enum class Operation : std::uint16_t {
   all_reduce,
   all_to_all,
   make_mailbox,  // set-up calls are announced like any other
+  with_link,
   split,
   matmul_all_reduce,
   matmul_reduce_scatter,

@@ -153,7 +153,7 @@ Communicator Communicator::with_link(const std::optional<Link>& link) {
   if (link) comm::check_link(*link);
   PLAIT_CHECK(!link || state().hosts() == 1,
               "with_link: an emulated link needs the ranks on one host, not ", state().hosts());
-  return Communicator(state().split(0, rank(), whole_view(link, world())));
+  return Communicator(state().with_link(whole_view(link, world())));
 }
 
 std::unique_ptr<Mailbox> Communicator::make_mailbox(const MailboxDesc& desc) {

@@ -8,6 +8,14 @@
 #include "comm/living.h"
 
 namespace plait::comm {
+namespace {
+
+// How long a rank that is to record a failure may take to answer, and how many that compute instead
+// are asked.
+constexpr Nanoseconds kForTheRecord = base::kSecond / 2;
+constexpr int kMostSilent = 2;
+
+}  // namespace
 
 void Group::descend_from(std::shared_ptr<const Group> parent, std::vector<int> members) {
   parent_ = std::move(parent);
@@ -145,7 +153,7 @@ std::string describe(const Awaited& awaited, int rank) {
     return base::sentence(name(operation), ": rank ", rank, " multiplies, and is at chunk ",
                           awaited.tag.chunk);
   }
-  if (operation == Operation::make_mailbox || operation == Operation::split) {
+  if (is_set_up(operation)) {
     const std::string subject = base::sentence(name(operation), ": rank ", rank);
     if (awaited.peer == rank) return subject + " has met the others";
     return base::sentence(subject, " waits for rank ", awaited.peer, " to join");
@@ -154,9 +162,39 @@ std::string describe(const Awaited& awaited, int rank) {
                         " from rank ", awaited.peer);
 }
 
+bool Group::is_recorded_elsewhere(const Failure& failure, const Reporting& reporting) const {
+  int first = 0;  // the ranks below it have not answered
+  int asked = rank_;
+  int silent = 0;
+  Nanoseconds asked_at = 0;
+  while (silent < kMostSilent) {
+    const auto is_late = [&](int peer) {
+      return failure.code == Code::timeout && peer == failure.culprit;
+    };
+    int recorder = first;
+    while (recorder < rank_ && (is_late(recorder) || !reporting.is_there(recorder))) ++recorder;
+    if (has_ended(End::failure)) return true;
+    if (recorder >= rank_) return false;
+    if (recorder != asked) {
+      reporting.report(recorder);
+      asked = recorder;
+      asked_at = base::now();
+    }
+    reporting.wait();
+    if (base::now() - asked_at < kForTheRecord) continue;
+    first = asked + 1;
+    ++silent;
+  }
+  return has_ended(End::failure);
+}
+
 Error seen_from_parent(const Error& error, const std::vector<int>& members) {
   const int there = error.culprit();
-  if (there < 0 || there >= static_cast<int>(members.size())) return error;
+  const int count = static_cast<int>(members.size());
+  if (there < 0 || there >= count) return error;
+  const bool is_whole =
+      std::is_sorted(members.begin(), members.end()) && members.back() == count - 1;
+  if (is_whole) return error;  // with the same numbers
   return {error.code(),
           base::sentence("split: rank ", members[there], ", rank ", there,
                          " of the new group: ", error.what()),

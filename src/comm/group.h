@@ -197,6 +197,17 @@ class Group {
   virtual void end(End end, const Failure& failure) noexcept = 0;
   virtual Failure record_of(End end) const = 0;
 
+  // Where ranks have no memory in common for the record: reports the failure to the lowest rank
+  // that is there and isn't late. That rank records the first one that it hears of, and tells all,
+  // so that ranks that find different failures at once don't throw each its own. True: a record has
+  // come. False: this rank is to record the failure, since none below it is there or answers.
+  struct Reporting {
+    base::FunctionRef<bool(int peer)> is_there;
+    base::FunctionRef<void(int peer)> report;
+    base::FunctionRef<void()> wait;  // shortly, for what comes
+  };
+  bool is_recorded_elsewhere(const Failure& failure, const Reporting& reporting) const;
+
  private:
   // A rank of this group among those of the group that all were split off.
   struct Origin {
@@ -281,7 +292,7 @@ class PublishedWait {
 std::string describe(const Awaited& awaited, int rank);
 
 // An error of a new group that is still being made, as the group that it is split off sees it:
-// `members` are the new group's ranks there.
+// `members` are the new group's ranks there. Where none has another number, it stays as it is.
 Error seen_from_parent(const Error& error, const std::vector<int>& members);
 
 // For collective set-up: throws Error{mismatch} where two ranks make different things.

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/executor.h"
+#include "comm/whereabouts.h"
 
 namespace plait {
 
@@ -112,9 +113,7 @@ void Mailbox::State::check_next(int source, int slot, const Tag& tag) {
 
 void Mailbox::State::refuse_tag(int source, const Tag& came, const Tag& expected) {
   const int rank = group_.rank();
-  group_.fail_and_raise({Code::mismatch, source,
-                         base::sentence(name(expected.operation), ": rank ", rank, " and rank ",
-                                        source, " disagree on ", difference(expected, came))});
+  group_.fail_and_raise({Code::mismatch, source, comm::disagreement(expected, rank, source, came)});
 }
 
 void Mailbox::State::refuse_size(int source, const Tag& tag, std::size_t came,

@@ -12,6 +12,11 @@ constexpr Operation operation_of(Operator op) {
   return static_cast<Operation>(static_cast<int>(Operation::split) + static_cast<int>(op));
 }
 
+// The calls in which ranks make something together.
+constexpr bool is_set_up(Operation operation) {
+  return operation >= Operation::make_mailbox && operation <= Operation::split;
+}
+
 constexpr bool is_operator(Operation operation) { return operation > Operation::split; }
 
 }  // namespace plait::comm

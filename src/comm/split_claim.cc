@@ -8,11 +8,18 @@
 namespace plait::comm {
 namespace {
 
-SplitClaim claim_in(const std::string& bytes) {
-  SplitClaim claim = {};
-  PLAIT_CHECK(SplitClaim::is_one(bytes), "split: a rank sent ", bytes.size(), " bytes");
-  std::memcpy(&claim, bytes.data(), sizeof(claim));
-  return claim;
+std::vector<SplitClaim> read(const std::vector<std::string>& claims) {
+  std::vector<SplitClaim> all(claims.size());
+  for (std::size_t rank = 0; rank < claims.size(); ++rank) {
+    if (claims[rank].size() != sizeof(SplitClaim)) {
+      throw Error(Code::mismatch,
+                  base::sentence("split: rank ", rank, " has sent ", claims[rank].size(),
+                                 " bytes instead of its color and key"),
+                  static_cast<int>(rank));
+    }
+    std::memcpy(&all[rank], claims[rank].data(), sizeof(SplitClaim));
+  }
+  return all;
 }
 
 }  // namespace
@@ -22,12 +29,13 @@ std::string SplitClaim::bytes() const {
 }
 
 std::vector<int> members_of(const std::vector<std::string>& claims, int color) {
+  const std::vector<SplitClaim> all = read(claims);
   std::vector<int> members;
-  for (int rank = 0; color >= 0 && rank < static_cast<int>(claims.size()); ++rank) {
-    if (claim_in(claims[rank]).color == color) members.push_back(rank);
+  for (int rank = 0; color >= 0 && rank < static_cast<int>(all.size()); ++rank) {
+    if (all[rank].color == color) members.push_back(rank);
   }
   std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return claim_in(claims[a]).key < claim_in(claims[b]).key; });
+                   [&](int a, int b) { return all[a].key < all[b].key; });
   return members;
 }
 

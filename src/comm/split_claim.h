@@ -12,13 +12,10 @@ struct SplitClaim {
   std::int32_t key;
 
   std::string bytes() const;
-
-  // Whether a rank sent a claim. One that sent anything else is in another call.
-  static bool is_one(const std::string& bytes) { return bytes.size() == sizeof(SplitClaim); }
 };
 
 // The ranks of the part with this color, by key and then by rank; none where it is negative.
-// `claims`: of all ranks.
+// `claims`: of all ranks. Throws Error{mismatch} where a rank has sent something else.
 std::vector<int> members_of(const std::vector<std::string>& claims, int color);
 
 }  // namespace plait::comm

@@ -1,10 +1,8 @@
 #include "comm/state.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "comm/living.h"
-#include "comm/split_claim.h"
+#include "comm/same_link.h"
 
 namespace plait {
 
@@ -64,7 +62,7 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
 }
 
 void Communicator::State::open(std::optional<comm::LinkView> link) {
-  placement_ = find_placement();
+  placement_ = find_placement(link);
   // One clock tells both ends when a chunk arrives.
   PLAIT_CHECK(!link || hosts() == 1, "connect: an emulated link needs the ranks on one host, not ",
               hosts());
@@ -76,8 +74,11 @@ void Communicator::State::open(std::optional<comm::LinkView> link) {
   tasks_.use(*lanes_, mailbox());
 }
 
-comm::Placement Communicator::State::find_placement() try {
-  return comm::placement_of(transport_->all_gather(host_), shares_clock());
+// Ranks that emulate different links would take different times for one chunk's arrival.
+comm::Placement Communicator::State::find_placement(const std::optional<comm::LinkView>& link) try {
+  auto texts = transport_->all_gather(comm::link_and(link, host_));
+  comm::take_links_off(texts);
+  return comm::placement_of(texts, shares_clock());
 } catch (const Error& error) {
   membership_.fail_together(error);
 }
@@ -108,22 +109,21 @@ void Communicator::State::check_ranks() {
 }
 
 std::unique_ptr<Communicator::State> Communicator::State::split(int color, int key) {
-  return split(color, key, mailboxes_.link());
+  return make_part(Operation::split, {.color = color, .key = key}, mailboxes_.link());
 }
 
-std::unique_ptr<Communicator::State> Communicator::State::split(
-    int color, int key, std::optional<comm::LinkView> link) {
+std::unique_ptr<Communicator::State> Communicator::State::with_link(
+    std::optional<comm::LinkView> link) {
+  return make_part(Operation::with_link, {.color = 0, .key = group().rank()}, std::move(link));
+}
+
+std::unique_ptr<Communicator::State> Communicator::State::make_part(
+    Operation call, const comm::SplitClaim& claim, std::optional<comm::LinkView> link) {
   const Use use(*this);
-  tasks_.begin_call({.operation = Operation::split});
+  tasks_.begin_call({.operation = call});
   try {
-    const auto claims =
-        transport_->all_gather(comm::SplitClaim{.color = color, .key = key}.bytes());
-    // A rank that sent anything else is in another call: its announcement says in which.
-    if (!std::all_of(claims.begin(), claims.end(), comm::SplitClaim::is_one)) {
-      const comm::Awaited nobody = {.peer = group().rank(), .tag = {.operation = Operation::split}};
-      group().examine(&nobody, [] { return true; });
-    }
-    const std::vector<int> members = comm::members_of(claims, color);
+    const std::vector<int> members =
+        comm::members_of(transport_->all_gather(claim.bytes()), claim.color);
     auto transport = transport_->subgroup(members);
     if (transport == nullptr) return nullptr;
     auto state = std::make_unique<State>(transport_name_, std::move(transport), trace_);

@@ -21,6 +21,7 @@
 #include "comm/mailbox_cache.h"
 #include "comm/membership.h"
 #include "comm/placement.h"
+#include "comm/split_claim.h"
 #include "comm/started.h"
 #include "comm/task_queue.h"
 #include "comm/transport.h"
@@ -54,7 +55,8 @@ class Communicator::State {
       base::FunctionRef<std::unique_ptr<comm::Transport>(const comm::WaitPolicy& connecting)>;
   static std::unique_ptr<State> connect(const Connection& wanted, Create create);
 
-  // Collective: counts the hosts, and makes the mailbox that the collectives use.
+  // Collective: counts the hosts, and makes the mailbox that the collectives use. Refuses ranks
+  // that emulate different links.
   void open(std::optional<comm::LinkView> link);
 
   // How long this rank waits for another from the next call on. While one thread alone knows of the
@@ -107,8 +109,8 @@ class Communicator::State {
 
   std::unique_ptr<State> split(int color, int key);
 
-  // And emulates another link or none: `link` is a view of all this group's ranks.
-  std::unique_ptr<State> split(int color, int key, std::optional<comm::LinkView> link);
+  // `link` is a view of all this group's ranks.
+  std::unique_ptr<State> with_link(std::optional<comm::LinkView> link);
 
   // The beginning of an operator's call.
   Tag begin_call(const Tag& tag) { return tasks_.begin_call(tag); }
@@ -185,14 +187,16 @@ class Communicator::State {
     started_->guard().end();
   }
 
-  comm::Placement find_placement();
+  comm::Placement find_placement(const std::optional<comm::LinkView>& link);
+  std::unique_ptr<State> make_part(Operation call, const comm::SplitClaim& claim,
+                                   std::optional<comm::LinkView> link);
   void open_part(State& part, std::optional<comm::LinkView> link, const std::vector<int>& members);
   comm::Regrouping& usable_regrouping();
   Regrouped find_survivors(comm::Regrouping& regrouping);
   void give_up(comm::Regrouping& regrouping) noexcept;
   void discard() noexcept;
-  std::unique_ptr<State> make_part(const std::vector<int>& members,
-                                   comm::Regrouping::Exchange exchange);
+  std::unique_ptr<State> regroup(const std::vector<int>& members,
+                                 comm::Regrouping::Exchange exchange);
 
   std::string transport_name_;
   std::unique_ptr<comm::Transport> transport_;

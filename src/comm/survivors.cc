@@ -156,7 +156,7 @@ void Communicator::State::give_up(comm::Regrouping& regrouping) noexcept {
   regrouping.withdraw();
 }
 
-std::unique_ptr<Communicator::State> Communicator::State::make_part(
+std::unique_ptr<Communicator::State> Communicator::State::regroup(
     const std::vector<int>& members, comm::Regrouping::Exchange exchange) {
   auto state = std::make_unique<State>(
       transport_name_, transport_->regrouping()->regroup(members, exchange), trace_);
@@ -189,8 +189,8 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
   const auto make = [&](Round& round) -> std::unique_ptr<State> {
     failure.clear();
     try {
-      return make_part(round.members(),
-                       [&](const std::string& mine) { return round.exchange(mine); });
+      return regroup(round.members(),
+                     [&](const std::string& mine) { return round.exchange(mine); });
     } catch (const std::exception& error) {
       if (interruption.has_come()) throw;
       failure = failure_text(error);

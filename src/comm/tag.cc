@@ -15,7 +15,7 @@ struct Names {
 constexpr std::string_view kShards = "shards";
 
 // Indexed by Operation, up to the operators.
-constexpr std::array<Names, 9> kNames = {{
+constexpr std::array<Names, 10> kNames = {{
     {"custom", {"m", "n", "k"}},
     {"barrier", {"elements", kShards, "root"}},
     {"broadcast", {"elements", kShards, "root"}},
@@ -24,6 +24,7 @@ constexpr std::array<Names, 9> kNames = {{
     {"all_reduce", {"elements", kShards, "root"}},
     {"all_to_all", {"elements between them", kShards, "root"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
+    {"with_link", {"m", "n", "k"}},
     {"split", {"m", "n", "k"}},
 }};
 

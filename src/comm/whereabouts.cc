@@ -177,6 +177,11 @@ std::string describe_doing(int rank, const Whereabouts& where) {
                         : sentence(is_in, "; no sign of life for ", base::show_duration(ago));
 }
 
+std::string disagreement(const Tag& mine, int rank, int peer, const Tag& theirs) {
+  return sentence(name(mine.operation), ": rank ", rank, " and rank ", peer, " disagree on ",
+                  difference(mine, theirs));
+}
+
 int find_late(const std::vector<Whereabouts>& before, const std::vector<Whereabouts>& after,
               int suspect, int asker) {
   const int first = suspect;
@@ -251,8 +256,7 @@ std::string Announcer::find_mismatch(int rank, int peer, const Tag& theirs) cons
   Tag mine;
   if (!calls_[theirs.call % calls_.size()].read(mine)) return {};
   if (mine.call != theirs.call || mine == theirs) return {};
-  return sentence(name(mine.operation), ": rank ", rank, " and rank ", peer, " disagree on ",
-                  difference(mine, theirs));
+  return disagreement(mine, rank, peer, theirs);
 }
 
 }  // namespace plait::comm

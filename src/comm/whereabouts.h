@@ -124,6 +124,9 @@ bool says_it_waits(const Whereabouts& where);
 // "rank 1 is in matmul_all_reduce, multiplying; last sign of life 12 ms ago"
 std::string describe_doing(int rank, const Whereabouts& where);
 
+// "all_reduce: rank 0 and rank 1 disagree on ...", where they differ.
+std::string disagreement(const Tag& mine, int rank, int peer, const Tag& theirs);
+
 // Follows the waits from `suspect`: 1 waits for 2 waits for 3, and 3 waits for no rank, or says
 // that it waits but has not moved between the two readings, which hold all ranks.
 int find_late(const std::vector<Whereabouts>& before, const std::vector<Whereabouts>& after,
@@ -146,13 +149,20 @@ class Announcer {
 
   void settle() noexcept { shown_.call.settle(); }
 
+  // The call that was announced last, which set-up messages carry as chunks do; before the first,
+  // that of a group that is being made, equal on all ranks. Asked by the thread that announces.
+  Tag last() const noexcept {
+    Tag tag;
+    return shown_.call.read(tag) ? tag : Tag{};
+  }
+
   // Threads may wait at once: each has a ticket from its first call on, while there are any.
   static constexpr int kNoTicket = -1;
   int begin_waiting(int peer, int ticket) noexcept;
   void end_waiting(int ticket) noexcept;
 
-  // "all_reduce: rank 0 and rank 1 disagree on ...": for a peer that says it is in this call. Empty
-  // where this rank was in the same one, or in none of this number as far as it remembers.
+  // The disagreement() with a peer that says it is in this call. Empty where this rank was in the
+  // same one, or in none of this number as far as it remembers.
   std::string find_mismatch(int rank, int peer, const Tag& theirs) const;
 
  private:

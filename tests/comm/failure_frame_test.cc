@@ -54,6 +54,14 @@ TEST_F(FailureFrameTest, IsFoundBehindOtherFrames) {
   }
 }
 
+// A rank whose group is complete leaves the record to a rank that may still connect to others.
+TEST_F(FailureFrameTest, MayBeAReport) {
+  send_frame(Kind::report, write(kFailure));
+  const auto found = find_failure(theirs);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->sentence, kFailure.sentence);
+}
+
 TEST_F(FailureFrameTest, IsNotFoundInNonsense) {
   send_frame(Kind::failure, "no number");
   EXPECT_FALSE(find_failure(theirs));

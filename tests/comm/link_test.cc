@@ -1,8 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "comm/environment.h"
+#include "conformance/ranks.h"
 #include "plait/communicator.h"
 #include "plait/error.h"
 #include "plait/link.h"
@@ -54,6 +59,38 @@ TEST(CommunicatorsLink, RefusesAnImpossibleOneFromTheCaller) {
   EXPECT_EQ(refusal({.bytes_per_second = 1, .latency_ns = 3'600'000'000'000}), "taken");
   const Environment slow(Environment::Variables{{"PLAIT_LINK", "10gbit,2h"}});
   EXPECT_THROW(Communicator::connect(), Error);
+}
+
+// On every rank, with the same words, and whatever the links come from.
+TEST(CommunicatorsLink, MustBeTheSameForAllRanks) {
+  const Environment environment(Environment::Variables{{"PLAIT_LINK", "1gbit,20us"}});
+  const ThreadGroup group(3);
+  const std::string job = conformance::fresh_job();
+  const auto expect_refusal = [](const std::function<Communicator(CommunicatorOptions)>& connect,
+                                 int rank) {
+    CommunicatorOptions options;
+    if (rank == 2) options.link = parse_link("10gbit,20us");
+    const Error error = conformance::expect_error(Code::mismatch, [&] { connect(options); });
+    EXPECT_EQ(error.culprit(), 2);
+    EXPECT_STREQ(error.what(),
+                 "rank 0 emulates a link of 1gbit,20us, and rank 2 one of 10gbit,20us: the link "
+                 "(PLAIT_LINK) must be the same for all ranks");
+  };
+  conformance::fork_ranks(3, [&](int rank) {
+    const auto connect = [&](CommunicatorOptions options) {
+      options.transport = "shm";
+      options.place = Place{.rank = rank, .world = 3, .job = job};
+      return Communicator::connect(options);
+    };
+    expect_refusal(connect, rank);
+  });
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      expect_refusal([&](const CommunicatorOptions& options) { return group.join(rank, options); },
+                     rank);
+    });
+  }
 }
 
 }  // namespace

@@ -28,12 +28,13 @@ TEST(SplitClaim, ANegativeColorJoinsNoPart) {
 
 TEST(SplitClaim, RefusesWhatIsNone) {
   auto claims = bytes_of({{0, 0}, {0, 1}});
-  EXPECT_TRUE(SplitClaim::is_one(claims[1]));
   claims[1] = "host";
-  EXPECT_FALSE(SplitClaim::is_one(claims[1]));
-  const Error error =
-      conformance::expect_error(Code::invalid_argument, [&] { members_of(claims, 0); });
-  EXPECT_STREQ(error.what(), "split: a rank sent 4 bytes");
+  for (const int color : {0, -1}) {
+    const Error error =
+        conformance::expect_error(Code::mismatch, [&] { members_of(claims, color); });
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_STREQ(error.what(), "split: rank 1 has sent 4 bytes instead of its color and key");
+  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ TEST(Tag, NamesEveryOperation) {
     names.insert(name(static_cast<Operation>(value)));
   EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::all_reduce_matmul) + 1);
   EXPECT_EQ(name(Operation::all_reduce), "all_reduce");
+  EXPECT_EQ(name(Operation::with_link), "with_link");
   EXPECT_EQ(name(Operation::split), "split");
   EXPECT_EQ(name(Operation::matmul_all_reduce), "matmul_all_reduce");
   EXPECT_EQ(name(Operation::all_reduce_matmul), "all_reduce_matmul");

@@ -77,6 +77,7 @@ class Nonsense {
                    .slot = seldom(8) ? number() : static_cast<std::uint32_t>(below(kSlots))};
     if (seldom(20)) frame.magic = number();
     if (seldom(8)) frame.tag.sizes[0] = number();
+    if (seldom(8)) frame.tag.operation = static_cast<Operation>(number());
     std::string bytes = kind == Kind::chunk || seldom(20) ? any_bytes() : text(kind);
     frame.bytes = seldom(20) ? odd_size() : bytes.size();
     bytes.resize(std::min<std::size_t>(bytes.size(), frame.bytes));
@@ -126,6 +127,7 @@ class Nonsense {
                                                    "refusal 1 " + one + "\nno\n+\n-" + two};
     switch (kind) {
       case Kind::failure:
+      case Kind::report:
       case Kind::abort:
         return one + ' ' + two + " something is wrong";
       case Kind::gather:

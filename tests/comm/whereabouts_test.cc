@@ -111,6 +111,15 @@ TEST(Announcer, GivesEachThreadATicketWhileThereAreAny) {
   EXPECT_FALSE(says_it_waits(read(shown)));
 }
 
+TEST(Announcer, KnowsItsLastCall) {
+  Shown shown{};
+  Announcer announcer(shown);
+  EXPECT_EQ(announcer.last(), Tag{});
+  announcer.call({.operation = Operation::split, .call = 5});
+  announcer.rest();
+  EXPECT_EQ(announcer.last(), (Tag{.operation = Operation::split, .call = 5}));
+}
+
 TEST(Announcer, FindsACallOfTheSameNumberThatDiffers) {
   Shown shown{};
   Announcer announcer(shown);

@@ -61,7 +61,8 @@ std::optional<Failure> find_failure(const base::Fd& socket) {
     std::memcpy(&frame, bytes.data() + at, sizeof(frame));
     at += sizeof(frame);
     if (frame.magic != Frame::kMagic || frame.bytes > bytes.size() - at) return std::nullopt;
-    const bool is_failure = frame.kind == Kind::failure || frame.kind == Kind::abort;
+    const bool is_failure =
+        frame.kind == Kind::failure || frame.kind == Kind::report || frame.kind == Kind::abort;
     if (is_failure && frame.receiver == kFirstGroup)
       return read_failure(bytes.substr(at, frame.bytes));
   }

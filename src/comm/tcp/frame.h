@@ -16,6 +16,7 @@ enum class Kind : std::uint32_t {
   credit,     // the receiver has released a chunk of this slot: there is room for another
   gather,     // one rank's part of a set-up agreement
   failure,    // the group has failed
+  report,     // the same, to the rank that is to record it and to tell the others
   abort,      // the same, and the groups that were split off it end too
   farewell,   // the sender has left the group
   agreement,  // of the ranks that are left when the group has failed
@@ -35,7 +36,7 @@ struct Frame {
   std::uint32_t receiver;   // the number that the receiving process has given the mailbox or group
   std::uint32_t slot = 0;   // of a chunk or credit; see FrameGate for others
   std::uint64_t bytes = 0;  // that follow
-  Tag tag = {};             // of a chunk
+  Tag tag = {};             // of a chunk, or of the call whose set-up it is
 };
 static_assert(std::is_trivially_copyable_v<Frame> && sizeof(Frame) == 64);
 

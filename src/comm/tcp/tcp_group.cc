@@ -16,9 +16,8 @@ using base::sentence;
 
 namespace {
 
-// An agreement for which every rank has sent its part is brought to its end, even where one of them
-// has failed since: it fails for all or for none.
-constexpr Nanoseconds kUnderWay = base::kSecond;
+// How long a rank that reports a failure sleeps before it looks again whether it is recorded.
+constexpr Nanoseconds kBetweenReports = PollTimes{}.between;
 
 }  // namespace
 
@@ -32,8 +31,9 @@ TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy
       mesh_(std::move(mesh)),
       members_(std::move(members)),
       has_left_(world()),
+      has_told_mismatch_(world()),
       agreements_(*this),
-      gathered_(world()),
+      parts_(world()),
       answers_(world()),
       number_(mesh_->add(*this)) {}
 
@@ -52,13 +52,21 @@ bool TcpGroup::receive(int process, const Frame& frame, std::string text) {
   switch (frame.kind) {
     case Kind::gather: {
       const std::lock_guard lock(mutex_);
-      gathered_[peer].push_back(std::move(text));
+      parts_[peer].push_back({.call = frame.tag, .text = std::move(text)});
+      return true;
+    }
+    case Kind::report: {
+      const auto failure = read_failure(text);
+      if (!failure) return false;
+      note_told(peer, *failure);
+      record_for(peer, *failure);
       return true;
     }
     case Kind::failure:
     case Kind::abort: {
       const auto failure = read_failure(text);
       if (!failure) return false;
+      note_told(peer, *failure);
       if (frame.kind == Kind::abort) adopt(End::abort, *failure);
       adopt(End::failure, *failure);
       return true;
@@ -84,10 +92,43 @@ void TcpGroup::adopt(End end, const Failure& failure) noexcept {
 
 void TcpGroup::end(End end, const Failure& failure) noexcept {
   if (has_ended(end)) return;
+  // The others hear it from this rank too: by that they know that it brings nothing more.
+  if (end == End::failure && report(failure))
+    return tell_all(Kind::failure, write(records_.get(End::failure)));
   if (end == End::abort) adopt(End::failure, failure);
   adopt(end, failure);
   mesh_->wake();
   tell_all(end == End::abort ? Kind::abort : Kind::failure, write(failure));
+}
+
+bool TcpGroup::report(const Failure& failure) noexcept {
+  if (members_.numbers.empty()) return false;
+  const auto wait = [&] {
+    const std::uint64_t seen = mesh_->news();
+    mesh_->move();
+    if (!has_ended(End::failure)) mesh_->sleep(base::now() + kBetweenReports, seen);
+  };
+  return is_recorded_elsewhere(
+      failure, {.is_there =
+                    [&](int peer) {
+                      return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
+                    },
+                .report = [&](int peer) { tell(peer, Kind::report, write(failure)); },
+                .wait = wait});
+}
+
+// Called by the thread that receives. If an earlier failure stands, all but this peer know it.
+void TcpGroup::record_for(int peer, const Failure& failure) {
+  const bool is_first = !has_ended(End::failure);
+  if (is_first) adopt(End::failure, failure);
+  const std::string text = write(records_.get(End::failure));
+  const std::lock_guard lock(mutex_);
+  if (members_.numbers.empty()) return;
+  for (int other = 0; other < world(); ++other) {
+    if (other == rank() || (other != peer && !is_first)) continue;
+    mesh_->reply(members_.processes[other],
+                 {.kind = Kind::failure, .receiver = members_.numbers[other]}, text);
+  }
 }
 
 void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
@@ -96,10 +137,10 @@ void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
   }
 }
 
-void TcpGroup::tell(int peer, Kind kind, const std::string& text) noexcept {
+void TcpGroup::tell(int peer, Frame frame, const std::string& text) noexcept {
   if (members_.numbers.empty()) return;
-  mesh_->send_text(members_.processes[peer], {.kind = kind, .receiver = members_.numbers[peer]},
-                   text);
+  frame.receiver = members_.numbers[peer];
+  mesh_->send_text(members_.processes[peer], frame, text);
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
@@ -171,97 +212,6 @@ void TcpGroup::await_peers(base::FunctionRef<bool(int process)> is_done,
   }
 }
 
-bool TcpGroup::has_brought(int peer) const {
-  const std::lock_guard lock(mutex_);
-  return !gathered_[peer].empty();
-}
-
-// Whether one of these peers is lost, or makes no calls after the failure. What it sent before has
-// been received by then.
-bool TcpGroup::can_never_bring(const std::vector<int>& missing) {
-  return std::any_of(missing.begin(), missing.end(), [this](int peer) {
-    const bool has_gone =
-        agreements_.has_moved_on(peer) || !mesh_->loss_of(members_.processes[peer]).empty();
-    return has_gone && !has_brought(peer);
-  });
-}
-
-std::vector<int> TcpGroup::find_missing() {
-  const std::lock_guard lock(mutex_);
-  std::vector<int> missing;
-  for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank() && gathered_[peer].empty()) missing.push_back(peer);
-  }
-  return missing;
-}
-
-std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
-  Patience patience(policy(), kAtOnce);
-  tell_all(Kind::gather, mine);
-  Nanoseconds failed_at = 0;
-  for (;;) {
-    const std::uint64_t seen = mesh_->news();
-    mesh_->move();
-    const std::vector<int> missing = find_missing();
-    if (missing.empty()) break;
-    const Nanoseconds now = base::now();
-    if (patience.must_poll_peers(now, *this)) {
-      check_for_losses(
-          [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
-      if (failed() && failed_at == 0) failed_at = now;
-      if (failed() && (now - failed_at > kUnderWay || can_never_bring(missing))) raise();
-      for (const int peer : missing) {
-        // What it brought may have come with its farewell.
-        if (failed() || !has_left(peer) || has_brought(peer)) continue;
-        throw Error(
-            Code::peer_lost,
-            sentence("rank ", rank(), " waits to meet rank ", peer, ", which has left the group"),
-            peer);
-      }
-    }
-    if (patience.is_over(now)) refuse_for_missing(missing);
-    advance_started();
-    mesh_->sleep(nap_of(patience.wake_at() - now) + now, seen);
-  }
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> all(world());
-  for (int peer = 0; peer < world(); ++peer) {
-    if (peer == rank()) {
-      all[peer] = mine;
-    } else {
-      all[peer] = std::move(gathered_[peer].front());
-      gathered_[peer].pop_front();
-    }
-  }
-  return all;
-}
-
-void TcpGroup::await_sent() {
-  Patience patience(policy(), kAtOnce);
-  for (int peer = 0; peer < world(); ++peer) {
-    while (peer != rank()) {
-      const std::uint64_t seen = mesh_->news();
-      mesh_->move();
-      if (mesh_->is_sent(members_.processes[peer])) break;
-      const Nanoseconds now = base::now();
-      if (patience.must_poll_peers(now, *this)) {
-        check_for_losses([&] { return sentence("rank ", rank(), " connects to rank ", peer); });
-        raise_if_failed();
-      }
-      if (patience.is_over(now)) refuse_for_missing({peer});
-      mesh_->sleep(nap_of(patience.wake_at() - now) + now, seen);
-    }
-  }
-}
-
-void TcpGroup::refuse_for_missing(const std::vector<int>& missing) {
-  throw Error(
-      Code::timeout,
-      sentence("rank ", rank(), " has waited ", base::show_duration(policy().timeout), " for rank",
-               missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world()),
-      missing.front());
-}
-
 void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {
   mesh_->move();
   for (int peer = 0; peer < world() && !failed(); ++peer) {
@@ -285,13 +235,8 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   announcer_.renew(is_multiplying(*awaited, rank()));
   if (awaited->peer == Error::kNoRank) return;
   if (awaited->peer != rank()) compare_answers();
-  // Frames come in order: a peer that already takes part in a set-up is through with this call.
   const bool is_chunk_of_a_call = !awaited->room && awaited->tag.operation != Operation::custom;
-  if (is_chunk_of_a_call && awaited->peer != rank() && has_brought(awaited->peer) && !ready()) {
-    fail_and_raise({Code::mismatch, awaited->peer,
-                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
-                             " makes a mailbox or splits the group instead")});
-  }
+  if (is_chunk_of_a_call && awaited->peer != rank()) compare_set_ups(*awaited, ready);
   if (!has_left(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,

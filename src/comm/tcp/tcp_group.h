@@ -45,8 +45,8 @@ class TcpGroup final : public Group, public Receiver {
     return has_left_[peer].load(std::memory_order_acquire);  // pairs with receive()
   }
 
-  // For set-up: each rank's text to all others. Throws Error{timeout} naming those that are missing
-  // at the deadline.
+  // For set-up: each rank's text to all others. Fails the group where ranks are in different calls.
+  // Throws Error{timeout} naming those that are missing at the deadline.
   std::vector<std::string> all_gather(const std::string& mine);
 
   // For set-up: moves frames until what was sent to all others has gone, over a carrier too. Throws
@@ -55,7 +55,9 @@ class TcpGroup final : public Group, public Receiver {
 
   void leave() noexcept;
 
-  void tell(int peer, Kind kind, const std::string& text) noexcept;
+  void tell(int peer, Kind kind, const std::string& text) noexcept {
+    tell(peer, {.kind = kind, .receiver = 0}, text);
+  }
   Agreements& agreements() { return agreements_; }
 
   // Waits for each other rank that is there until `is_done` says yes of its process. Fails the
@@ -104,8 +106,26 @@ class TcpGroup final : public Group, public Receiver {
   void await_peers(base::FunctionRef<bool(int process)> is_done,
                    base::FunctionRef<std::string(int peer)> doing);
   void adopt(End end, const Failure& failure) noexcept;
+
+  bool report(const Failure& failure) noexcept;  // see is_recorded_elsewhere()
+  void record_for(int peer, const Failure& failure);
+  void note_told(int peer, const Failure& failure) {
+    if (failure.code == Code::mismatch)
+      has_told_mismatch_[peer].store(true, std::memory_order_release);
+  }
+
+  void tell(int peer, Frame frame, const std::string& text) noexcept;
   void tell_all(Kind kind, const std::string& text) noexcept;
-  bool has_brought(int peer) const;  // its part of the next set-up agreement
+
+  // A peer's part of a set-up agreement.
+  struct Part {
+    Tag call;
+    std::string text;
+  };
+  bool has_brought(int peer) const;  // its part of the next one
+  std::optional<Tag> call_of_set_up(int peer) const;
+  void refuse_other_calls(const Tag& mine);
+  void compare_set_ups(const Awaited& awaited, base::FunctionRef<bool()> ready);
   std::vector<int> find_missing();
   bool can_never_bring(const std::vector<int>& missing);
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing);
@@ -131,14 +151,15 @@ class TcpGroup final : public Group, public Receiver {
   std::shared_ptr<Mesh> mesh_;
   Members members_;
   std::vector<std::atomic<bool>> has_left_;
+  std::vector<std::atomic<bool>> has_told_mismatch_;
   EndRecords records_;
   Shown shown_ = {};
   Announcer announcer_{shown_};
   std::atomic<Nanoseconds> inquired_at_{0};  // relaxed: by it no more is decided than when to ask
   Agreements agreements_;
 
-  mutable std::mutex mutex_;  // for what follows; never held while the mesh is called
-  std::vector<std::deque<std::string>> gathered_;  // by peer: what it has sent, oldest first
+  mutable std::mutex mutex_;             // for what follows; never held while the mesh is called
+  std::vector<std::deque<Part>> parts_;  // by peer, oldest first
   std::vector<Answer> answers_;
 
   std::uint32_t number_;  // last: from its making on frames may come

@@ -27,6 +27,7 @@ struct Staged {
   MPI_Request part = MPI_REQUEST_NULL;   // a shorter chunk out
   bool complete = true;                  // MPI is done with it. Out: may be written; in: is here
   bool is_unsent = false;                // out: the peer's process has ended, and MPI has nothing
+  std::uint32_t begun = 0;               // in: how many chunks it was ready for, under hold_mpi()
 
   std::byte* payload() const { return reinterpret_cast<std::byte*>(header + 1); }
 };
@@ -64,6 +65,9 @@ class Channels {
   // and the place is never free again.
   void send(Staged& staged, int peer, int slot);
   void receive_into(Staged& staged);
+
+  // How many chunks of the peer are here or have been. Any thread may ask.
+  std::uint32_t come_from(int peer);
 
   bool all_taken(int peer);  // whether all that was sent to the peer has been taken up
   void swallow_arrivals();   // receives again into every place where a chunk has come

@@ -15,6 +15,7 @@ bool ClosingMailbox::is_done() {
   group_->listen();
   if (!cancelled_) {
     if (!group_->failed() && !is_closed()) return false;
+    group_->chunks().remove(*channels_);
     channels_->cancel_receives();
     cancelled_ = true;
   }

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <exception>
 
 #include "base/check.h"
@@ -25,33 +23,6 @@ constexpr Nanoseconds kSending = 200 * base::kMillisecond;
 // How long a farewell may take when its sender's process is seen to have ended.
 constexpr Nanoseconds kLastWords = 50 * base::kMillisecond;
 
-// A notice on its way to all other ranks.
-class NoticeSend final : public DeferredRelease {
- public:
-  NoticeSend(const Notice& notice, const Members& members)
-      : notice_(notice), sends_(members.size(), MPI_REQUEST_NULL) {
-    const std::size_t bytes = offsetof(Notice, sentence) + std::strlen(notice.sentence.data()) + 1;
-    const auto held = hold_mpi();
-    for (int peer = 0; peer < members.size(); ++peer) {
-      if (peer == members.me || !members.may_send_to(peer)) continue;
-      // A peer that can't be told can't be helped.
-      MPI_Isend(&notice_, static_cast<int>(bytes), MPI_BYTE, members.processes[peer],
-                members.tag_of(peer, kNoticeTag), members.for_agreements(), &sends_[peer]);
-    }
-  }
-
-  bool is_done() override {
-    const auto held = hold_mpi();
-    int done = 0;
-    MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE);
-    return done != 0;
-  }
-
- private:
-  Notice notice_;
-  std::vector<MPI_Request> sends_;
-};
-
 class ClosingGroup final : public DeferredRelease {
  public:
   explicit ClosingGroup(std::shared_ptr<MpiGroup> group) : group_(std::move(group)) {}
@@ -71,7 +42,11 @@ MpiGroup::MpiGroup(Members members, std::shared_ptr<const LocalProcesses> local_
     : Group(members.me, members.size(), policy),
       members_(std::move(members)),
       local_processes_(std::move(local_processes)),
-      left_at_(world()) {
+      left_at_(world()),
+      has_told_mismatch_(world()),
+      chunks_(world()),
+      set_ups_(world()),
+      sent_at_farewell_(world()) {
   expect_notice();
 }
 
@@ -115,16 +90,26 @@ bool MpiGroup::has_stopped_listening() {
   return done != 0;
 }
 
-// Memory ordering: all that a peer sent before its farewell is in MPI's queues when left_at_ is set
-// (release): a thread that sees it set (acquire, in has_left()) and then asks MPI finds it there.
+// Memory ordering: how much a peer had sent is written before left_at_ is set (release): a thread
+// that sees it set (acquire, in has_left()) reads it.
 void MpiGroup::hear(const Notice& notice, int peer) {
+  const bool is_failure = notice.kind <= Notice::Kind::abort;
+  if (is_failure && notice.code == Code::mismatch)
+    has_told_mismatch_[peer].store(true, std::memory_order_release);
   switch (notice.kind) {
     case Notice::Kind::abort:
       adopt(End::abort, notice);
       [[fallthrough]];
     case Notice::Kind::failure:
       return adopt(End::failure, notice);
+    case Notice::Kind::report:
+      return record_for(peer, notice);
+    case Notice::Kind::set_up: {
+      const std::lock_guard lock(set_ups_mutex_);
+      return set_ups_[peer].push_back({.call = notice.call, .chunks = notice.chunks});
+    }
     case Notice::Kind::farewell:
+      sent_at_farewell_[peer] = notice.chunks;
       return left_at_[peer].store(base::now(), std::memory_order_release);
     case Notice::Kind::closing: {
       const std::lock_guard lock(closings_mutex_);
@@ -157,14 +142,38 @@ void MpiGroup::adopt(End end, const Notice& notice) noexcept {
 // failure.
 void MpiGroup::end(End end, const Failure& failure) noexcept {
   if (has_ended(end)) return;
-  Notice notice = {.kind = end == End::abort ? Notice::Kind::abort : Notice::Kind::failure,
-                   .code = failure.code,
-                   .culprit = failure.culprit};
-  const std::size_t length = std::min(failure.sentence.size(), notice.sentence.size() - 1);
-  std::memcpy(notice.sentence.data(), failure.sentence.data(), length);
+  const Notice notice =
+      notice_of(end == End::abort ? Notice::Kind::abort : Notice::Kind::failure, failure);
+  // The others hear it from this rank too: by that they know that it brings nothing more.
+  if (end == End::failure && report(failure))
+    return tell_all(notice_of(Notice::Kind::failure, records_.get(End::failure)));
   if (end == End::abort) adopt(End::failure, notice);
   adopt(end, notice);
   tell_all(notice);
+}
+
+bool MpiGroup::report(const Failure& failure) noexcept try {
+  const Notice notice = notice_of(Notice::Kind::report, failure);
+  const auto wait = [&] {
+    listen();
+    if (!has_ended(End::failure)) ::usleep(20);
+  };
+  return is_recorded_elsewhere(
+      failure, {.is_there = [&](int peer) { return !has_left(peer) && members_.may_send_to(peer); },
+                .report = [&](int peer) { tell(peer, notice); },
+                .wait = wait});
+} catch (const std::exception&) {  // MPI has ended meanwhile
+  return false;
+}
+
+// If an earlier failure stands, all but this peer know it.
+void MpiGroup::record_for(int peer, Notice notice) noexcept {
+  notice.kind = Notice::Kind::failure;
+  if (!has_ended(End::failure)) {
+    adopt(End::failure, notice);
+    return tell_all(notice);
+  }
+  tell(peer, notice_of(Notice::Kind::failure, records_.get(End::failure)));
 }
 
 void MpiGroup::leave() noexcept {
@@ -190,9 +199,21 @@ void MpiGroup::forget(int mailbox) noexcept {
   closings_.erase(mailbox);
 }
 
-void MpiGroup::tell_all(const Notice& notice) noexcept try {
+void MpiGroup::tell_all(const Notice& notice) noexcept {
+  std::vector<int> peers;
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer != rank()) peers.push_back(peer);
+  }
+  tell(peers, notice);
+}
+
+void MpiGroup::tell(const std::vector<int>& peers, Notice notice) noexcept try {
   if (!mpi_is_usable()) return;
-  auto send = std::make_unique<NoticeSend>(notice, members_);
+  auto send = std::make_unique<NoticeSend>(members_);
+  for (const int peer : peers) {
+    notice.chunks = chunks_.sent_to(peer);
+    send->start(peer, notice);
+  }
   const Nanoseconds deadline = base::now() + kSending;
   while (!send->is_done() && base::now() < deadline) ::usleep(20);
   mpi::release_later(std::move(send));
@@ -207,36 +228,12 @@ void MpiGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   }
   raise_if_failed();
   if (awaited == nullptr || awaited->peer == Error::kNoRank) return;
-  if (is_setting_up(*awaited) && !ready()) {
-    fail_and_raise({Code::mismatch, awaited->peer,
-                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
-                             " makes a mailbox or splits the group instead")});
-  }
-  if (!is_long_gone(awaited->peer) || ready()) return;
+  const bool is_chunk_of_a_call = !awaited->room && awaited->tag.operation != Operation::custom;
+  if (is_chunk_of_a_call && awaited->peer != rank()) compare_set_ups(*awaited, ready);
+  if (!is_long_gone(awaited->peer) || !has_all_it_sent(awaited->peer) || ready()) return;
   fail_and_raise(
       {Code::peer_lost, awaited->peer,
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
-}
-
-// Whether a set-up message of the peer has lain here for so long that all chunks that the peer sent
-// before it are here too. The peer sends such a message when its earlier calls are done: then it
-// takes no part in this one. Chunks of a program's own prove nothing, since another thread of the
-// peer may send them meanwhile.
-bool MpiGroup::is_setting_up(const Awaited& awaited) {
-  const Operation operation = awaited.tag.operation;
-  const bool is_chunk_of_a_call = !awaited.room && operation != Operation::custom;
-  if (!is_chunk_of_a_call || awaited.peer == rank()) return false;
-  int there = 0;
-  {
-    const auto held = hold_mpi();
-    check_mpi(MPI_Iprobe(members_.processes[awaited.peer], members_.my_tag(kSetUpTag),
-                         members_.for_agreements(), &there, MPI_STATUS_IGNORE),
-              "MPI_Iprobe");
-  }
-  const bool is_first = seen_.peer != awaited.peer || seen_.call != awaited.tag.call;
-  if (there == 0 || is_first || seen_.at == 0)
-    seen_ = {.peer = awaited.peer, .call = awaited.tag.call, .at = there == 0 ? 0 : base::now()};
-  return seen_.at != 0 && base::now() - seen_.at > kUnderWay;
 }
 
 void MpiGroup::poll_peers() {

@@ -5,28 +5,24 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/end_records.h"
 #include "comm/group.h"
+#include "comm/mpi/plugin/chunk_counts.h"
 #include "comm/mpi/plugin/local_processes.h"
 #include "comm/mpi/plugin/members.h"
+#include "comm/mpi/plugin/notices.h"
+#include "comm/whereabouts.h"
 
 namespace plait::comm::mpi {
-
-// The notices that a rank sends to the others of its group.
-struct Notice {
-  enum class Kind { failure, abort, farewell, closing };
-  Kind kind;
-  int mailbox = 0;               // closing: of which mailbox (see MpiGroup::say_closed)
-  Code code = Code::peer_lost;   // failure, abort: why
-  int culprit = Error::kNoRank;  // and by which rank
-  std::array<char, 500> sentence = {};
-};
 
 class MpiGroup final : public Group {
  public:
@@ -46,8 +42,20 @@ class MpiGroup final : public Group {
   // For so long, messages that a peer sent before a notice may still arrive after it.
   static constexpr Nanoseconds kUnderWay = base::kSecond;
 
-  // Whether the peer left so long ago that all that it sent before has arrived.
+  // Whether the peer left so long ago that what it brought to a set-up before has arrived.
   bool is_long_gone(int peer) const;
+
+  ChunkCounts& chunks() { return chunks_; }
+
+  // Around an exchange of set-up messages: tells the others in which call this rank is, and finds
+  // those that have not told theirs. Fails the group where one is in another call.
+  void begin_set_up();
+  std::vector<int> find_missing_set_ups();
+  void end_set_up();
+
+  // Whether one of the peers has told that ranks are in different calls, and is not in this set-up:
+  // a peer's notices come in order.
+  bool can_never_bring(const std::vector<int>& missing) const;
 
   // Receives the notices of the peers.
   void listen();
@@ -69,8 +77,8 @@ class MpiGroup final : public Group {
 
   void leave() noexcept;
 
-  // No peer could read an announcement or a wait: tags travel with the chunks.
-  void announce(const Tag& /*tag*/) noexcept override {}
+  // No peer could read an announcement or a wait: tags travel with chunks and set-up messages.
+  void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
   int begin_waiting(const Awaited& /*awaited*/, int ticket) noexcept override { return ticket; }
   void end_waiting(int /*ticket*/) noexcept override {}
   void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
@@ -84,7 +92,20 @@ class MpiGroup final : public Group {
 
  private:
   bool all_others_have_left() const;
-  bool is_setting_up(const Awaited& awaited);
+  bool has_all_it_sent(int peer) { return chunks_.have_come(peer, sent_at_farewell_[peer]); }
+
+  // A peer's part of a set-up agreement: its call, and after how many chunks it comes.
+  struct SetUp {
+    Tag call;
+    std::uint32_t chunks;
+  };
+  std::optional<SetUp> set_up_of(int peer) const;  // the next one
+  void compare_set_ups(const Awaited& awaited, base::FunctionRef<bool()> ready);
+
+  bool report(const Failure& failure) noexcept;  // see is_recorded_elsewhere()
+  void record_for(int peer, Notice notice) noexcept;
+  void tell(const std::vector<int>& peers, Notice notice) noexcept;
+  void tell(int peer, const Notice& notice) noexcept { tell(std::vector{peer}, notice); }
   void expect_notice();
   void hear(const Notice& notice, int peer);
   void tell_all(const Notice& notice) noexcept;
@@ -93,22 +114,23 @@ class MpiGroup final : public Group {
   Members members_;
   std::shared_ptr<const LocalProcesses> local_processes_;
   std::vector<std::atomic<Nanoseconds>> left_at_;  // 0: is here
+  std::vector<std::atomic<bool>> has_told_mismatch_;
   EndRecords records_;
   std::shared_ptr<MpiGroup> parent_;
 
-  // A set-up message of the peer that is waited for, as it was first seen in this call. Calls are
-  // made by one thread at a time.
-  struct Seen {
-    int peer = Error::kNoRank;
-    std::uint32_t call = 0;
-    Nanoseconds at = 0;  // 0: there is none
-  };
-  Seen seen_;
+  Shown shown_ = {};  // to this rank alone
+  Announcer announcer_{shown_};
+
+  ChunkCounts chunks_;
 
   // Under hold_mpi().
   Notice heard_ = {.kind = Notice::Kind::farewell};
   MPI_Request hearing_ = MPI_REQUEST_NULL;
   bool stopped_ = false;
+
+  mutable std::mutex set_ups_mutex_;
+  std::vector<std::deque<SetUp>> set_ups_;       // by peer, oldest first
+  std::vector<std::uint32_t> sent_at_farewell_;  // by peer: written before left_at_
 
   mutable std::mutex closings_mutex_;
   std::map<int, std::vector<bool>> closings_;  // by mailbox, then peer; may come before its own

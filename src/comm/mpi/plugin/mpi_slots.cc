@@ -16,6 +16,7 @@ MpiSlots::MpiSlots(std::shared_ptr<MpiGroup> group, const Members& members, cons
     : group_(std::move(group)), channels_(std::make_unique<Channels>(members, desc)) {
   try {
     channels_->open();
+    group_->chunks().add(*channels_);
   } catch (...) {
     release_later(std::make_unique<ClosingMailbox>(group_, std::move(channels_)));
     throw;
@@ -81,6 +82,7 @@ bool MpiSlots::post(int peer, int slot, const Tag& tag, std::size_t bytes) {
   Staged& staged = channel.next();
   if (!channels_->test(staged)) return false;
   *staged.header = {.bytes = bytes, .tag = tag};
+  group_->chunks().note_sent(peer);
   channels_->send(staged, peer, slot);
   ++channel.count;
   return true;

@@ -87,22 +87,28 @@ Members MpiTransport::agree(int count, const std::string& purpose) {
 std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const Members& members = group_->members();
   Patience patience(group_->policy(), kAtOnce);
+  group_->begin_set_up();
   Nanoseconds failed_at = 0;
   const auto check_group = [&](Nanoseconds now, const std::vector<int>& missing) {
     group_->poll_peers();
     refuse_for_leavers(missing);
     if (!group_->failed()) return;
     if (failed_at == 0) failed_at = now;
-    if (now - failed_at > MpiGroup::kUnderWay) group_->raise();
+    if (now - failed_at > MpiGroup::kUnderWay || group_->can_never_bring(missing)) group_->raise();
   };
   const auto watch = [&](const std::vector<int>& missing) {
-    group_->listen();
+    static_cast<void>(group_->find_missing_set_ups());
     const Nanoseconds now = base::now();
     if (patience.must_poll_peers(now, *group_)) check_group(now, missing);
     if (patience.is_over(now))
       refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
   };
-  return mpi::all_gather(members, mine, watch);
+  auto all = mpi::all_gather(members, mine, watch);
+  // The notices were sent first, so that they are here or come at once.
+  for (std::vector<int> missing; !(missing = group_->find_missing_set_ups()).empty();)
+    watch(missing);
+  group_->end_set_up();
+  return all;
 }
 
 void MpiTransport::refuse_for_leavers(const std::vector<int>& missing) const {
