@@ -36,9 +36,9 @@ struct AutomaticOptions {
   std::optional<bool> online = {};
 };
 
-// Collective. All ranks know the plans of all ranks' caches; of two for a problem, the lowest rank's
-// counts. Ranks that have no profile use that of the ranks that do. If two ranks have different
-// ones, or are different machines, all ranks get Error{mismatch}. A file that is of
+// Collective. All ranks know the plans of all ranks' caches; if two have plans for a problem, the
+// lowest rank's counts. Ranks that have no profile use that of the ranks that do. If two ranks have
+// different ones, or are different machines, all ranks get Error{mismatch}. A file that is of
 // another machine or can't be read is refused on all ranks if `cache` or a setting names it.
 // Otherwise it is neither read nor written, with a remark on standard error. The source is for this
 // communicator's ranks alone. The communicator must not be moved while the source exists.

@@ -19,9 +19,9 @@
 namespace plait::tune {
 namespace {
 
-// A network may let a burst through at full speed, and TCP begins slowly: a first transfer, which is
-// larger than a burst, is not counted. The transfers that are counted follow each other without a
-// pause, in which the network might save up for another burst, and take about this time together.
+// A network may let a burst through at full speed, and TCP begins slowly: a first transfer, larger
+// than a burst, is not counted. Those that are counted follow each other without a pause, in which
+// the network might save up for another burst, and take about this time together.
 constexpr double kTransfers = 15e6;  // ns
 constexpr int kMostTransfers = 4;
 
