@@ -8,6 +8,7 @@
 
 #include "comm/mapped/mapped_transport.h"
 #include "comm/milestones.h"
+#include "comm/same_link.h"
 #include "comm/shm/socket_rendezvous.h"
 #include "comm/state.h"
 #include "comm/threads/thread_rendezvous.h"
@@ -41,7 +42,7 @@ void connect_with(Stop stop, int rank, const Meet& meet, const Milestones& ended
   }
   if (rank == 1 && stop != Stop::never) {
     const auto transport = create(kPolicy);
-    if (stop == Stop::after_counting_hosts) transport->all_gather("host");
+    if (stop == Stop::after_counting_hosts) transport->all_gather(comm::link_and({}, "host"));
     return ended.await(0);
   }
   comm::WaitPolicy policy = kPolicy;

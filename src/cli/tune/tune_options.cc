@@ -71,7 +71,7 @@ void add_options(Options& options, ProblemOptions& problem) {
               "Trace::write_json)");
   add_options(options, problem.dtypes);
   options.add("--wire", "DTYPE", problem.wire, read_wire,
-              "dtype in which partial sums are sent (default: PLAIT_WIRE, or automatic)");
+              "dtype in which partial sums are sent (default: PLAIT_WIRE, or auto)");
   options.add("-w,--weight", "KIND", problem.weight, read_weight_kind,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, packed in every call (default: plain for --model,\n"
