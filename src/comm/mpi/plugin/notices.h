@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group.h"
@@ -40,7 +41,7 @@ Notice notice_of(Notice::Kind kind, const Failure& failure);
 
 class NoticeSend final : public DeferredRelease {
  public:
-  explicit NoticeSend(const Members& members) : members_(members) {}
+  explicit NoticeSend(Members members) : members_(std::move(members)) {}
 
   void start(int peer, const Notice& notice);
   bool is_done() override;
