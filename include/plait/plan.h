@@ -109,7 +109,7 @@ PLAIT_EXPORT std::string name(const PlanKey& key);
 // out, f32 for wire, and 2 for ranks. Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
 
-// What a source knows about the plan of a problem, for reports.
+// The reason for the plan of a problem, for reports.
 struct PlanReason {
   std::string sentence = {};  // "measured: 1.32 times as fast as serial"
   double serial_ns = 0;       // the time of a serial call, measured or predicted; 0: unknown

@@ -71,7 +71,7 @@ void bind_plans(nb::module_& m) {
       nb::arg("comm"), nb::kw_only(), nb::arg("cache") = nb::none(), nb::arg("online") = nb::none(),
       nb::keep_alive<0, 1>(),
       "Plans that were measured on this machine, or else chosen by the cost model. Collective.");
-  nb::class_<PlanReason>(m, "PlanReason", "What a source knows about the plan of a problem.")
+  nb::class_<PlanReason>(m, "PlanReason", "The reason for the plan of a problem.")
       .def_ro("sentence", &PlanReason::sentence)
       .def_ro("serial_ns", &PlanReason::serial_ns,
               "The time of a serial call, measured or predicted; 0: unknown.")

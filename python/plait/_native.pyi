@@ -800,7 +800,7 @@ def automatic_plans(comm: Communicator, *, cache: str | None = None, online: boo
     """
 
 class PlanReason:
-    """What a source knows about the plan of a problem."""
+    """The reason for the plan of a problem."""
 
     @property
     def sentence(self) -> str: ...

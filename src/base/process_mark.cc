@@ -12,7 +12,7 @@
 namespace plait::base {
 namespace {
 
-// Where this process's pid and start mean something: elsewhere other processes have the same pids.
+// The pid namespace of this process: in another one, other processes have the same pids.
 std::string place_of_pids() {
   return sentence(boot_id(), ' ', namespace_id("pid"), ' ', namespace_id("time"));
 }

@@ -1,4 +1,4 @@
-// By what one process knows another, so that it can see that it has ended.
+// Identifies a process to others on its host, so that they can see that it has ended.
 #pragma once
 
 #include <sys/types.h>

@@ -97,7 +97,7 @@ int as_ranks(const RanksRequest& request, Words command,
     launch.insert(launch.end(), command.begin(), command.end());
     return status_of_ranks(run_for("plait " + command[0], launch));
   }
-  // What rank 0 can't print is a failure that all ranks hear of. SIGPIPE would look like its death.
+  // If rank 0 can't print, all ranks get that failure. SIGPIPE would look like the rank's death.
   std::signal(SIGPIPE, SIG_IGN);
   Communicator comm = Communicator::connect({.transport = request.transport});
   return body(comm);

@@ -9,7 +9,7 @@ namespace plait::cli {
 // Throws an Error if standard output does not take all of it.
 void answer(std::string_view text);
 
-// Whether an answer has failed because its reader has ended, as `head` does after some lines. This
+// Returns true if an answer failed because its reader has ended, as `head` does after lines. This
 // is for ranks and others that ignore SIGPIPE, which else ends the process.
 bool has_lost_reader();
 

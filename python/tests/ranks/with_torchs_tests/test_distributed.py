@@ -17,7 +17,7 @@ import torch.distributed as dist
 from conftest import RANK, WORLD, store
 from torch._C._distributed_c10d import DebugLevel, PrefixStore, set_debug_level
 
-# By this name tests decide whether they skip themselves, most of them when they are imported.
+# Tests read this name to decide whether they skip themselves, most of them when imported.
 os.environ["BACKEND"] = "gloo"
 os.environ["PYTORCH_PRINT_REPRO_ON_FAILURE"] = "0"  # it would name a file that is not there
 
