@@ -12,7 +12,7 @@
 namespace plait::base {
 namespace {
 
-// The pid namespace of this process: in another one, other processes have the same pids.
+// The host and the namespaces that give this process its pid and its start time.
 std::string place_of_pids() {
   return sentence(boot_id(), ' ', namespace_id("pid"), ' ', namespace_id("time"));
 }
