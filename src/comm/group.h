@@ -126,7 +126,8 @@ class Group {
   virtual void rest() noexcept {}
 
   // The end of a blocking call: waits until what this rank has sent needs no further call of it,
-  // which it may never make. Throws when the group fails or the caller interrupts it.
+  // which it may never make, or the group has failed, which the next call says: the result of this
+  // one is whole. Throws when the caller interrupts it.
   virtual void finish_sending() {}
 
   // Announces a collective that this rank has started and last polled at that time, and a product

@@ -54,12 +54,15 @@ inline void expect_group(const Place& place) {
   EXPECT_EQ(sum, static_cast<float>(place.world));
 }
 
+// A socket's flags in the kernel's table, from listen() on: one that is only bound refuses callers.
+inline constexpr const char* kListens = " 00010000 ";
+
 inline void await_listener(const std::string& job) {
   const std::string wanted = base::sentence('@', comm::shm::name_of_job(job));
   for (int tries = 0; tries < 20'000; ++tries) {
     std::ifstream table("/proc/net/unix");
     for (std::string line; std::getline(table, line);) {
-      if (line.ends_with(wanted)) return;
+      if (line.ends_with(wanted) && conformance::contains(line, kListens)) return;
     }
     ::usleep(1000);
   }

@@ -175,7 +175,6 @@ void TcpGroup::finish_sending() {
         return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
                         " to receive the last chunks");
       });
-  raise_if_failed();
 }
 
 void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
