@@ -5,18 +5,23 @@
 
 A module is a folder of src/, or one inside such a folder if layers.txt has a line for it. Its line names the modules
 whose headers it may include. Public headers
-and examples see only public headers and the standard library (examples: any library). One line per violation:
+and examples see only public headers and the standard library (examples: any library). Each source below src/ is named
+by a CMakeLists.txt there. One line per violation:
 
     src/gemm/onednn/onednn.cc:14: gemm may not include comm
+    src/gemm/old.cc: no target of src/ compiles it
 """
 
 import argparse
+import os
 import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 SOURCES = {".h", ".cc", ".cuh", ".cu"}
+COMPILED = {".cc", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<open>["<])(?P<path>[^">]+)[">]')
 STANDARD = set(
     """algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv chrono
@@ -151,6 +156,21 @@ def check_modules(root: Path, layers: dict[str, set[str]]) -> list[str]:
     ]
 
 
+def check_targets(root: Path) -> list[str]:
+    """Complains about sources that no target of src/ compiles: they belong to other folders, or to none."""
+    named = [
+        os.path.normpath(lists.parent / re.sub(r"\$\{\w+\}", "*", name))
+        for lists in (root / "src").rglob("CMakeLists.txt")
+        for line in lists.read_text(encoding="utf-8").splitlines()
+        for name in re.findall(r"[\w./${}-]+\.(?:cc|cu)\b", line.split("#")[0])
+    ]
+    return [
+        f"{file.relative_to(root)}: no target of src/ compiles it"
+        for file in sources_below(root, "src")
+        if file.suffix in COMPILED and not any(fnmatch(str(file), name) for name in named)
+    ]
+
+
 def check_public(root: Path) -> list[str]:
     errors = []
     for include in includes_below(root, "include/plait"):
@@ -192,7 +212,7 @@ def check(root: Path) -> list[str]:
     if errors:
         return errors
     errors = check_folders(root, layers) + check_modules(root, layers)
-    errors += check_public(root) + check_examples(root, layers)
+    errors += check_targets(root) + check_public(root) + check_examples(root, layers)
     if cycle := find_cycle(header_graph(root)):
         errors.append("headers include one another: " + " -> ".join(cycle))
     return errors

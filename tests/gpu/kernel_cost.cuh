@@ -14,18 +14,11 @@
 #include <span>
 #include <vector>
 
-#include "gemm/cuda/lt_best.h"
 #include "gpu/fill.cuh"
+#include "gpu/lt/lt_best.h"
 #include "gpu/timing.cuh"
 
 namespace plait::gpu {
-
-using gemm::cuda::LtBest;
-using gemm::cuda::LtChoice;
-using gemm::cuda::LtEffort;
-using gemm::cuda::LtOperands;
-using gemm::cuda::LtProblem;
-using gemm::cuda::LtProduct;
 
 template <class T>
 constexpr Dtype kDtypeOf = Dtype::f32;

@@ -4,7 +4,7 @@
 //   lt_check speed     the speed of all shapes of shapes.h in bf16, with and without parts of k
 //
 // Ends with 1 if a product is wrong, with 77 if cuBLASLt or a device is missing. It stands alone:
-// it is built from this file, src/gemm/cuda/lt*.cc and four files of src/base (check, env, error,
+// it is built from this file, tests/gpu/lt/*.cc and four files of src/base (check, env, error,
 // text), and links cudart statically and libdl.
 #include <algorithm>
 #include <cstdio>

@@ -13,13 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "gemm/cuda/w8.h"
 #include "gpu/device.cuh"
+#include "gpu/w8/w8.h"
 
 namespace plait::gpu {
-
-using gemm::cuda::W8Call;
-using gemm::cuda::W8Weight;
 
 // How many expectations held, and how many did not.
 inline int passed = 0;
@@ -151,7 +148,7 @@ struct W8Case {
         bias(s.n),
         x(std::size_t(s.m) * x_stride),
         weight{.n = s.n, .k = s.k, .group = q.group},
-        packed(gemm::cuda::w8_bytes(weight)) {
+        packed(w8_bytes(weight)) {
     fill_values<<<grid_of(values.count()), 256>>>(values.data(), values.count(), numbers);
     fill_scales<<<grid_of(scales.count()), 256>>>(scales.data(), scales.count(), numbers,
                                                   q.per_tensor);
@@ -169,10 +166,10 @@ struct W8Case {
     // Memory that packing must overwrite wherever the kernel reads.
     must(cudaMemset(packed.data(), 0x7F, packed.count()), "memset");
     weight.memory = packed.data();
-    must(gemm::cuda::pack_w8({.values = values.data(),
-                              .scales = scales.data(),
-                              .offsets = q.offsets ? offsets.data() : nullptr},
-                             weight, nullptr),
+    must(pack_w8({.values = values.data(),
+                  .scales = scales.data(),
+                  .offsets = q.offsets ? offsets.data() : nullptr},
+                 weight, nullptr),
          "pack_w8");
     must(cudaDeviceSynchronize(), "packing");
   }
@@ -191,9 +188,9 @@ struct W8Case {
                          .bias = with_bias ? bias.data() : nullptr,
                          .in = in,
                          .out_dtype = out};
-    const char* refusal = gemm::cuda::w8_refusal(call, weight);
+    const char* refusal = w8_refusal(call, weight);
     if (refusal != nullptr) expect(false, what + ": refused: " + refusal);
-    must(gemm::cuda::multiply_w8(call, weight, tile, nullptr), what.c_str());
+    must(multiply_w8(call, weight, tile, nullptr), what.c_str());
     alarm(20);
     must(cudaDeviceSynchronize(), what.c_str());
     alarm(0);

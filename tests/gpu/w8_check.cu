@@ -46,7 +46,7 @@ double value_of(const unsigned char* at, Dtype dtype) {
 }
 
 std::string with_tile(const W8Case& s, int tile) {
-  return s.text() + " tile " + (tile < 0 ? "best" : gemm::cuda::w8_tile_name(tile));
+  return s.text() + " tile " + (tile < 0 ? "best" : w8_tile_name(tile));
 }
 
 void check_within(const W8Case& s, const std::vector<unsigned char>& got, Dtype out, bool with_bias,
@@ -80,7 +80,7 @@ void check_within(const W8Case& s, const std::vector<unsigned char>& got, Dtype 
 // Whole numbers: |sum| < 2^24 at every step, so f32 is exact whatever the order.
 void check_exact(Shape shape, Scheme scheme, Dtype in) {
   const W8Case s(shape, scheme, in, {true, 1});
-  for (int tile = 0; tile < gemm::cuda::w8_tiles(); ++tile) {
+  for (int tile = 0; tile < w8_tiles(); ++tile) {
     const std::string what = "exact, " + with_tile(s, tile);
     check_within(s, s.product(shape.m, tile, Dtype::f32, true, what), Dtype::f32, true, 0, what);
   }
@@ -99,7 +99,7 @@ void check_random(Shape shape, Scheme scheme, Dtype in, Dtype out) {
   const auto all = s.product(shape.m, -1, out, true, what);
   check_within(s, all, out, true, nu / (1 - nu), what);
   const std::size_t row = std::size_t(shape.n) * size_of(out);
-  for (int tile = -1; tile < gemm::cuda::w8_tiles(); ++tile) {
+  for (int tile = -1; tile < w8_tiles(); ++tile) {
     for (int rows : {1, 3, 17, 64, 100, shape.m}) {
       if (rows > shape.m) continue;
       const std::string name = "bits, " + with_tile(s, tile) + " rows " + std::to_string(rows);
@@ -144,7 +144,7 @@ double seconds(const W8Call& call, const W8Weight& weight, const std::vector<voi
   for (void* copy : copies) {
     W8Weight other = weight;
     other.memory = copy;
-    must(gemm::cuda::multiply_w8(call, other, tile, stream), "multiply");
+    must(multiply_w8(call, other, tile, stream), "multiply");
   }
   must(cudaStreamEndCapture(stream, &graph), "capture");
   must(cudaGraphInstantiate(&exec, graph, 0), "graph");
@@ -186,14 +186,14 @@ void time_shape(int n, int k, int group) {
   }
   for (int m : {1, 16, 64, 128, 512, 2048, 4096}) {
     const W8Call call = {.x = s.x.data(), .m = m, .out = out.data()};
-    const int best = gemm::cuda::w8_best_tile(m, n, 132);
-    for (int tile = 0; tile < gemm::cuda::w8_tiles(); ++tile) {
+    const int best = w8_best_tile(m, n, 132);
+    for (int tile = 0; tile < w8_tiles(); ++tile) {
       const bool few = m <= 64 && (tile == best || tile == best + 1);
       const bool many = m > 64 && tile >= 3;
       if (!few && !many) continue;
       const double t = seconds(call, s.weight, copies, tile);
       std::printf("k %5d n %5d group %3d m %4d tile %-8s%s %8.2f us %7.1f TFLOP/s %7.0f GB/s\n", k,
-                  n, group, m, gemm::cuda::w8_tile_name(tile), tile == best ? "*" : " ", t * 1e6,
+                  n, group, m, w8_tile_name(tile), tile == best ? "*" : " ", t * 1e6,
                   2.0 * m * n * k / t * 1e-12, bytes / t * 1e-9);
       std::fflush(stdout);
     }

@@ -21,6 +21,8 @@ class CheckLayersTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         self.write("tools/layers.txt", LAYERS)
+        # Each source is compiled, except those of the tests of this.
+        self.write("src/CMakeLists.txt", "${folder}/${name}.cc ${name}.cc")
         self.write("include/plait/error.h", "#include <string>\n")
         self.write("include/plait/version.h.in", "")
         self.write("src/base/fd.h", '#include <unistd.h>\n#include "plait/error.h"\n')
@@ -76,6 +78,17 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/cli/verb.h", "")
         self.write("src/base/a.cc", '#include "cli/verb.h"\n')
         self.expect("src/base/a.cc:1: base may not include cli")
+
+    def test_source_of_no_target(self):
+        self.write("src/CMakeLists.txt", "")
+        self.write("src/gemm/CMakeLists.txt", "SOURCES\n  a.cc  # b.cc\n  old/${set}.cc ../base/fd.cc)\n")
+        for path in ("gemm/a.cc", "gemm/b.cc", "gemm/old/c.cc", "gemm/old/d.cu", "base/fd.cc", "gemm/fd.cc"):
+            self.write(f"src/{path}", "")
+        self.expect(
+            "src/gemm/b.cc: no target of src/ compiles it",
+            "src/gemm/fd.cc: no target of src/ compiles it",
+            "src/gemm/old/d.cu: no target of src/ compiles it",
+        )
 
     def test_include_relative_to_the_file(self):
         self.write("src/comm/a.cc", '#include "mailbox.h"\n')

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gemm/cuda/w8.h"
-#include "gemm/cuda/w8_layout.h"
+#include "gpu/w8/w8.h"
+#include "gpu/w8/w8_layout.h"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 // Records of all chunks, then (unless grouped) scales and offsets of pairs of rows.
 struct Memory {
@@ -24,4 +24,4 @@ struct Memory {
   std::size_t total() const { return records + scales + offsets; }
 };
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

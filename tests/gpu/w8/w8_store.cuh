@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include "gemm/cuda/w8.cuh"
+#include "gpu/w8/w8.cuh"
 #include "plait/dtype.h"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 // Transposes 8 x 8 values of 16 bits that a warp holds: afterwards lane l has those of row l / 4
 // in columns 2 (l % 4) and 2 (l % 4) + 1, of the matrix whose columns were rows.
@@ -140,4 +140,4 @@ struct StoreRows {
   }
 };
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

@@ -17,7 +17,7 @@
 
 #include "plait/dtype.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 
 // A packed weight on the device; the caller owns the memory.
 struct W8Weight {
@@ -61,4 +61,4 @@ const char* w8_tile_name(int tile);
 int w8_best_tile(std::int64_t m, std::int64_t n, int processors);
 cudaError_t multiply_w8(const W8Call& call, const W8Weight& weight, int tile, cudaStream_t stream);
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

@@ -21,7 +21,7 @@
 #define PLAIT_W8_BOTH
 #endif
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 inline constexpr int kBlockFeatures = 64;
 inline constexpr int kChunk = 64;
@@ -59,4 +59,4 @@ PLAIT_W8_BOTH constexpr std::int64_t blocks(std::int64_t n) {
 // g: 0 1 2 3 4 5 6 7 -> 0 1 4 5 8 9 12 13
 PLAIT_W8_BOTH constexpr int feature_of_row(int g) { return 4 * (g / 2) + g % 2; }
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

@@ -4,10 +4,10 @@
 // Config, and each Step is code of its own, with constant indices.
 #pragma once
 
-#include "gemm/cuda/w8_layout.h"
-#include "gemm/cuda/w8_ptx.cuh"
+#include "gpu/w8/w8_layout.h"
+#include "gpu/w8/w8_ptx.cuh"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 inline constexpr int kWarpgroup = 128;
 
@@ -75,4 +75,4 @@ struct Step {
       kBlock == C::kBlocks - 1 && kStagePlace + C::kStepK == C::kStageK;
 };
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

@@ -1,13 +1,13 @@
-#include "gemm/cuda/lt.h"
+#include "gpu/lt/lt.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "gemm/cuda/lt_library.h"
+#include "gpu/lt/lt_library.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 using LtObject = std::unique_ptr<void, LtStatus (*)(void*)>;
@@ -192,4 +192,4 @@ void LtProduct::run(const LtOperands& operands, int candidate, cudaStream_t stre
           "start a product");
 }
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

@@ -7,9 +7,9 @@
 
 #include <span>
 
-#include "gemm/cuda/lt.h"
+#include "gpu/lt/lt.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 
 struct LtEffort {
   int candidates = 8;
@@ -29,4 +29,4 @@ struct LtBest {
 LtBest best_time(LtProduct& product, std::span<const LtOperands> sets, const LtEffort& effort,
                  cudaStream_t stream);
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

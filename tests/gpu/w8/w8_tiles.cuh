@@ -3,11 +3,11 @@
 
 #include <cuda_runtime.h>
 
-#include "gemm/cuda/w8.cuh"
-#include "gemm/cuda/w8_memory.h"
-#include "gemm/cuda/w8_store.cuh"
+#include "gpu/w8/w8.cuh"
+#include "gpu/w8/w8_memory.h"
+#include "gpu/w8/w8_store.cuh"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 // Tiles in bands of a few tiles of tokens: blocks that run at the same time share rows of X and
 // columns of W in the L2 cache.
@@ -59,4 +59,4 @@ struct Launch {
 template <class In>
 cudaError_t launch_tile(int tile, int group, const Launch& launch, cudaStream_t stream);
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

@@ -1,9 +1,9 @@
 // Chooses the tile of a product by an 8-bit weight, describes X to the hardware, starts the kernel.
-#include "gemm/cuda/w8.h"
+#include "gpu/w8/w8.h"
 
-#include "gemm/cuda/w8_tiles.cuh"
+#include "gpu/w8/w8_tiles.cuh"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 using namespace w8;
@@ -156,4 +156,4 @@ cudaError_t multiply_w8(const W8Call& call, const W8Weight& weight, cudaStream_t
   return multiply_w8(call, weight, -1, stream);
 }
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

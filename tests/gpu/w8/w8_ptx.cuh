@@ -10,7 +10,7 @@
 #include <cute/arch/mma_sm90_gmma.hpp>
 #include <utility>
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
@@ -195,4 +195,4 @@ __device__ __forceinline__ void pin(T (&registers)[count]) {
   pin(registers, std::make_integer_sequence<int, count>{});
 }
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

@@ -1,9 +1,9 @@
 // Starts the kernel of a tile and a group size. Included by one file for each type of rows.
 #pragma once
 
-#include "gemm/cuda/w8_tiles.cuh"
+#include "gpu/w8/w8_tiles.cuh"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 template <class C>
 cudaError_t launch(const Launch& launch, cudaStream_t stream) {
@@ -52,4 +52,4 @@ cudaError_t launch_tile(int tile, int group, const Launch& start, cudaStream_t s
   }
 }
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

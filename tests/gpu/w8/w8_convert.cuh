@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 struct Pairs {
   std::uint32_t first, second;
@@ -84,4 +84,4 @@ __device__ inline Pairs offset_pairs(std::uint32_t two_bytes) {
   return whole_numbers<In>(__byte_perm(two_bytes, 0, 0x1010));
 }
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

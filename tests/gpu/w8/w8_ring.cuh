@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include "gemm/cuda/w8_config.cuh"
-#include "gemm/cuda/w8_ptx.cuh"
+#include "gpu/w8/w8_config.cuh"
+#include "gpu/w8/w8_ptx.cuh"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 // The ring of stages in shared memory.
 template <class C>
@@ -43,4 +43,4 @@ struct Cursor {
   }
 };
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8

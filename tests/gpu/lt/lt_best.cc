@@ -1,4 +1,4 @@
-#include "gemm/cuda/lt_best.h"
+#include "gpu/lt/lt_best.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 void require_event(cudaError_t status, const char* action) {
@@ -114,4 +114,4 @@ LtBest best_time(LtProduct& product, std::span<const LtOperands> sets, const LtE
   return best;
 }
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

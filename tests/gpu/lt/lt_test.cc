@@ -1,4 +1,4 @@
-#include "gemm/cuda/lt.h"
+#include "gpu/lt/lt.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "plait/error.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 TEST(Lt, RefusesDtypesThatItIsNotUsedFor) {
@@ -50,4 +50,4 @@ TEST(LtDeathTest, SaysWhichFunctionIsMissing) {
 }
 
 }  // namespace
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

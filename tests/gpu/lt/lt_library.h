@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 
 using LtStatus = int;
 inline constexpr LtStatus kLtSuccess = 0;
@@ -100,4 +100,4 @@ struct LtLibrary {
 // PLAIT_CUBLASLT names, otherwise libcublasLt.so.13, wherever the dynamic linker finds it.
 const LtLibrary& lt_library();
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

@@ -21,7 +21,7 @@
 #include "plait/dtype.h"
 #include "plait/weight.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 
 struct LtProblem {
   std::int64_t m, n, k;
@@ -87,4 +87,4 @@ class LtProduct {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

@@ -1,7 +1,7 @@
 // Brings an 8-bit weight into the order of w8_layout.h, once, on the device.
-#include "gemm/cuda/w8_memory.h"
+#include "gpu/w8/w8_memory.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 using namespace w8;
@@ -111,4 +111,4 @@ cudaError_t pack_w8(const W8Parts& parts, const W8Weight& weight, cudaStream_t s
   return cudaGetLastError();
 }
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

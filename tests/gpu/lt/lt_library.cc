@@ -1,11 +1,11 @@
-#include "gemm/cuda/lt_library.h"
+#include "gpu/lt/lt_library.h"
 
 #include <dlfcn.h>
 
 #include "base/check.h"
 #include "base/env.h"
 
-namespace plait::gemm::cuda {
+namespace plait::gpu {
 namespace {
 
 constexpr const char* kFile = "libcublasLt.so.13";
@@ -75,4 +75,4 @@ const LtLibrary& lt_library() {
   return library;
 }
 
-}  // namespace plait::gemm::cuda
+}  // namespace plait::gpu

@@ -23,13 +23,13 @@
 //   };
 #pragma once
 
-#include "gemm/cuda/w8_config.cuh"
-#include "gemm/cuda/w8_convert.cuh"
-#include "gemm/cuda/w8_layout.h"
-#include "gemm/cuda/w8_ptx.cuh"
-#include "gemm/cuda/w8_ring.cuh"
+#include "gpu/w8/w8_config.cuh"
+#include "gpu/w8/w8_convert.cuh"
+#include "gpu/w8/w8_layout.h"
+#include "gpu/w8/w8_ptx.cuh"
+#include "gpu/w8/w8_ring.cuh"
 
-namespace plait::gemm::cuda::w8 {
+namespace plait::gpu::w8 {
 
 // In units of a tile.
 struct W8Tile {
@@ -357,4 +357,4 @@ __global__ void __launch_bounds__(C::kThreads, C::kPerSm)
   Consumer<C>(ring, weights).run(order, finish);
 }
 
-}  // namespace plait::gemm::cuda::w8
+}  // namespace plait::gpu::w8
