@@ -4,21 +4,15 @@
 
 #include "gemm/amx/factory.h"
 #include "gemm/vector/factory.h"
-#include "gemm/xsmm/factory.h"
 
 namespace plait::gemm {
 
 // A new instruction set is a line here, and a folder.
-//
-// libxsmm's kernels and the vector kernel give the same bits. In f32 they have about the same speed
-// from 256 rows on; below, and everywhere in bf16, the vector kernel is faster.
 std::span<const Backend> backends() {
   static constexpr std::array kBackends = {
       Backend{"amx", Dtype::bf16, amx::refusal, amx::create},
       Backend{"vector", Dtype::bf16, vector::refusal, vector::create},
-      Backend{"xsmm", Dtype::bf16, xsmm::refusal, xsmm::create},
       Backend{"vector", Dtype::f32, vector::refusal, vector::create},
-      Backend{"xsmm", Dtype::f32, xsmm::refusal, xsmm::create},
   };
   return kBackends;
 }

@@ -36,8 +36,8 @@ FewRows few_rows_in_sequence(Storage storage);
 // Likewise, for a processor that has AVX2 and no AVX-512.
 FewRows few_rows_in_avx2(Storage storage);
 
-// One dot product of a pair of bf16 after another, which is the instruction by which libxsmm
-// multiplies bf16. Rows are bf16, and panels s8 or s4.
+// One dot product of a pair of bf16 after another, as the vector kernel multiplies bf16.
+// Rows are bf16, and panels s8 or s4.
 FewRows few_rows_in_pairs(Storage storage);
 
 // Adds in the order in which AMX sums bf16: the even and the odd ones of every kKStep k each in a

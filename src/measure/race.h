@@ -1,6 +1,6 @@
 // Measures alternatives side by side.
 //
-//   const auto times = race({[&] { amx.run(call); }, [&] { xsmm.run(call); }}, effort);
+//   const auto times = race({[&] { amx.run(call); }, [&] { vector.run(call); }}, effort);
 //
 // A repetition is a run of back-to-back calls of one contender. Contenders take turns in
 // alternating order, so that drift (clock rates, other load) affects all of them alike. Each is

@@ -35,7 +35,7 @@ class BenchTest(CommandTest):
             (("matmul", *product, "--seconds", "0"),
              "--seconds 0 is not a number above 0 and up to 3600"),
             (("matmul", *product, "--backend", "foo"),
-             "matmul: there is no backend foo; there are amx, vector, xsmm, reference"),
+             "matmul: there is no backend foo; there are amx, vector, reference"),
             (("matmul-all-reduce", "--m", "1,,2", "-n", "1", "-k", "1"),
              "--m 1,,2 has an empty item between commas"),
             (("matmul-all-reduce", *product, "--layout", "on"), "--layout on is neither out_in nor in_out"),

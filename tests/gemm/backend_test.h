@@ -1,4 +1,4 @@
-// What the tests of every backend share: the suite's parameter is a backend's name, or a kernel's.
+// Helpers of the tests of every backend: the suite's parameter is a backend's name, or a kernel's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,12 +29,11 @@ inline std::string refusal_of(const std::string& kernel) {
   return refusal;
 }
 
-inline auto all_backends() { return testing::Values("amx", "vector", "xsmm", "reference"); }
+inline auto all_backends() { return testing::Values("amx", "vector", "reference"); }
 
 // A backend, and what its kernel multiplies.
 inline auto all_kernels() {
-  return testing::Values("amx bf16", "vector bf16", "vector f32", "xsmm bf16", "xsmm f32",
-                         "reference f32");
+  return testing::Values("amx bf16", "vector bf16", "vector f32", "reference f32");
 }
 
 class BackendTest : public testing::TestWithParam<std::string> {

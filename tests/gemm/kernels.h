@@ -18,7 +18,6 @@
 #include "gemm/amx/factory.h"
 #include "gemm/kernel.h"
 #include "gemm/vector/sets.h"
-#include "gemm/xsmm/factory.h"
 
 namespace plait::gemm {
 
@@ -44,17 +43,6 @@ inline std::vector<Maker> kernels() {
        .refusal = [] { return amx::refusal(Dtype::bf16); },
        .create = [] { return amx::create(Dtype::bf16); },
        .operand = Dtype::bf16},
-      {.name = "xsmm_f32",
-       .refusal = [] { return xsmm::refusal(Dtype::f32); },
-       .create = [] { return xsmm::create(Dtype::f32); },
-       .operand = Dtype::f32,
-       .add = fused},
-      {.name = "xsmm_bf16",
-       .refusal = [] { return xsmm::refusal(Dtype::bf16); },
-       .create = [] { return xsmm::create(Dtype::bf16); },
-       .operand = Dtype::bf16,
-       .add = fused,
-       .pairs = true},
   };
   for (const vector::Set& set : vector::sets()) {
     std::string name = set.name;

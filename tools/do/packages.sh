@@ -3,7 +3,7 @@
 
 demo_packages=(
   cmake ninja-build g++ pkg-config git python3
-  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev libxsmm-dev
+  libhwloc-dev libcli11-dev libfmt-dev nlohmann-json3-dev
 )
 build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev libopenmpi-dev openmpi-bin
   libucx-dev)

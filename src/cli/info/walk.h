@@ -17,7 +17,7 @@ struct Step {
   bool can = false;
   std::string answer = {};  // why it is chosen, usable or not usable
 
-  std::string label() const;  // "xsmm (f32)"
+  std::string label() const;  // "vector (f32)"
 };
 
 class Walk {

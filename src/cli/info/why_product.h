@@ -15,11 +15,11 @@ struct ProductProblem {
   std::string backend;  // the requested one; empty: the best
 };
 
-// Whether words of words_of_problem() describe a product.
+// True if words of words_of_problem() describe a product.
 bool is_product(const std::vector<std::string>& words);
 
-// Parses "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16 backend=xsmm" in any order, with parse_gemm()'s
-// defaults.
+// Parses "m=8 n=4096 k=4096 x=bf16 w=bf16 out=bf16 backend=vector" in any order, with the
+// defaults of parse_gemm().
 ProductProblem parse_product(const std::vector<std::string>& words);
 
 Walk walk_backends(const ProductProblem& problem);

@@ -63,7 +63,7 @@ class WhyTest(InfoCase):
                                  "such as s8:channel or s4:group=64:offsets",
             "m=8 ranks=4": "--why ranks=4: a product consists of m=, n=, k=, x=, w= and out=, and "
                            "optionally backend=NAME",
-            "m=8 n=4 k=4 backend=xsm": "there is no backend xsm; did you mean xsmm?",
+            "m=8 n=4 k=4 backend=vectr": "there is no backend vectr; did you mean vector?",
             "m=8 backend=": "--why backend= has no value; write backend=...",
             "schedule=fused":
                 "--why schedule=fused: to ask for the plan of an operator, write op=NAME m=M n=N k=K, such as "
