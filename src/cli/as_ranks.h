@@ -12,7 +12,7 @@ namespace plait::cli {
 
 class Options;
 
-// Where a verb measures.
+// The ranks on which a verb measures.
 struct RankOptions {
   std::string ranks = {};      // as typed; empty: as many as a launcher has started, or two
   std::string transport = {};  // empty: the best
@@ -38,7 +38,7 @@ void check_started(std::string_view what, int ranks, const std::string& transpor
 int as_ranks(const RanksRequest& request, Words command,
              base::FunctionRef<int(Communicator&)> body);
 
-// Whether a run was ended from outside, by Ctrl-C or SIGTERM.
+// True if a run was ended from outside, by Ctrl-C or SIGTERM.
 bool was_told_to_end(int status);
 
 // The exit status of a verb whose ranks ended with `status`: a rank that a signal killed counts as

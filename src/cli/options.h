@@ -62,7 +62,7 @@ class Options {
   void add_flag(const std::string& names, bool& into, const std::string& purpose);
 
   bool is_given(const std::string& name) const;
-  // What was typed after an option; empty if it was not given.
+  // The word that was typed after an option; empty if it was not given.
   std::string typed(const std::string& name) const;
   // "--m 64", "--missing"
   std::string as_given(const std::string& name) const;

@@ -52,7 +52,7 @@ std::function<Dtype(std::string_view option, const std::string& text)> wire_read
 
 WeightLayout read_layout(std::string_view option, const std::string& text);
 
-// Whether weights of this kind can be packed: "bf16", "s8:group=128".
+// True if weights of this kind can be packed: "bf16", "s8:group=128".
 bool is_packed_kind(std::string_view text);
 
 // The backends of products, best first.

@@ -45,7 +45,7 @@ struct VerifyCase {
 // The tree in which the sum is added.
 SumTree tree_of(const VerifyCase& one);
 
-// Whether the contract promises the bits of one rank that has all k.
+// True if the contract promises the bits of one rank that has all k.
 bool is_as_on_one_rank(const VerifyCase& one);
 
 // `ops`: the operators to choose from.

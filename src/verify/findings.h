@@ -1,4 +1,4 @@
-// What checking a case has found on a rank.
+// The results of checking a case on a rank.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ class InFloatMode {
   InFloatMode& operator=(const InFloatMode&) = delete;
   ~InFloatMode() { std::fesetenv(&before_); }
 
-  // Whether the thread is still in this mode.
+  // True if the thread is still in this mode.
   static bool holds(const FloatMode& mode) {
 #ifdef __SSE2__
     if (((_mm_getcsr() & kFlush) != 0) != mode.flushes) return false;

@@ -56,7 +56,7 @@ struct LayerCase {
 // The tree of the sums over ranks' shares: the output of a row layer, grad_x of a column layer.
 SumTree tree_of(const LayerCase& one);
 
-// Whether one rank that has the whole layer must give the same bits in all results. Results that
+// True if one rank that has the whole layer must give the same bits in all results. Results that
 // are not sums over ranks' shares are the same in any case.
 bool is_as_on_one_rank(const LayerCase& one);
 

@@ -18,7 +18,7 @@ std::int64_t random_node(Random& random, int world, std::int64_t unit);
 // take too much time.
 std::int64_t as_many_rows(std::int64_t most, std::int64_t length);
 
-// Whether a world of so many ranks can have shares that are nodes.
+// True if a world of so many ranks can have shares that are nodes.
 bool can_have_nodes(int world);
 
 // The tree of the operator's sum if ranks have these shares of k.

@@ -33,7 +33,7 @@ std::string problem(const Rounds& rounds, std::int64_t number, int world) {
   return describe(random_case(rounds.seed, number, world, rounds.ops));
 }
 
-// What all ranks have found together.
+// The joint result of all ranks.
 struct Verdict {
   bool speaks = false;  // this rank has failed, and no rank before it
   bool failed = false;

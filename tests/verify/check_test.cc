@@ -122,7 +122,7 @@ VerifyCase some_sum() {
           .threads = {1, 1}};
 }
 
-// What rank 1 finds if only the result of one rank that has all k is damaged.
+// The findings of rank 1 if only the result of one rank that has all k is damaged.
 Findings found_beside_one_rank(const VerifyCase& one) {
   std::array<Findings, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {

@@ -51,7 +51,7 @@ TEST(LayerOperands, AreTheSameOnEveryRank) {
       EXPECT_EQ(first.weight_at(output, input), last.weight_at(output, input));
     EXPECT_EQ(first.grad_out_at(0, 2, output), last.grad_out_at(0, 2, output));
   }
-  // What a rank has is a part of them.
+  // A rank has a part of them.
   const Range rows = last.x_rows();
   EXPECT_EQ(element(last.x(0), 0, 3), first.x_at(0, rows.begin, 3));
 }

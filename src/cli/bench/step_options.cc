@@ -98,7 +98,7 @@ void finish(StepOptions& step, const SharedOptions& shared, const char* option) 
   check_distinct(step.files);
 }
 
-// Whether the first word, which says what to measure, asks for help.
+// True if the first word, which says what to measure, asks for help.
 bool asks_for_help(Words words) {
   return !words.empty() && (words[0] == "-h" || words[0] == "--help");
 }

@@ -20,7 +20,7 @@ struct TransportFinding {
   std::string refusal;  // empty: it can be used on this machine
 };
 
-// What other hosts need to know of this one, and must know.
+// The facts that other hosts need to know of this one.
 struct NetworkFinding {
   std::string interface;               // that PLAIT_INTERFACE names; empty: all are used
   std::vector<std::string> addresses;  // in the order in which others try them

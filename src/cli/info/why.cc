@@ -101,7 +101,7 @@ Walk walk_transports(const Problem& problem) {
 
 namespace {
 
-// By what ranks reach each other; empty where the transport's name says it.
+// The ways by which ranks reach each other; empty where the transport's name says it.
 std::string ways_of(const Problem& problem, const std::string& transport) {
   const Place& place = problem.place;
   if (transport != "tcp" || place.world == 1) return "";

@@ -113,7 +113,7 @@ std::string show_model(const PlanChoice& choice) {
       name(other), serial.total / one.total, gain, error);
 }
 
-// Where the plan comes from, in a sentence.
+// Says in a sentence where the plan comes from.
 std::string show_source(const PlanChoice& choice) {
   if (choice.set)
     return fmt::format("It is \"{}\", set by {}.\n", name(choice.chosen), choice.setting);

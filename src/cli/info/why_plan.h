@@ -11,7 +11,7 @@
 
 namespace plait::cli {
 
-// Whether the words name an operator that communicates, and so ask for its plan.
+// True if the words name an operator that communicates, and so ask for its plan.
 bool is_plan_problem(const std::vector<std::string>& words);
 
 // The inputs of the choice, and its result.

@@ -24,7 +24,7 @@ namespace {
 constexpr int kGroup = 16;  // rows of a tile
 constexpr int kMaxRows = 2 * kGroup;
 
-// What LDTILECFG reads: the first palette, with rows and bytes of a row for each of 8 tiles.
+// The operand of LDTILECFG: the first palette, with rows and bytes of a row for each of 8 tiles.
 struct alignas(64) Shapes {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

@@ -1,4 +1,4 @@
-// What the kernels on tiles share: a group of up to 16 rows of X by the 64 columns of a panel.
+// Code that the kernels on tiles share: a group of up to 16 rows of X by the 64 columns of a panel.
 //
 // The processor's tiles are named by numbers in the instructions, so this says which is which: the
 // sums are in 0 to 3, a group's rows in 4, what of the panel is multiplied by them in 6 and 7.
@@ -19,7 +19,7 @@ inline constexpr std::int64_t kTileBytes = 1024;     // 16 rows of 64 bytes
 inline constexpr int kPanelRow = kPanelColumns * 4;  // bytes of a row of pairs
 inline constexpr int kSumsRow = kPanelColumns * 4;
 
-// Where the four tiles of sums lie in memory.
+// The places of the four tiles of sums in memory.
 struct SumTiles {
   float* of[4];  // NOLINT(*-avoid-c-arrays): each is read at an index that is known
 };

@@ -61,7 +61,7 @@ template <Storage stored>
   for (int j = 0; j < kVectors; ++j) _mm512_store_ps(scales.of + j * kLanes, some[j]);
 }
 
-// What every multiplication of a call needs, whatever the row of the panel.
+// The values that every multiplication of a call needs, whatever the row of the panel.
 template <Storage stored>
 struct Values {
   __m512 table;

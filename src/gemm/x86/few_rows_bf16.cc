@@ -42,7 +42,7 @@ constexpr Magnitudes kMagnitudes = [] {
   return tables;
 }();
 
-// By the lowest `bits` of a word, 4 or 5, of which the highest is the sign.
+// Indexed by the lowest `bits` of a word, 4 or 5, of which the highest is the sign.
 constexpr std::array<std::uint16_t, 32> signed_numbers(int bits) {
   std::array<std::uint16_t, 32> table = {};
   const int sign = 1 << (bits - 1);
@@ -221,7 +221,7 @@ class S4 {
     return _mm512_permutexvar_epi16(words, table_);
   }
 
-  // By pairs of words of 32 bits.
+  // Unpacks pairs of words of 32 bits.
   [[PLAIT_AVX512, gnu::always_inline]] static __m512 unpack_low(__m512 a, __m512 b) {
     return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
   }

@@ -263,7 +263,7 @@ template <Dtype dtype>
   }
 }
 
-// What columns [j, j + 16) become, as far as `mask` has them, before they are rounded.
+// Columns [j, j + 16), as far as `mask` has them, before they are rounded.
 template <Dtype dtype>
 [[PLAIT_AVX512, gnu::always_inline]] inline __m512 finished(const Finish& how, const float* sums,
                                                             std::int64_t j, __mmask16 mask,

@@ -1,4 +1,4 @@
-// What loops over stored panels share: rows of 64 pairs of k, read from memory once.
+// Code that loops over stored panels share: rows of 64 pairs of k, read from memory once.
 #pragma once
 
 #include <immintrin.h>
