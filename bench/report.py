@@ -39,7 +39,7 @@ def mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
-# What a bar may take of its values.
+# The statistics that a bar may show of its values.
 TAKES: dict[str, Callable[[list[float]], float]] = {
     "lowest": min,
     "highest": max,

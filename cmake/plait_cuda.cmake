@@ -1,4 +1,4 @@
-# Whether the plugin for NVIDIA GPUs can be compiled: PLAIT_BUILD_CUDA. It needs nvcc and CUTLASS's headers, which
+# Sets PLAIT_BUILD_CUDA if the plugin for NVIDIA GPUs can be compiled. It needs nvcc and CUTLASS's headers, which
 # PLAIT_CUTLASS_INCLUDE then names.
 set(PLAIT_BUILD_CUDA OFF)
 if(PLAIT_CUDA STREQUAL "OFF")

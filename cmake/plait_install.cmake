@@ -1,5 +1,5 @@
-# What `cmake --install` installs: the libraries, their headers, the command, the plugins, and the files for
-# CMake (find_package) and pkg-config. Every path is relative, so the tree may be moved.
+# Installs the libraries, their headers, the command, the plugins, and the files for CMake (find_package) and
+# pkg-config. Every path is relative, so the tree may be moved.
 
 include(CMakePackageConfigHelpers)
 set(PLAIT_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/plait)

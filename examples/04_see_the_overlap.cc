@@ -43,7 +43,7 @@ void measure(const char* what, plait::Communicator& comm, Work work) {
   if (comm.rank() == 0) std::printf("%-18s %6.1f ms\n", what, best.count());
 }
 
-// Whether all plans give the same bits.
+// True if all plans give the same bits.
 bool see(plait::Communicator& comm) {
   const plait::Buffer x = filled(kRows, kDepth, comm.rank());
   const plait::Buffer w = filled(kColumns, kDepth, comm.rank() + 3);

@@ -47,7 +47,7 @@ class Include(NamedTuple):
 
     @property
     def head(self) -> str:
-        """What stands before the first slash: a module, `plait`, or nothing for a bare name."""
+        """The part before the first slash: a module, `plait`, or nothing for a bare name."""
         return self.path.split("/")[0] if "/" in self.path else ""
 
     def complain(self, text: str) -> str:
@@ -126,7 +126,7 @@ def module_of(path: str, layers: dict[str, set[str]]) -> str:
 
 
 def check_module_include(root: Path, layers: dict[str, set[str]], include: Include) -> str:
-    """What is wrong with an include in src/, or nothing."""
+    """Return the fault of an include in src/, or nothing."""
     ours = include.head in layers or include.head == "plait"
     if not include.quoted and not (ours and exists(root, include)):
         return ""

@@ -3,12 +3,14 @@
 
     tools/check_words.py [FILE...]
 
-Looks at the comments of C++, Python, CMake and shell files, and at Markdown's prose, of all files that git knows, and
-refuses what makes a sentence need a second reading:
-- a comment that opens with "Of", "That", "So", "The same" or "As": say whole what it is about;
+Looks at the comments of C++, Python, CMake and shell files, at Python's docstrings, and at Markdown's prose, of all
+files that git knows, and refuses what makes a sentence need a second reading:
+- a comment or docstring that opens with "Of", "That", "So", "The same", "As", "What", "Whether", "Where", "By" or
+  "In which": say whole what it is about;
 - nobody, somebody, everybody, whoever, whom: name the rank, the thread, the caller, the owner.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -20,7 +22,8 @@ MARKS = {
     **dict.fromkeys((".cc", ".h", ".cu", ".cuh"), "//"),
     **dict.fromkeys((".py", ".sh", ".cmake", "CMakeLists.txt", "do"), "#"),
 }
-OPENING = re.compile(r"(?:Of|That|So|The same|As)\b(?! (?:is|was)\b)")
+OPENING = re.compile(r"(?:Of|That|So|The same|As)\b(?! (?:is|was)\b)|(?:What|Whether|Where|By|In which)\b")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 ANIMATE = re.compile(r"\b(?:nobody|somebody|everybody|whoever|whomever|whom)\b", re.IGNORECASE)
 
 
@@ -48,11 +51,18 @@ def comments(text: str, mark: str) -> Iterator[tuple[int, str]]:
                 words = []
 
 
-def faults_of_code(text: str, mark: str) -> Iterator[Found]:
-    for line, comment in comments(text, mark):
-        if OPENING.match(comment):
-            yield Found(line, f'a comment opens with "{comment[:30]}"')
-        if word := ANIMATE.search(comment):
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Each docstring of a Python file, with the number of its first line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and (words := ast.get_docstring(node)):
+            yield node.body[0].lineno, words
+
+
+def faults_of_code(kind: str, sentences: Iterator[tuple[int, str]]) -> Iterator[Found]:
+    for line, sentence in sentences:
+        if OPENING.match(sentence):
+            yield Found(line, f'a {kind} opens with "{sentence[:30]}"')
+        if kind == "comment" and (word := ANIMATE.search(sentence)):
             yield Found(line, f'a comment says "{word[0]}"')
 
 
@@ -69,7 +79,9 @@ def faults_of(path: Path) -> Iterator[Found]:
     if path.suffix == ".md":
         yield from faults_of_prose(text)
     elif mark := MARKS.get(path.name, MARKS.get(path.suffix)):
-        yield from faults_of_code(text, mark)
+        yield from faults_of_code("comment", comments(text, mark))
+        if path.suffix == ".py":
+            yield from faults_of_code("docstring", docstrings(text))
 
 
 def main() -> int:

@@ -220,7 +220,7 @@ class Lab:
     def write_agent(self, file: Path, input_of_line: str = "") -> Path:
         """Write a stand-in for ssh: it is called with a host, by the last number of its address, and a line."""
         cases = "".join(f"  *{host + 1}) host={name} name=host{host} ;;\n" for host, name in enumerate(self.names))
-        # What it starts is in another session, as with ssh.
+        # The command that it starts is in another session, as with ssh.
         file.write_text('#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\ncase $1 in\n'
                         f'{cases}esac\nshift\n'
                         'exec setsid --fork --wait ip netns exec "$host" unshare --uts '

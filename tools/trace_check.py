@@ -20,7 +20,7 @@ import json
 import sys
 
 NUMBER = (int, float)
-# What a phase needs beside "ph" and "pid": https://perfetto.dev/docs/getting-started/other-formats
+# The keys that a phase needs beside "ph" and "pid": https://perfetto.dev/docs/getting-started/other-formats
 NEEDS = {
     "X": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "dur": NUMBER},
     "i": {"name": str, "cat": str, "tid": int, "ts": NUMBER, "s": str},

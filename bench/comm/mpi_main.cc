@@ -84,7 +84,7 @@ class MessageExchange {
   int peer_;
 };
 
-// What `mpirun --mca btl` has chosen; empty where MPI chooses.
+// The transports that `mpirun --mca btl` has chosen; empty where MPI chooses.
 std::string transport_of_mpi() {
   const char* btl = std::getenv("OMPI_MCA_btl");
   return btl == nullptr ? "" : " (" + std::string(btl) + ")";

@@ -63,7 +63,7 @@ cases_of() {
   fi
 }
 
-# Whether torch is installed; prints nothing if it is not.
+# Succeeds if torch is installed; prints nothing otherwise.
 has_torch() { "$python" -c 'import torch' 2>/dev/null; }
 
 # NAME SHAPE CASES [COMMAND...]: runs one process with all cases in turns, and writes the results to gemm_NAME.json.

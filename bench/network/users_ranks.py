@@ -1,4 +1,4 @@
-"""What the ranks measure that users.py starts: native layers, plait, and fixed plans, in turns.
+"""Measurements of the ranks that users.py starts: native layers, plait, and fixed plans, in turns.
 
 Rank 0 writes a file: for each contender and phase the seconds of each turn, with the first calls,
 the plans that plait chose by default, and its whole report.

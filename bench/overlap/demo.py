@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `./do demo` shows: an all-reduce hidden behind its product, on one screen.
+"""Shows, for `./do demo`, an all-reduce hidden behind its product, on one screen.
 
 Two ranks share one layer of LLaMA2-70B, a quarter as wide and deep. It has as many tokens as make a product of some
 hundredths of a second on this processor, and the emulated link between the ranks is as slow as that product, so that
@@ -63,13 +63,15 @@ def row(name, value, serial, remark):
 
 
 def adds_up(figures):
-    """Whether serial takes about as long as product and all-reduce together. If not, they were measured while other
-    programs used the cores, and so was the ideal, which is the longer of the two."""
+    """True if serial takes about as long as product and all-reduce together.
+
+    If not, they were measured while other programs used the cores, and so was the ideal, the longer of the two.
+    """
     return times(figures)["serial"] >= SERIAL_AT_LEAST * (figures["t_gemm_ms"] + figures["t_comm_ms"])
 
 
 def hidden_share(figures, name):
-    """Of what could be hidden, in percent; None where noise makes it meaningless."""
+    """The hidden share of the communication that could be hidden, in percent; None where noise makes it meaningless."""
     if not adds_up(figures):
         return None
     value = next(one["overlap_efficiency"] for one in figures["schedules"] if one["name"] == name)
@@ -85,7 +87,7 @@ def remark_on(figures, name):
 
 
 def verdict(figures):
-    """What the figures say, in words."""
+    """Say in words how the figures turned out."""
     all_times = times(figures)
     serial = all_times.pop("serial")
     best = min(all_times, key=all_times.get)

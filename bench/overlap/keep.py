@@ -110,7 +110,7 @@ def rows_of(section: str, found: list[dict]) -> list[dict]:
 
 
 def read(files: list[Path]) -> dict[tuple[str, str], list[dict]]:
-    """What run.sh has measured, by section and kind. Files are called overlap_SECTION_OPERATOR_KIND[_MORE].json."""
+    """Read run.sh's results, by section and kind, from overlap_SECTION_OPERATOR_KIND[_MORE].json."""
     groups = {}
     for file in files:
         section, _, kind, *more = file.stem.removeprefix("overlap_").split("_")

@@ -21,7 +21,7 @@ BAR = 0.10  # the largest acceptable error of a prediction
 
 
 def flops(layers: list[dict], tokens: int, ranks: int) -> float:
-    """Of one rank: forward, and the gradients of input and weight."""
+    """Operations of one rank: forward, and the gradients of input and weight."""
     return sum(3 * 2 * tokens * layer["in"] * layer["out"] for layer in layers) / ranks
 
 

@@ -1,4 +1,4 @@
-// What a call of an operator takes from C++: that of bench/python/measure.py, in a group of one
+// Measures a call of an operator from C++: the call of bench/python/measure.py, in a group of one
 // rank, where nothing is waited for. Prints the seconds of the thread on the processor, the median
 // over batches.
 #include <ctime>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `./do bench python` does: the Python package beside torch and gloo, and what a call from Python costs.
+# Runs `./do bench python`: the Python package beside torch and gloo, and what a call from Python costs.
 #
 #   bench/python/run.sh [--seconds S] [--rounds N] [--ranks N] [--hidden H] [--only LIST] [--json FILE]
 #   bench/python/run.sh users [TABLE...] [--capped] ...

@@ -1,4 +1,4 @@
-"""What the processes measure that users.py starts: steps, prompts and tokens, in turns.
+"""Measurements of the processes that users.py starts: steps, prompts and tokens, in turns.
 
     torchrun --nproc-per-node 2 bench/python/users_work.py megatron --json FILE
 
@@ -236,7 +236,7 @@ def measure_llama(options: argparse.Namespace) -> None:
 
 
 def measure_one_process(options: argparse.Namespace) -> None:
-    """The same model in one process, on the cores that it was started on."""
+    """Measure the model in one process, on the cores that it was started on."""
     import torch
     from transformers import AutoModelForCausalLM
 

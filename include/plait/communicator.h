@@ -38,7 +38,7 @@ namespace plait {
 class Trace;
 struct Survivors;
 
-// Where a rank stands among the others.
+// The place of a rank among the others.
 struct Place {
   int rank;
   int world;
@@ -146,8 +146,8 @@ class PLAIT_EXPORT Communicator {
   std::unique_ptr<State> state_;
 };
 
-// What is left of a group. The old communicator, and all that was made with it, can't be used any
-// more; prepare operators anew with this one.
+// The ranks that are left of a group. The old communicator, and all that was made with it, can't be
+// used any more; prepare operators anew with this one.
 struct Survivors {
   Communicator comm;              // the survivors, in their old order
   std::vector<int> lost;          // the other ranks, by their numbers in the old group

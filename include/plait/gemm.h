@@ -71,8 +71,9 @@ PLAIT_EXPORT std::string name(const GemmDesc& desc);
 // Error{invalid_argument} says which word can't be read.
 PLAIT_EXPORT GemmDesc parse_gemm(std::string_view text);
 
-// Whether each of desc.shares equal shares of k is a node of the tree of all of them. This needs 2,
-// 4, 8 or 16 shares, none shorter than a leaf, each a multiple of 32 or of the weight's group.
+// Says whether each of desc.shares equal shares of k is a node of the tree of all of them. This
+// needs 2, 4, 8 or 16 shares, none shorter than a leaf, each a multiple of 32 or of the weight's
+// group.
 PLAIT_EXPORT SumTree sum_tree(const GemmDesc& desc);
 
 // X: rows of k elements. If transposed, the view is [k, m], as a weight's gradient needs it.

@@ -51,10 +51,10 @@ class PLAIT_EXPORT Mailbox final {
 
   const MailboxDesc& desc() const;
 
-  // Whether a chunk can be written to this channel now. If not, outbox() waits until it can.
+  // True if a chunk can be written to this channel now. If not, outbox() waits until it can.
   bool vacant(int peer, int slot);
 
-  // Where the next chunk for this channel is to be written: desc().slot_bytes, 64-byte aligned.
+  // The place of the next chunk for this channel: desc().slot_bytes, 64-byte aligned.
   std::byte* outbox(int peer, int slot);
 
   // Hands over the first `bytes` bytes of the memory that outbox() returned. This rank may still
@@ -62,7 +62,7 @@ class PLAIT_EXPORT Mailbox final {
   // releases the chunk.
   void post(int peer, int slot, const Tag& tag, std::size_t bytes);
 
-  // Whether the channel's next chunk has arrived. A chunk with another tag is an Error{mismatch}.
+  // True if the channel's next chunk has arrived. A chunk with another tag is an Error{mismatch}.
   bool arrived(int source, int slot, const Tag& tag);
 
   // The chunk that has arrived; `bytes` as posted. Refused until arrived() has returned true or

@@ -35,10 +35,10 @@ struct OperatorTraits {
   bool is_fused = false;       // there is a fused schedule
 
   constexpr bool communicates() const { return reduces || gathers; }
-  // Whether a rank's x, or out, is its shard of the m rows. Otherwise it has all of them.
+  // True if a rank's x, or out, is its shard of the m rows. Otherwise it has all of them.
   constexpr bool has_own_x() const { return gathers && !reduces; }
   constexpr bool has_own_out() const { return reduces && !gathers; }
-  // Whether the shards of x are gathered on every rank.
+  // True if the shards of x are gathered on every rank.
   constexpr bool gathers_x() const { return has_own_x() && !compute_first; }
 };
 
@@ -71,10 +71,10 @@ PLAIT_EXPORT std::string_view name(Operator op);
 // The inverse of name(), which also reads hyphens ("matmul-all-reduce"); nullopt for other text.
 PLAIT_EXPORT std::optional<Operator> parse_operator(std::string_view text);
 
-// Whether the collective moves the product's result, or its operand.
+// True if the collective moves the product's result; otherwise it moves the operand.
 constexpr bool is_compute_first(Operator op) { return traits_of(op).compute_first; }
 
-// Whether partial sums travel.
+// True if partial sums travel.
 constexpr bool sums_over_ranks(Operator op) { return traits_of(op).reduces; }
 
 }  // namespace plait

@@ -160,8 +160,8 @@ class PLAIT_EXPORT Op {
   const OpDesc& desc() const;
   const Plan& plan() const;  // for desc().m rows; if no source was asked, for fewer too
 
-  // Whether its sums have the bits of one rank that has all k. Collective: ranks with shares of k
-  // compare them.
+  // Says whether its sums have the bits of one rank that has all k. Collective: ranks with shares
+  // of k compare them.
   SumTree sum_tree() const;
 
   // Bytes that it keeps from call to call, without the mailbox, which others may share. The
@@ -177,7 +177,7 @@ class PLAIT_EXPORT Op {
   std::unique_ptr<State> state_;
 };
 
-// Whether the sums of an operator have the bits of one rank that has all k, if each of `world`
+// Says whether the sums of an operator have the bits of one rank that has all k, if each of `world`
 // ranks has a share of k like this rank's. Not collective. kAutomaticWire stands for one host's.
 PLAIT_EXPORT SumTree sum_tree(const OpDesc& desc, int world, Dtype wire = Dtype::f32);
 

@@ -69,7 +69,7 @@ PLAIT_EXPORT void check(const Plan& plan, std::string_view caller);
 // A hash of the plan: equal plans have equal hashes, on every machine.
 PLAIT_EXPORT std::uint32_t fingerprint(const Plan& plan);
 
-// Whether the operator exists in the schedule.
+// True if the operator exists in the schedule.
 constexpr bool has_schedule(Operator op, Schedule schedule) {
   if (schedule == Schedule::serial) return true;
   if (schedule == Schedule::pipelined) return traits_of(op).communicates();

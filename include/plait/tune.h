@@ -29,7 +29,7 @@ struct AutomaticOptions {
   // no file. nullopt: the one in the settings (plan_cache of load_settings()).
   std::optional<std::string> cache = {};
 
-  // Whether blocking calls of problems without a measured plan try some plans, call after call,
+  // If true, blocking calls of problems without a measured plan try some plans, call after call,
   // until the fastest is known. Some of these calls are slower than they could be. One of the ranks
   // that share a cache adds the result to it. nullopt: as the settings say (tune_online); if they
   // say nothing, plans are tried where the ranks are on several hosts.

@@ -29,7 +29,7 @@ class PyPending {
   PyPending(const PyPending&) = delete;
   PyPending& operator=(const PyPending&) = delete;
   ~PyPending() {
-    // What has been left has abandoned it: there is nothing to wait for.
+    // A communicator that has left its group has abandoned it: there is nothing to wait for.
     if (!comm_.left()) comm_.use_at_the_end([this] { pending_.reset(); });
   }
 

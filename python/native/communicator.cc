@@ -198,7 +198,7 @@ void Turns::give() {
   mutex_.unlock();
 }
 
-// Whether this thread has taken a turn that it must give back.
+// True if this thread has taken a turn that it must give back.
 bool PyCommunicator::begin_the_end() noexcept {
   if (!turns_.is_mine()) {
     try {

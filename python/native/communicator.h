@@ -22,7 +22,7 @@ class Turns {
   bool try_take();
   void give();
 
-  // Whether this thread has it: a signal's handler runs in the midst of a call.
+  // True if this thread has it: a signal's handler runs in the midst of a call.
   bool is_mine() const {
     return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
@@ -71,7 +71,7 @@ class PyCommunicator {
     if (has_turn) turns_.give();
   }
 
-  // What may be asked while another thread waits in it.
+  // The communicator, for questions that are allowed while another thread waits in it.
   Communicator& get() const;
 
   // Leaves the group. Where another thread waits in it, the group is ended, and that thread gets an
@@ -86,10 +86,10 @@ class PyCommunicator {
   // Records into a trace, which is kept until another takes its place, or into none.
   void set_trace(nb::object trace);
 
-  // What set_trace() was given last, or none.
+  // The last argument of set_trace(), or none.
   nb::object trace() const { return trace_.is_valid() ? trace_ : nb::none(); }
 
-  // What is split off records where its parent does.
+  // A part that is split off records where its parent does.
   void keep_trace_of(const PyCommunicator& parent) { trace_ = parent.trace_; }
 
  private:

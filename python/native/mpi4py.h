@@ -6,7 +6,7 @@
 
 namespace plait::python {
 
-// What libplait is told of a communicator of mpi4py, or of its COMM_WORLD for None. Imports mpi4py,
+// Describes a communicator of mpi4py to libplait, or of its COMM_WORLD for None. Imports mpi4py,
 // and raises what that raises. TypeError for any other object; Error{invalid_argument} for a
 // communicator that this process can't use.
 MpiRanks mpi_ranks(nb::object comm);

@@ -21,7 +21,7 @@
 
 namespace plait::python {
 
-// What a text names; refuses it where it names nothing.
+// The value that a text names; refuses a text that names none.
 template <class T>
 T called(std::string_view text);
 template <>

@@ -1,5 +1,5 @@
-// What the sources of the module share. Each binds one public header, under the names that it has
-// in C++.
+// Declarations that the sources of the module share. Each binds one public header, under the names
+// that it has in C++.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -20,7 +20,7 @@
 namespace plait::python {
 namespace {
 
-// What calls of operators take by keyword.
+// The keyword arguments of operators' calls.
 struct How {
   Named<Dtype> wire;
   const std::optional<Named<Plan>>& plan;

@@ -1,4 +1,4 @@
-// Where a rank stands, and the link that its chunks use. Communicator.connect() takes both.
+// The place of a rank, and the link that its chunks use. Communicator.connect() takes both.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>

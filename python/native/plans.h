@@ -1,4 +1,4 @@
-// Where plans come from, and a record of which were followed.
+// The sources of plans, and a record of the plans that were followed.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class TorchTensors {
   // memory: they get their copies, or their errors, in Python.
   std::optional<TensorView> rows(nb::handle tensor, int dimensions) const;
 
-  // Whether autograd has to see what is made of this tensor.
+  // True if autograd has to see what is made of this tensor.
   bool is_grad_enabled() const;
   bool requires_grad(nb::handle tensor) const;
 

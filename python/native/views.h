@@ -1,4 +1,4 @@
-// What operators take: views of memory by its address, arrays of any framework, and weights.
+// The operands of operators: views of memory by its address, arrays of any framework, and weights.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-"""What other packages load by themselves: torch its backend "plait", and vLLM its plugin."""
+"""The entry points: torch loads its backend "plait" here, and vLLM its plugin."""
 
 import logging
 

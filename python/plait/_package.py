@@ -1,4 +1,4 @@
-"""What lies in this package's folder, and what its parts need beside it."""
+"""The files in this package's folder, and the packages that its parts need."""
 
 import contextlib
 import os

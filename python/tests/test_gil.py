@@ -1,4 +1,4 @@
-"""What computes lets other threads of the program go on."""
+"""Calls that compute let other threads of the program go on."""
 
 import _thread
 import sys
@@ -14,7 +14,7 @@ from plait._native import Dtype
 
 
 def lets_others_run(call: Callable[[], object], seconds: float) -> bool:
-    """Whether a thread that needs the GIL gets it from within a call, made again and again.
+    """Tell whether a thread that needs the GIL gets it from within a call, made again and again.
 
     On a busy machine the thread may get a processor much later than the GIL is there for it.
     """

@@ -111,7 +111,7 @@ def test_refusals(case: str) -> None:
 
 
 class Stream:
-    """As torch.cuda.Stream is, as far as plait reads it."""
+    """A torch.cuda.Stream, as far as plait reads it."""
 
     cuda_stream = 4096
 

@@ -1,4 +1,4 @@
-"""What `import plait` costs, and what lies in its folder."""
+"""The cost of `import plait`, and the files in its folder."""
 
 import importlib.metadata
 import os
@@ -104,7 +104,7 @@ print(len({{path for path in maps if "/libgomp" in path or "/libiomp" in path}})
 
 
 def test_the_packages_own_openmp_serves_both() -> None:
-    """As where the system has none: what is loaded first is what the others find."""
+    """If the system has none, the others find the one that is loaded first."""
     program = """
 import importlib.util, os, sys
 folder = importlib.util.find_spec("plait").submodule_search_locations[0]

@@ -48,7 +48,7 @@ def executed(tmp_path: Path) -> Path:
 
 
 def test_shows_both_ranks(executed: Path) -> None:
-    # What is run now, and what is kept in the notebook: two steps each time it trains.
+    # The cells that are run now, and those kept in the notebook: two steps each time it trains.
     for cells, calls in ((code(executed), 4), (code(NOTEBOOK), 2)):
         text = shown(cells)
         losses = re.findall(r"^loss (\d\.\d+)$", text, re.MULTILINE)

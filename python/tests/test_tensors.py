@@ -8,7 +8,7 @@ from plait.torch import tensors
 
 
 class Wrapped(torch.Tensor):
-    """As DTensor is: a tensor whose elements are elsewhere."""
+    """A stand-in for DTensor: a tensor whose elements are elsewhere."""
 
 
 REFUSED = [

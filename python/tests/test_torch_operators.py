@@ -112,7 +112,7 @@ def test_both_ways_give_the_same_bits(
 
 
 class Wrapped(torch.Tensor):
-    """As DTensor is: a tensor whose elements are elsewhere."""
+    """A stand-in for DTensor: a tensor whose elements are elsewhere."""
 
 
 REFUSED = {

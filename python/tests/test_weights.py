@@ -1,4 +1,4 @@
-"""What tells that a weight has changed: where it is, its version, and its values."""
+"""The signs that a weight has changed: its place, its version, and its values."""
 
 import pytest
 import torch

@@ -20,7 +20,7 @@ class LifeFile {
   // Marks this process as alive at `place`, for as long as this object lives.
   void lock(int place);
 
-  // Whether `place` is locked, by this process or another. Null if the kernel doesn't answer for
+  // True if `place` is locked, by this process or another. Null if the kernel doesn't answer for
   // this file: the host program has closed the descriptor, and may have another file under its
   // number by now.
   std::optional<bool> is_locked(int place) const;

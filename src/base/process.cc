@@ -65,7 +65,7 @@ bool is_dead(const std::string& stat) {
 
 std::uint64_t start_of(pid_t pid) { return number_in(stat_of(pid), kStart); }
 
-// Where /proc can't be read, such as for want of descriptors, a used pid is no sign of an end.
+// If /proc can't be read, such as for want of descriptors, a used pid is no sign of an end.
 bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start) {
   pollfd watched = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   if (pidfd && ::poll(&watched, 1, 0) == 0) return false;

@@ -19,7 +19,7 @@ Fd open_self_pidfd();
 // process. 0 if there is no such process, or the time is unknown.
 std::uint64_t start_of(pid_t pid);
 
-// Whether the process that was started at `start` as `pid` has ended. `pidfd`, if there is one,
+// True if the process that was started at `start` as `pid` has ended. `pidfd`, if there is one,
 // saves reading /proc. If it reports an end, that is checked, because the host program may have
 // closed it and have another file under its number by now.
 bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start);

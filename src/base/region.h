@@ -42,7 +42,7 @@ class Region {
 // until the last process that holds it ends. Forked children don't hold it.
 Fd make_anonymous_file(const char* label, std::size_t bytes);
 
-// Where other processes find such a file while its descriptor is open. What they find may be
+// The path by which other processes open such a file while its descriptor is open. It may be
 // another file by then: device and inode say which is meant.
 struct FileAddress {
   pid_t pid;

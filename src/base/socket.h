@@ -24,7 +24,7 @@ std::optional<Fd> listen_at(const std::string& name);
 // Null if no process listens, or none yet.
 std::optional<Fd> connect_to(const std::string& name);
 
-// Whether no process listens there, though the file exists where the name is a path.
+// True if no process listens there, though the file exists where the name is a path.
 bool is_abandoned(const std::string& name);
 
 // Null if no connection is waiting. Throws if one is waiting but can't be accepted, for instance

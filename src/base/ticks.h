@@ -14,7 +14,7 @@ namespace plait::base {
 
 using Ticks = std::uint64_t;
 
-// Whether ticks() runs at one rate, in step on all cores, also while a core sleeps. It reads a
+// True if ticks() runs at one rate, in step on all cores, also while a core sleeps. It reads a
 // file, so call it once, not for each reading.
 bool ticks_are_steady();
 

@@ -1,4 +1,5 @@
-// What `./do demo` runs: `plait bench OPERATOR` alone, so that little has to be compiled for it.
+// The program that `./do demo` runs: `plait bench OPERATOR` alone, so that little has to be
+// compiled for it.
 #include <exception>
 #include <string>
 #include <vector>

@@ -124,7 +124,7 @@ std::vector<std::int64_t> read_case_numbers(std::string_view option, const std::
   return numbers;
 }
 
-// Where to verify, as typed.
+// The ranks and transports to verify, as typed.
 struct WorldOptions {
   std::string ranks = {};
   std::string transports = "threads,shm";

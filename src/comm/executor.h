@@ -1,6 +1,6 @@
-// What a rank's work runs on, where that is not its processor: a simulated rank (comm/modelled)
-// takes the time of a modelled device for all of it, and a TimedProduct a given time for products.
-// A group that has none (null) is the usual case. Flows and schedules then do the work themselves.
+// Runs a rank's work if its processor does not: a simulated rank (comm/modelled) takes the time of
+// a modelled device for all of it, and a TimedProduct a given time for products. A group that has
+// none (null) is the usual case. Flows and schedules then do the work themselves.
 //
 //   lanes.run([&] { return MemoryWork{.label = "copy", .read = n, .written = n}; },
 //             [&] { std::memcpy(to, from, n); });
@@ -50,7 +50,7 @@ class Executor {
   // These three say whether they have taken the work. False: the processor is to do it.
   virtual bool run(const MemoryWork& /*work*/) { return false; }
 
-  // Whether the rank's time is this executor's: then it takes all of the rank's waits, and advances
+  // True if the rank's time is this executor's: then it takes all of the rank's waits, and advances
   // in them what the rank has started (started.h).
   virtual bool has_clock() const { return false; }
 
@@ -60,7 +60,7 @@ class Executor {
   // Polls a mailbox once, for a rank that does so between pieces of its own work.
   virtual bool poll() { return false; }
 
-  // Whether it takes products. Then multiply() returns when the product would be there, and calls
+  // True if it takes products. Then multiply() returns when the product would be there, and calls
   // `poll_step` about every `poll` meanwhile.
   virtual bool has_products() const { return false; }
   virtual void multiply(const ProductWork& /*product*/, PollStep /*poll_step*/) {}

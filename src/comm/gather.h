@@ -1,4 +1,4 @@
-// What each rank has to say, on all ranks. Collective.
+// Brings a text of each rank to all ranks. Collective.
 #pragma once
 
 #include <cstddef>

@@ -32,21 +32,21 @@ using base::Nanoseconds;
 enum class End { failure, abort };
 inline constexpr std::size_t kEnds = 2;
 
-// What ended a group. Every rank throws it with these very words.
+// The error that ended a group. Every rank throws it with these very words.
 struct Failure {
   Code code;
   int culprit;
   std::string sentence;
 };
 
-// What a rank waits for: the chunk with this tag from `peer`, or room for it at `peer`.
+// The event that a rank waits for: the chunk with this tag from `peer`, or room for it at `peer`.
 struct Awaited {
   int peer;
   Tag tag;
   bool room = false;
 };
 
-// Whether it is an operator that is multiplying, and waits for no other rank.
+// True if it is an operator that is multiplying, and waits for no other rank.
 inline bool is_multiplying(const Awaited& awaited, int rank) {
   return is_operator(awaited.tag.operation) && awaited.peer == rank;
 }
@@ -85,14 +85,14 @@ class Group {
     policy_.yield = waits.yield;
   }
 
-  // Whether this process was forked from the rank: it must touch nothing that the ranks share.
+  // True if this process was forked from the rank: it must touch nothing that the ranks share.
   bool in_child() const { return fork_guard_.in_child(); }
 
-  // Where waits are recorded; null: nowhere.
+  // The trace that records waits; null: there is none.
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  // What this rank's work runs on in place of its processor (executor.h); null: nothing does.
+  // Runs this rank's work in place of its processor (executor.h); null: the processor runs it.
   Executor* executor() const { return executor_; }
   void set_executor(Executor* executor) { executor_ = executor; }
 
@@ -149,8 +149,8 @@ class Group {
     examine_peers(awaited, ready);
   }
 
-  // Where the caller's hook throws: fails the group, and passes on what was thrown. It is part of
-  // examine(); waits that have no use for the rest of that call it alone.
+  // Calls the caller's hook. If it throws, fails the group and rethrows the exception. It is part
+  // of examine(); waits that have no use for the rest of that call it alone.
   void interrupt_if_asked(const Awaited* awaited);
 
   // A hook that an operator's caller gave, while the operator has no loop of its own that calls it:
@@ -164,8 +164,8 @@ class Group {
   // The hook has thrown on behalf of this group, perhaps in one that was being split off it.
   void note_interruption(const Awaited* awaited) noexcept;
 
-  // Whether the hook has thrown here. What is thrown is then the caller's own, and is not to be
-  // put into other words on its way out.
+  // True if the hook has thrown here. What is thrown is then the caller's own, and is not to be put
+  // into other words on its way out.
   bool was_interrupted() const noexcept {
     return interrupted_.load(std::memory_order_relaxed);  // set by the very thread that unwinds
   }
@@ -198,9 +198,9 @@ class Group {
   virtual void end(End end, const Failure& failure) noexcept = 0;
   virtual Failure record_of(End end) const = 0;
 
-  // Where ranks have no memory in common for the record: reports the failure to the lowest rank
-  // that is there and isn't late. That rank records the first one that it hears of, and tells all,
-  // so that ranks that find different failures at once don't throw each its own. True: a record has
+  // If ranks have no memory in common for the record: reports the failure to the lowest rank that
+  // is there and isn't late. That rank records the first one that it hears of, and tells all, so
+  // that ranks that find different failures at once don't throw each its own. True: a record has
   // come. False: this rank is to record the failure, since none below it is there or answers.
   struct Reporting {
     base::FunctionRef<bool(int peer)> is_there;

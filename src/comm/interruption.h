@@ -1,6 +1,6 @@
-// What a caller's hook throws to end a wait (CommunicatorOptions::interrupted) leaves the call as
-// it was thrown, also through calls of another communicator, which take other exceptions for
-// failures of their own. They tell it apart by a count that each thread has:
+// An exception that a caller's hook throws to end a wait (CommunicatorOptions::interrupted) leaves
+// the call as it was thrown, also through calls of another communicator, which take other
+// exceptions for failures of their own. They tell it apart by a count that each thread has:
 //
 //   const Interruption interruption;
 //   try {
@@ -20,7 +20,7 @@ class Interruption {
  public:
   Interruption() : before_(count()) {}
 
-  // Whether a hook has thrown on this thread since this object was made on it.
+  // True if a hook has thrown on this thread since this object was made on it.
   bool has_come() const { return count() != before_; }
 
   // A hook whose exceptions are counted.

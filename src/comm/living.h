@@ -26,7 +26,7 @@ class Living {
   // `group`; null: no more.
   void show_wait(const Group& group, const Awaited* awaited) noexcept;
 
-  // Where another thread is destroying one at this moment, one waits for the other.
+  // If another thread is destroying a communicator at this moment, one waits for the other.
   void leave_all() noexcept;
 
  private:

@@ -31,7 +31,7 @@ class Mailbox::State {
 
   comm::Group& group() { return group_; }
 
-  // What Mailbox promises.
+  // The functions of Mailbox.
   const MailboxDesc& desc() const { return desc_; }
   bool vacant(int peer, int slot) {
     check_channel("vacant", peer, slot);
@@ -83,10 +83,10 @@ class Mailbox::State {
   // of the same call with another tag.
   void check_next(int source, int slot, const Tag& tag);
 
-  // Whether a chunk's reader may answer in its place. Poison would overwrite the answer.
+  // True if a chunk's reader may answer in its place. Poison would overwrite the answer.
   bool takes_answers() const { return takes_answers_; }
 
-  // Where to write the answer to the chunk that arrived, before its release(); then the answer to
+  // The place for the answer to the chunk that arrived, before its release(); then the answer to
   // the last chunk posted to a channel, null until the peer has released it.
   std::byte* answer_box(int source, int slot) {
     check_answers("answer_box", source, slot);

@@ -32,13 +32,13 @@ class MailboxCache {
   // The one that was made here as `desc` says. Where there is none, makes it, which is collective.
   Mailbox& cached(const MailboxDesc& desc);
 
-  // What operators share: the first of their mailboxes, in the order in which they were made, that
-  // is at least as large as `least`; where none is, one as `wanted` says is made, which is
-  // collective. Which one it is follows from what all ranks have made together, and stays the same.
-  // Ranks that disagree are told how their operators differ (`why`), and not their mailboxes.
+  // The mailbox that operators share: the first of their mailboxes, in the order in which they were
+  // made, that is at least as large as `least`; where none is, one as `wanted` says is made, which
+  // is collective. Which one it is follows from what all ranks have made together, and stays the
+  // same. Ranks that disagree are told how their operators differ (`why`), and not their mailboxes.
   Mailbox::State& of_operators(const MailboxDesc& least, const MailboxDesc& wanted, const Tag& why);
 
-  // What all of them hold, and those that make() has given away.
+  // The bytes of all of them, and of those that make() has given away.
   std::size_t held_bytes() const { return held_bytes_->load(std::memory_order_relaxed); }
 
   // They see to it that what was posted goes out.

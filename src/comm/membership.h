@@ -1,4 +1,4 @@
-// Whether this rank may still use its group: every call of a communicator asks first.
+// Checks whether this rank may still use its group, first in every call of a communicator.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class Membership {
     group_.raise_if_failed();
   }
 
-  // Whether check_usable() would throw nothing.
+  // True if check_usable() would throw nothing.
   bool is_usable() const {
     return !group_.in_child() && !has_left_.load(std::memory_order_relaxed) && !group_.failed();
   }

@@ -43,7 +43,7 @@ class Patience {
         poll_peers_at_(now + times.first),
         deadline_(policy.timeout, now) {}
 
-  // Whether it is time to poll the peers: are they alive, and in the same call? True at most once
+  // True if it is time to poll the peers: are they alive, and in the same call? True at most once
   // in an interval.
   bool must_poll_peers(Nanoseconds now) {
     if (now < poll_peers_at_) return false;
@@ -66,7 +66,7 @@ class Patience {
   // Something has moved, so the patience begins anew.
   void renew(Nanoseconds now) { deadline_ = Deadline(policy_->timeout, now); }
 
-  // What is waited for is known to come at that time: no peer is late before.
+  // The awaited event is known to come at that time: no peer is late before.
   void bear_until(Nanoseconds due) { deadline_.put_off_until(due + policy_->timeout); }
 
   // For a rank that polls a mailbox instead of waiting: time since the last poll counts as waiting

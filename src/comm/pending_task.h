@@ -1,4 +1,4 @@
-// What a Pending stands for, from the inside.
+// The work behind a Pending.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ class Pending::Task {
   Task& operator=(const Task&) = delete;
   virtual ~Task() = default;
 
-  // What comes before the first step, when the tasks before this one are done: only now is their
-  // output there to be read.
+  // Called before the first step, when the tasks before this one are done: only now is their output
+  // there to be read.
   virtual void begin() {}
 
   // True when all is done, and from then on. Here alone a collective computes: with default
@@ -51,13 +51,13 @@ class Pending::Task {
   const Tag& tag() const { return tag_; }
   void set_call(std::uint32_t call) { tag_.call = call; }
 
-  // Whether it is destroyed, and not done, by an exception that the caller's hook has thrown since
+  // True if it is destroyed, and not done, by an exception that the caller's hook has thrown since
   // it was made: what interrupts a call does not wait for another.
   bool is_left_by_interruption() const {
     return fate() == Fate::under_way && std::uncaught_exceptions() > 0 && interruption_.has_come();
   }
 
-  // Where a Pending stands that outlives what it belongs to.
+  // The state of a Pending that outlives its communicator.
   //
   // Memory ordering: another thread than the one that asks may bring it to its end, in a wait of
   // its own. The thread that finds it done (acquire) finds its output written (release).

@@ -117,7 +117,7 @@ constexpr std::array kRanksOfOthers = {"PMIX_RANK", "PALS_RANKID", "MV2_COMM_WOR
 
 using comm::kMostRanks;
 
-// Where the launcher says neither, the result is the most hosts that its ranks could be on.
+// If the launcher says neither, the result is the most hosts that its ranks could be on.
 int count_hosts(const Launcher& launcher, int world) {
   if (launcher.hosts != nullptr) {
     if (const auto hosts = base::env_int(launcher.hosts, 1, kMostRanks))
@@ -155,7 +155,7 @@ bool has_started_this(const Launcher& launcher) {
   return is_said(launcher);
 }
 
-// What the variables of both say is one and the same place.
+// True if the variables of both say the same place.
 bool agrees(const Launcher& launcher, const Launcher& other) {
   const auto same = [](const char* one, const char* another) {
     const auto text = base::env(another);

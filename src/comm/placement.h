@@ -9,8 +9,9 @@ namespace plait::comm {
 struct Placement {
   int hosts = 1;
 
-  // Where all hosts have as many ranks, a power of two of them, in rank order; then the sum of a
-  // host's parts is a node of every sum over ranks. Otherwise, and where there is one host, 1.
+  // The number of ranks of each host, if all have the same number, a power of two, in rank order:
+  // the sum of a host's parts is a node of every sum over ranks. Otherwise, and where there is one
+  // host, 1.
   int ranks_per_host = 1;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where plugins may lie: PLAIT_PLUGIN_PATH, or else beside the binary that holds this code: in its
+// The folders of plugins: PLAIT_PLUGIN_PATH, or else beside the binary that holds this code: in its
 // plait/, or in lib/plait/ of one of the three folders above (an install prefix, a build tree).
 std::vector<fs::path> plugin_folders() {
   if (const auto path = base::env("PLAIT_PLUGIN_PATH")) return {*path};

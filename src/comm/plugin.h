@@ -17,7 +17,7 @@ struct PluginHead {
 };
 using PluginEntry = const PluginHead* (*)();
 
-// What a transport's plugin returns.
+// The functions of a transport's plugin.
 struct Plugin : PluginHead {
   std::unique_ptr<Transport> (*create)(const Site& site);
 };
@@ -32,17 +32,17 @@ struct LoadedPlugin {
   const PluginHead* head = nullptr;
   std::string refusal = {};  // why there is none
 
-  // What the plugin of a transport returns.
+  // The functions of a transport's plugin.
   const Plugin* plugin() const { return static_cast<const Plugin*>(head); }
 };
 
-// Where the plugin is; null: nowhere that is searched.
+// The plugin's path; null: no searched folder has it.
 std::optional<std::filesystem::path> find_plugin(const PluginFile& file);
 
 // The plugin stays loaded until the process ends.
 LoadedPlugin load_plugin(const PluginFile& file);
 
-// Whether the process has loaded a shared library of this name, by whatever way.
+// True if the process has loaded a shared library of this name, by whatever way.
 bool is_loaded(const char* library);
 
 }  // namespace plait::comm

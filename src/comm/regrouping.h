@@ -1,4 +1,4 @@
-// What a transport does for the ranks that are left when its group has failed (docs/design/0018).
+// The part of survivors() that a transport does when its group has failed (docs/design/0018).
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class Regrouping {
   // The longest text that a rank may bring to an agreement. It has neither zeros nor line breaks.
   static constexpr std::size_t kMostBytes = 240;
 
-  // By rank; nullopt: it takes no part, because it is lost.
+  // Indexed by rank; nullopt: the rank takes no part, because it is lost.
   using Parts = std::vector<std::optional<std::string>>;
 
   // All ranks that are left call it the same number of times, and all get the same answer for the
@@ -31,7 +31,7 @@ class Regrouping {
   // its own call throws Error{timeout}.
   virtual Parts agree(const std::string& mine, base::Nanoseconds patience) = 0;
 
-  // By member: what each of them brought.
+  // Indexed by member: the text of each.
   using Exchange = base::FunctionRef<std::vector<std::string>(const std::string& mine)>;
 
   // A transport for `members` (ranks here, in their order), all of which call it. Each calls

@@ -14,7 +14,7 @@
 
 namespace plait::comm {
 
-// Where the next chunk for a channel is to be written.
+// The place of the next chunk for a channel.
 struct Vacancy {
   std::byte* place = nullptr;  // null: there is no room yet
   Nanoseconds due = kNever;    // when there will be; kNever: that is not known
@@ -57,7 +57,7 @@ class SlotTransport {
   // Bytes of this rank's memory that the slots take.
   virtual std::size_t held_bytes() const = 0;
 
-  // Whether a chunk's reader may answer in its place: where both ends have mapped the slot, what
+  // True if a chunk's reader may answer in its place: where both ends have mapped the slot, what
   // the reader writes over the chunk is there for the poster to read, and the memory that has just
   // moved to the reader's cache need not be written anew.
   virtual bool takes_answers() const { return false; }

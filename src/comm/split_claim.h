@@ -1,4 +1,4 @@
-// What each rank tells the others when a group is split.
+// The text of each rank to the others when a group is split.
 #pragma once
 
 #include <cstdint>

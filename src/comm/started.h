@@ -20,7 +20,7 @@ namespace plait::comm {
 // Simulated ranks share a thread: each advances what is on its own clock.
 bool advance_started(const Executor* clock = nullptr);
 
-// Whether it may have anything to do. A loop that sleeps wakes up every kNapBeside meanwhile, since
+// True if it may have anything to do. A loop that sleeps wakes up every kNapBeside meanwhile, since
 // what comes there wakes no sleeper here.
 bool has_started() noexcept;
 inline constexpr Nanoseconds kNapBeside = 200 * base::kMicrosecond;
@@ -59,7 +59,7 @@ class StartedTasks : public std::enable_shared_from_this<StartedTasks> {
 
   ThreadGuard guard_;
 
-  // What the guard guards.
+  // The tasks that the guard guards.
   TaskQueue* tasks_;         // null: their communicator has been destroyed
   std::uint64_t owner_ = 0;  // a number that each thread has for itself; 0: none
 };

@@ -53,7 +53,7 @@ std::unique_ptr<Communicator::State> Communicator::State::connect(const Connecti
   };
   connecting.timeout = left();
   auto state = std::make_unique<State>(wanted.transport_name, create(connecting), wanted.trace);
-  // Where the system doesn't tell one host from another, a name doesn't either.
+  // If the system doesn't tell one host from another, a name doesn't either.
   if (!wanted.host.empty() && !state->host_.empty()) state->host_ += '/' + wanted.host;
   state->set_timeout(left());
   state->open(wanted.link);
@@ -135,8 +135,8 @@ std::unique_ptr<Communicator::State> Communicator::State::make_part(
   }
 }
 
-// Where the caller interrupts the set-up of the new group, the call that ends is this group's, and
-// its ranks are told.
+// If the caller interrupts the set-up of the new group, the call that ends is this group's, and its
+// ranks are told.
 void Communicator::State::open_part(State& part, std::optional<comm::LinkView> link,
                                     const std::vector<int>& members) try {
   try {

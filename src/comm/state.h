@@ -79,13 +79,13 @@ class Communicator::State {
   // How many hosts the ranks are on. They have told one another: all have the same number.
   int hosts() const { return placement_.hosts; }
   int ranks_per_host() const { return placement_.ranks_per_host; }  // see placement.h
-  // What this rank tells in groups that are split off; empty: it doesn't know.
+  // The host that this rank names in groups that are split off; empty: it doesn't know.
   void set_host(std::string name) { host_ = std::move(name); }
   bool shares_clock() const { return transport_->shares_clock(); }
   std::string route_to(int peer) const { return transport_->route_to(peer); }
   std::size_t mailbox_bytes() const { return mailboxes_.held_bytes(); }
 
-  // What the collectives send through.
+  // The mailbox of the collectives.
   Mailbox::State& mailbox() { return mailboxes_.of_collectives(); }
   comm::Lanes& lanes() { return *lanes_; }
   const comm::LaneCapacity& lane_capacity() const { return lane_capacity_; }
@@ -176,7 +176,7 @@ class Communicator::State {
   void leave() noexcept { membership_.leave(); }
   void check_not_forked() const { membership_.check_not_forked(); }
 
-  // What a module above keeps with the communicator; it ends before the mailboxes do.
+  // State that a module above keeps with the communicator; it ends before the mailboxes do.
   std::shared_ptr<void>& kept(const std::type_info& what) { return kept_[what]; }
 
  private:

@@ -1,4 +1,4 @@
-// What the ranks do that are left when a group has failed (docs/design/0018).
+// The agreement of the ranks that are left when a group has failed (docs/design/0018).
 #include <algorithm>
 #include <cstdint>
 #include <exception>

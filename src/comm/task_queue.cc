@@ -114,7 +114,7 @@ bool TaskQueue::poll(const Task& task) {
   return done;
 }
 
-// What the wait loop does for a rank that sleeps.
+// Polls the peers, as the wait loop does for a rank that sleeps.
 void TaskQueue::poll_peers() {
   const Nanoseconds now = base::now();
   patience_.note_poll(now, true);

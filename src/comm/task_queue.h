@@ -22,7 +22,7 @@ class TaskQueue {
 
   TaskQueue(const Membership& membership, CallCounter& calls);
 
-  // What the tasks send through. Before the first of them.
+  // Sets the mailbox of the tasks, before the first of them.
   void use(Lanes& lanes, Mailbox::State& mailbox);
 
   // The beginning of another call, after what was started before: gives it its number, and tells
@@ -48,7 +48,7 @@ class TaskQueue {
   // thrown at once.
   bool advance_beside();
 
-  // Whether there is something that advance_beside() may still do.
+  // True if there is something that advance_beside() may still do.
   bool can_advance() const;
 
   // Tells the peers, at the end of a call, whether this rank is in one that it polls.

@@ -31,11 +31,11 @@ class ThreadGuard {
     return true;
   }
 
-  // Whether this thread has made the last call, or the guard itself. Memory ordering: relaxed; for
+  // True if this thread has made the last call, or the guard itself. Memory ordering: relaxed; for
   // a sentence.
   bool was_used_last() const { return last_.load(std::memory_order_relaxed) == this_thread(); }
 
-  // Whether this thread is in a call. Memory ordering: relaxed; only this thread writes it so.
+  // True if this thread is in a call. Memory ordering: relaxed; only this thread writes it so.
   bool is_in_use_here() const { return user_.load(std::memory_order_relaxed) == this_thread(); }
 
   // An address that each thread has for itself, and that is even.

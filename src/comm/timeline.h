@@ -1,4 +1,4 @@
-// What a timeline of all ranks is made of, for code that needs another than write_timeline()'s.
+// The parts of a timeline of all ranks, for code that needs another than write_timeline()'s.
 #pragma once
 
 #include <cstddef>

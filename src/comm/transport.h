@@ -26,7 +26,8 @@ struct Availability {
   explicit operator bool() const { return refusal.empty(); }
 };
 
-// What a transport is created for: where this rank stands, and what it may use to find the others.
+// The place that a transport is created for: where this rank stands, and what it may use to find
+// the others.
 struct Site {
   Place place;
   AllGatherBytes all_gather = {};  // create() calls it where it is there (see same_transport.h)
@@ -66,13 +67,13 @@ class Transport {
   // For survivors(). Null: no rank can go on when another is lost.
   virtual Regrouping* regrouping() { return nullptr; }
 
-  // What its chunks travel, where that is known.
+  // The link of its chunks, if it is known.
   virtual std::optional<Link> link() const { return std::nullopt; }
 
   // How chunks travel to a rank, and why so; empty: the transport's name says all.
   virtual std::string route_to(int /*peer*/) const { return {}; }
 
-  // Whether base::now() means the same on all ranks.
+  // True if base::now() means the same on all ranks.
   virtual bool shares_clock() const { return true; }
 
   // This rank goes in good order, not by an error: peers that still wait for it are told so.

@@ -39,7 +39,7 @@ void sit_out(Group& group, Nanoseconds due, Nanoseconds wake_at, base::FunctionR
   }
 }
 
-// Where the caller's hook throws in it, this wait ends.
+// If the caller's hook throws in it, this wait ends.
 bool advance_others(Group& group, const Question& question) try {
   return advance_started(clock_of(group));
 } catch (...) {
@@ -48,7 +48,7 @@ bool advance_others(Group& group, const Question& question) try {
   throw;
 }
 
-// Whether there is nothing to give up for: what is waited for has come, or this rank now waits for
+// True if there is nothing to give up for: what is waited for has come, or this rank now waits for
 // another one, or knows when the chunk will be here.
 bool goes_on(const Question& question, const Awaited& awaited) {
   return question.ready() || question.awaited().peer != awaited.peer || question.due() != kNever;

@@ -10,7 +10,7 @@ namespace plait::comm {
 
 inline constexpr Nanoseconds kNever = INT64_MAX;
 
-// What a wait needs to know: whether the event has happened, and when it will, if that is known.
+// The two questions of a wait: whether the event has happened, and when it will, if that is known.
 struct Question {
   base::FunctionRef<bool()> ready;
   base::FunctionRef<Nanoseconds()> due;  // kNever: not known

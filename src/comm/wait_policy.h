@@ -7,8 +7,8 @@
 // - After that it is a matter of a product or a network: sleep on a futex, which the poster wakes
 //   (about 5 µs, and 50 µs on a virtual machine), and poll the peers' health meanwhile.
 //
-// Where there are more ranks than processors, spinning keeps the very rank from running that is
-// waited for, so that step is left out.
+// If there are more ranks than processors, spinning keeps the very rank from running that is waited
+// for, so that step is left out.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// What a rank shows of itself to the others of its group: the call that it is in, the ranks that
-// its threads wait for, and when it last polled its peers. Where a deadline passes, the blame
-// follows the waits from rank to rank. Two ranks in different calls under one number disagree.
+// The state that a rank shows to the others of its group: the call that it is in, the ranks that
+// its threads wait for, and when it last polled its peers. If a deadline passes, the blame follows
+// the waits from rank to rank. Two ranks in different calls under one number disagree.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ class alignas(kLine) AnnouncedWait {
   std::atomic<std::uint64_t> word_;  // start << 48 | beat << 32 | peer + 1
 };
 
-// What a rank does, for the sentence about one that is late. Written as often as it polls its
+// The activity of a rank, for the sentence about one that is late. Written as often as it polls its
 // peers, about every 10 ms, and at the beginning and the end of a call; no rank waits for it.
 struct Sign {
   enum class Doing : std::uint8_t {
@@ -78,8 +78,8 @@ class alignas(kLine) SignOfLife {
   std::atomic<std::uint64_t> word_;  // at << 3 | doing
 };
 
-// What a thread waits for in another communicator, while this one's calls are its own to make: a
-// rank that is awaited here may be no later than any other.
+// The rank that a thread waits for in another communicator, while this one's calls are its own to
+// make: a rank that is awaited here may be no later than any other.
 struct Elsewhere {
   std::int32_t peer = -1;  // by its rank here; -1: it is no rank of this group
   Operation operation = Operation::custom;
@@ -99,7 +99,7 @@ class alignas(kLine) AnnouncedElsewhere {
 // How many threads of a rank can publish at once which ranks they wait for.
 inline constexpr int kWaits = 8;
 
-// Where a rank writes these for others to read. Zero bytes: nothing has happened.
+// The memory in which a rank shows these to others. Zero bytes: nothing has happened.
 struct Shown {
   AnnouncedCall call;
   std::array<AnnouncedWait, kWaits> waits;  // each written by the thread that has its ticket
@@ -118,7 +118,7 @@ struct Whereabouts {
 
 Whereabouts read(const Shown& shown);
 
-// Whether one of its threads waits for a rank.
+// True if one of its threads waits for a rank.
 bool says_it_waits(const Whereabouts& where);
 
 // "rank 1 is in matmul_all_reduce, multiplying; last sign of life 12 ms ago"
@@ -144,7 +144,7 @@ class Announcer {
   void started(base::Nanoseconds asked_at) noexcept;
   void product() const noexcept;
 
-  // By one thread at a time: it waits elsewhere, and says so again now and then; until null.
+  // One thread at a time calls it: it waits elsewhere, and says so again now and then; until null.
   void elsewhere(const Elsewhere* elsewhere) noexcept;
 
   void settle() noexcept { shown_.call.settle(); }

@@ -1,4 +1,4 @@
-// What a product refuses, in one sentence each.
+// Refusals of a product, in one sentence each.
 #pragma once
 
 #include "plait/gemm.h"

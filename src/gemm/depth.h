@@ -34,7 +34,7 @@ struct Depth {
     return k == 0 ? 0 : padded_begin(groups() - 1) + padded_length(groups() - 1);
   }
 
-  // Whether padding puts nothing between the elements, nor after them.
+  // True if padding puts nothing between the elements, nor after them.
   bool is_unpadded() const { return padded() == k; }
 
   bool operator==(const Depth&) const = default;

@@ -1,4 +1,4 @@
-// What an instruction set provides: a few rows of X times one panel of the weight.
+// The interface of an instruction set's kernel: a few rows of X times one panel of the weight.
 //
 //   kernel.multiply({.rows = rows, .row_stride = stride, .panel = panel, .k = 256,
 //                    .sums = sums, .row_count = 32, .first = true});
@@ -38,7 +38,7 @@ struct Nodes {
   int count = 0;
 };
 
-// Where sums go at once that are whole and only have to be rounded: rows of 64 columns.
+// The output of sums that are whole and only have to be rounded: rows of 64 columns.
 struct TileOut {
   std::byte* data = nullptr;    // aligned to an element only; nullptr: they stay sums
   std::int64_t row_stride = 0;  // in bytes
@@ -102,7 +102,7 @@ struct StoredTileCall {
 struct FewRows {
   int max_rows = 0;  // 0: there is none, or none that is faster
   void (*multiply)(const StoredTileCall& call) = nullptr;
-  // Whether multiply() takes leaves; the bits are those of Loops::add_to_leaves. Only the whole sum
+  // True if multiply() takes leaves; the bits are those of Loops::add_to_leaves. Only the whole sum
   // has its columns in order; the slots below it have them in an order of the function's own.
   bool adds_leaves = false;
 };
@@ -124,10 +124,10 @@ class TileKernel {
   // Any number of threads at once, each with sums of its own.
   virtual void multiply(const TileCall& call) const = 0;
 
-  // Whether multiply() takes Nodes and leaves; the bits are those of Loops::add_to_leaves.
+  // True if multiply() takes Nodes and leaves; the bits are those of Loops::add_to_leaves.
   virtual bool adds_nodes() const { return false; }
 
-  // Whether multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel
+  // True if multiply() takes a TileOut, of any dtype; the bits are those of Loops::finish. A kernel
   // that rounds also adds nodes.
   virtual bool rounds() const { return false; }
 

@@ -70,7 +70,7 @@ class Leaves {
   [[gnu::always_inline]] static int slot_of(std::int64_t leaf) {
     return std::countr_one(static_cast<std::uint64_t>(leaf));
   }
-  // What is added to a leaf if slots are `stride` floats apart.
+  // The nodes that are added to a leaf if slots are `stride` floats apart.
   [[gnu::always_inline]] static Nodes nodes_of(std::int64_t leaf, const float* slots,
                                                std::int64_t stride) {
     Nodes nodes = {.of = {}, .count = slot_of(leaf)};
@@ -85,8 +85,8 @@ class Leaves {
   std::int64_t count_;
 };
 
-// What of a block of k is in one chain of a sum: of one group of k where there are groups, and
-// otherwise of one leaf.
+// The part of a block of k in one chain of a sum: of one group of k if there are groups, otherwise
+// of one leaf.
 struct Piece {
   std::int64_t group;
   std::int64_t begin;         // of k

@@ -10,7 +10,7 @@
 namespace plait::gemm {
 namespace {
 
-// By squares of 16 words, so that what is read and what is written both stay in the cache.
+// Works in squares of 16 words, so that both sides stay in the cache.
 void transpose(const Words& from, std::uint32_t* to, std::int64_t to_stride, Stores /*stores*/) {
   constexpr std::int64_t kSquare = 16;
   for (std::int64_t i0 = 0; i0 < from.rows; i0 += kSquare) {

@@ -46,7 +46,7 @@ struct PieceSums {
   bool begins_leaf;          // the first of them is the first of its leaf
 };
 
-// Where leaves wait: the first slot, and how many floats lie from one to the next.
+// The slots in which leaves wait: the first slot, and how many floats lie from one to the next.
 struct Slots {
   float* sums;  // [rows][64]
   std::int64_t stride;

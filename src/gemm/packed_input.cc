@@ -22,7 +22,7 @@ PackedInput::State& PackedInput::state() const {
 
 namespace {
 
-// Where there is one row its stride says nothing, and where there is no element its place.
+// The stride of a single row says nothing, nor does the place of no elements.
 bool are_same_elements(const GemmInput& a, const GemmInput& b) {
   const ConstTensorView& one = a.view;
   const ConstTensorView& other = b.view;

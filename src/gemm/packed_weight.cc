@@ -28,7 +28,7 @@ Buffer room_for_panels(std::int64_t n, std::size_t panel_bytes) {
   return Buffer(static_cast<std::size_t>(gemm::panels_of(n)) * panel_bytes, {.huge_pages = true});
 }
 
-// What is written for each group of k, [groups, n]: [panels][groups][64].
+// Room for values of each group of k, [groups, n]: [panels][groups][64].
 Buffer room_for_groups(const ConstTensorView& view) {
   const std::int64_t values = gemm::panels_of(view.cols) * view.rows * gemm::kPanelColumns;
   return Buffer(static_cast<std::size_t>(values) * size_of(view.dtype));

@@ -23,7 +23,7 @@ namespace plait::gemm {
 // joins its neighbour. leaves of 736, step 256 → 256, 256, 224, 288, 256, 192
 class DepthBlocks {
  public:
-  // What has been made is not made again.
+  // Makes only the blocks that have not been made.
   void make(const Depth& depth, const Leaves& leaves, std::int64_t step);
 
   struct Block {
@@ -61,7 +61,7 @@ class DepthBlocks {
   bool whole_groups_ = true;
 };
 
-// Where a product's panels come from. k is counted with the padding.
+// The source of a product's panels. k is counted with the padding.
 struct PanelSource {
   const PackedWeight* packed;  // or else:
   Storage storage;

@@ -25,7 +25,7 @@ class PanelCache::State {
   std::size_t held_bytes() const { return memory_.bytes(); }
   bool has(std::int64_t panel) const { return packed_[static_cast<std::size_t>(panel)] != 0; }
 
-  // By the thread that has packed it. Others ask for it in later runs only.
+  // Called by the thread that has packed it. Others ask for it in later runs only.
   void has_packed(std::int64_t panel) { packed_[static_cast<std::size_t>(panel)] = 1; }
 
  private:

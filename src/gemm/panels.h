@@ -21,7 +21,7 @@ Storage storage_of(Dtype dtype);
 
 constexpr std::int64_t panels_of(std::int64_t n) { return ceil_div(n, kPanelColumns); }
 
-// What part of a panel is meant: rows [begin, begin + length) of the weight's k.
+// A part of a panel: rows [begin, begin + length) of the weight's k.
 struct PanelPart {
   std::int64_t panel;
   std::int64_t begin;   // even
@@ -38,7 +38,7 @@ void pack_panel(const WeightView& weight, const PanelPart& part, std::byte* to,
 void expand(Storage storage, const std::byte* from, std::int64_t k, const std::int8_t* offsets,
             Dtype operand, std::byte* to);
 
-// Whether a kernel can take the panel as it is stored.
+// True if a kernel can take the panel as it is stored.
 bool is_operand(Storage storage, Dtype operand);
 
 }  // namespace plait::gemm

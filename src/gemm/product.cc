@@ -117,7 +117,7 @@ void Product::run_superblock(Range rows) {
   });
 }
 
-// Whether memory has to be asked for rows before they are read, where all of them are in one place.
+// True if memory has to be asked for rows before they are read, where all of them are in one place.
 bool Product::asks_rows() const {
   const auto row_bytes =
       static_cast<std::int64_t>(size_of(kernel_.operand())) * task_.depth.padded();
@@ -152,7 +152,7 @@ void Product::pack_superblock(Range rows) {
   packed_from_ = rows.begin;
 }
 
-// What is made of a weight is made by every job that reads it: then a job takes all rows.
+// Every job expands the panels that it reads of such a weight, so a job takes all rows.
 const std::vector<Job>& Product::jobs_of(Range rows) const {
   const bool takes_all = packs() || !is_operand(storage_, kernel_.operand());
   const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
@@ -186,7 +186,7 @@ std::int64_t Product::step_of(const Job& job) const {
   return whole ? task_.depth.padded() : blocking_.k;
 }
 
-// What is made of a block of a panel is used for all rows; what has to be made of none is not.
+// An expanded block of a panel is used for all rows.
 std::int64_t Product::rows_at_once(const Job& job) const {
   return is_operand(storage_, kernel_.operand()) ? blocking_.rows : size(job.rows);
 }

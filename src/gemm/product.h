@@ -72,7 +72,8 @@ class Product {
     const float* sums;
   };
 
-  // Where a kernel writes its sums, and what it adds at the end; or all leaves at once.
+  // The destination of a kernel's sums, and the nodes that it adds at the end; or all leaves at
+  // once.
   struct Chain {
     float* sums;
     Nodes nodes = {};
@@ -84,7 +85,7 @@ class Product {
   void pack_superblock(Range rows);
   const std::vector<Job>& jobs_of(Range rows) const;
   bool is_grouped() const { return task_.depth.group != 0; }
-  // Whether each job has to pack the panels that it reads.
+  // True if each job has to pack the panels that it reads.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
   bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
@@ -107,7 +108,7 @@ class Product {
   static std::int64_t slot_stride(const Turn& turn);
   static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);
   bool has_leaves_in_kernel(const Turn& turn) const;
-  // Whether sums of pieces wait in `parts` before they go to their leaf.
+  // True if sums of pieces wait in `parts` before they go to their leaf.
   bool has_parts(const Job& job) const {
     return is_grouped() || (has_few(job) && task_.leaves.count() > 1 && !few_.adds_leaves);
   }

@@ -26,7 +26,7 @@ void split(const std::uint32_t* words, std::byte* to) {
   }
 }
 
-// Where the values of a part of a panel are.
+// The place of the values of a part of a panel.
 struct Source {
   const std::byte* first;  // the first column's row of the weight
   std::int64_t stride;     // bytes, to the next column

@@ -10,7 +10,7 @@ namespace plait::gemm {
 
 Storage storage_of(const QuantScheme& scheme);
 
-// Where scales are per group, a sum is cut where a group ends.
+// If scales are per group, a sum is cut at the end of each group.
 Depth depth_of(const QuantScheme& scheme, std::int64_t k);
 Depth depth_of(const GemmDesc& desc);
 

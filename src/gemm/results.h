@@ -1,4 +1,4 @@
-// Where a product's sums go, tile by tile, and what becomes of them on the way.
+// Writes a product's sums to the output, tile by tile, and applies scales and bias.
 #pragma once
 
 #include "gemm/kernel.h"
@@ -13,17 +13,17 @@ class Results {
   Results(const Task& task, const TileKernel& kernel, const PackedWeight* packed)
       : task_(task), kernel_(kernel), packed_(packed) {}
 
-  // What of a panel was asked for.
+  // The part of a panel that the caller asked for.
   Tile tile(std::int64_t panel, Range rows) const;
 
-  // Where a kernel may write the tile itself, if it may: whole rows of the panel that only have to
-  // be rounded, all of them in one matrix.
+  // The place to which a kernel may write the tile itself, if it may: whole rows of the panel that
+  // only have to be rounded, all of them in one matrix.
   TileOut straight(const Tile& tile) const;
 
   // `sums` begin with the panel's first column.
   void finish(const Tile& tile, const float* sums) const;
 
-  // What each leaf of a panel is multiplied by when it is complete; nullptr: nothing.
+  // The factors of each leaf of a panel when it is complete; nullptr: none.
   const float* leaf_scales(std::int64_t panel) const;
 
   // Calls the hook.

@@ -10,7 +10,7 @@
 
 namespace plait::gemm {
 
-// Where rows are, once they are in a kernel's form.
+// The place of rows in a kernel's form.
 struct Rows {
   const std::byte* data;    // of the first row
   std::int64_t row_stride;  // bytes: from row to row in `plain`, from group to group in `tiles`
@@ -20,7 +20,7 @@ struct Rows {
   const std::byte* at(const TileKernel& kernel, std::int64_t row, std::int64_t k) const;
 };
 
-// Whether a kernel can read X where it is.
+// True if a kernel can read X where it is.
 bool can_read_in_place(const GemmInput& x, const Depth& depth, const TileKernel& kernel);
 Rows in_place(const GemmInput& x);
 
@@ -40,7 +40,8 @@ struct Packing {
 Rows pack_rows(const GemmInput& x, Range rows, const Depth& depth, const TileKernel& kernel,
                const Packing& packing);
 
-// What two kernels must have in common to read the same packed rows. The reference packs none.
+// The properties that two kernels must share to read the same packed rows. The reference packs
+// none.
 struct RowsForm {
   bool is_packed = false;
   Dtype operand = Dtype::f32;

@@ -10,7 +10,7 @@
 
 namespace plait::gemm {
 
-// What a thread takes at a time.
+// The work that a thread takes at a time.
 struct Job {
   Range rows;
   Range panels;

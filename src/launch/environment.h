@@ -23,7 +23,7 @@ struct LocalPlace {
 std::vector<std::string> environment_of(const Place& place, const LocalPlace& local, int threads,
                                         const char* const* inherited);
 
-// Whether this variable tells a process its place in a launcher's world. A rank must not see it,
+// True if this variable tells a process its place in a launcher's world. A rank must not see it,
 // because it might use it in place of ours.
 bool is_placement(std::string_view name);
 

@@ -30,8 +30,8 @@ bool is_forwarded(std::string_view name) {
          name.starts_with("OMP_") || name.starts_with("UCX_");
 }
 
-// Where a part of --hosts has the colon before its number; the colons of an IPv6 address are within
-// brackets.
+// The position of the colon before the number in a part of --hosts; the colons of an IPv6 address
+// are within brackets.
 std::optional<std::size_t> find_colon(std::string_view part) {
   const std::size_t bracket = part.rfind(']');
   const std::size_t colon = part.rfind(':');

@@ -43,7 +43,7 @@ std::string choose_secret();
 // The line with the secret that the caller of a remote run writes. What comes after it is left.
 std::string read_secret(int input);
 
-// What the agent is to run: its own words, the host, and one word for the host's shell, which runs
+// The command of the agent: its own words, the host, and one word for the host's shell, which runs
 // `command` here with plait's variables. `options`: those of plait run.
 std::vector<std::string> agent_words(const HostShare& share, const RunPart& part,
                                      const std::vector<std::string>& options,

@@ -30,7 +30,8 @@ class Output {
   void add_to(std::vector<pollfd>& polls);
   void serve(const pollfd* polls);
 
-  // What can't be written any more, and why; each failure is returned once, then "".
+  // The output that can't be written any more, and the reason; each failure is returned once, then
+  // "".
   std::string take_failure();
 
   // Writes a message of our own, never in the middle of a rank's line.

@@ -24,7 +24,7 @@ class OutputStream {
   bool broken() const { return failure_ != 0; }
   // Otherwise a broken stream was a terminal (EIO) or a file, which may have no room.
   bool reader_is_gone() const { return failure_ == EPIPE || failure_ == ECONNRESET; }
-  // What failed, the first time that it is asked for; empty for readers and terminals that went.
+  // The failure, once; empty for readers and terminals that went.
   std::string take_failure();
   void write_some();  // as much as possible without blocking
   // everything, or as much as the reader takes in this time

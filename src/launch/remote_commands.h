@@ -1,4 +1,4 @@
-// What plait run --hosts tells the runs on other hosts while their ranks run.
+// Commands of plait run --hosts to the runs on other hosts while their ranks run.
 //
 // It writes to the standard input of each agent, which passes it on. After the line with the secret
 // every byte is a command: the number of a signal for the ranks, SIGKILL to kill them at once, or

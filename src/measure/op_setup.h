@@ -1,4 +1,4 @@
-// What is measured of an operator, and how.
+// The setup of an operator's measurement.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ struct StepMeasurement {
 
   // The share of exposed communication in the serial step, and the gain from hiding all of it.
   double comm_share() const { return 1 - products.median / serial(); }
-  // Whether the share of the serial step differs from this one by more than a tenth of it.
+  // True if the share of the serial step differs from this one by more than a tenth of it.
   bool misses(double share) const;
   double amdahl_gain() const { return serial() / products.median - 1; }
   double gain(const StepTimes& one) const { return serial() / one.times.median - 1; }

@@ -1,4 +1,4 @@
-// What is measured of a training step of several linear layers, forward and backward, and how.
+// The setup of the measurement of a training step of several linear layers, forward and backward.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ class Column final : public Linear {
   }
 
  private:
-  // What travels beside the products of a backward.
+  // The collectives beside the products of a backward.
   struct UnderWay {
     std::optional<Pending> gathering;
     std::optional<Pending> summing;
@@ -47,7 +47,7 @@ class Column final : public Linear {
         desc_of(Operator::all_gather_matmul, call.out.rows, {call.x, call.weight, call.out});
     TensorView gathered;
     if (keeps) {
-      // What the operator would refuse must not become memory first.
+      // Sizes that the operator would refuse must not become memory first.
       ops::check(desc, product_options());
       ops::check(desc, {.x = call.x, .weight = call.weight, .out = call.out, .bias = call.bias},
                  {comm().rank(), comm().world()});

@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kColumn = "ColumnParallelLinear";
 constexpr std::string_view kRow = "RowParallelLinear";
 
-// What the ranks of a layer tell one another.
+// The properties that the ranks of a layer compare.
 struct Share {
   std::int64_t outputs;
   std::int64_t inputs;
@@ -55,7 +55,8 @@ void Linear::check_sizes() const {
   quant::check_layout(desc_.layout, base::sentence(layer_name(), ": grad_weight"));
 }
 
-// What its operators would refuse, in its own name, and before ranks wait for one another.
+// Refuses, in its own name and before ranks wait for one another, everything that its operators
+// would refuse.
 void Linear::check_operators() const try {
   const OpOptions& options = options_.operators;
   base::check_threads(options.threads, layer_name());

@@ -1,4 +1,4 @@
-// What both layers have: sizes, ranks to share a weight with, and a plan for each operator.
+// The base of both layers: sizes, ranks to share a weight with, and a plan for each operator.
 #pragma once
 
 #include <memory>
@@ -34,9 +34,9 @@ class Linear {
   const LinearDesc& desc() const { return desc_; }
   nn::Workspace& workspace() const { return nn::Workspace::of(comm_); }
 
-  // Whether rows are shared out on the side of the layer where the weight is not.
+  // True if rows are shared out on the side of the layer where the weight is not.
   bool is_sharded() const { return options_.sequence_parallel; }
-  // Whether gathered_of() is all rows of x; otherwise it is this rank's, and backward gathers.
+  // True if gathered_of() is all rows of x; otherwise it is this rank's, and backward gathers.
   bool has_gathered(const LinearState* state) const;
   static ConstTensorView gathered_of(const LinearBackward& call, const LinearState* state);
   TensorView room_for_gathered(LinearState& state, Dtype dtype, std::int64_t rows) const;
@@ -48,8 +48,8 @@ class Linear {
   }
   static void remember(LinearState& state, std::int64_t rows) { state.rows_ = rows; }
 
-  // What is made for a call of so many rows. Where all ranks together have nothing of it there is
-  // nothing to ask for: a rank could not tell its own empty share from none.
+  // The results that a call of so many rows makes. A result that is empty on all ranks is not asked
+  // for: a rank could not tell its own empty share from none.
   bool makes_x(const LinearBackward& call, std::int64_t rows) const {
     return nn::is_given(call.grad_x) && rows > 0 && whole_.inputs > 0;
   }
@@ -65,7 +65,7 @@ class Linear {
   void check(const LinearForward& call) const;
   std::int64_t check(const LinearBackward& call, const LinearState* state) const;
 
-  // What an operator of a call is, in the direction in which it multiplies.
+  // The direction in which an operator of a call multiplies.
   enum class Direction { forward, backward };
   struct OpTensors {
     ConstTensorView x;

@@ -1,4 +1,4 @@
-// What a layer refuses, in one sentence each, before anything is written or sent.
+// Refusals of a layer, in one sentence each, before anything is written or sent.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct Sizes {
   std::int64_t inputs;
 };
 
-// Whether a call brings this operand: one of nothing may have no data, but it has a dtype.
+// True if a call brings this operand: one of nothing may have no data, but it has a dtype.
 inline bool is_given(const ConstTensorView& view) {
   return view.dtype != kNoDtype || view.data != nullptr || view.rows != 0 || view.cols != 0;
 }
 
-// What a weight of the layer is to be, whatever call brings it.
+// The properties of the layer's weight, whatever call brings it.
 struct WantedWeight {
   const char* what;  // "weight"
   std::int64_t n;
@@ -28,7 +28,7 @@ struct WantedWeight {
 };
 void check_weight(std::string_view layer, const Weight& weight, const WantedWeight& wanted);
 
-// What backward is to find.
+// The properties of backward's operands.
 struct Wanted {
   std::int64_t grad_out_rows;
   std::int64_t x_rows;

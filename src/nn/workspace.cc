@@ -44,7 +44,7 @@ Gemm& Workspace::gemm(const GemmDesc& desc, const GemmOptions& options) {
   if (found != products_.end()) {
     std::rotate(found, found + 1, products_.end());
   } else {
-    // What they hold is known once they have run: those before this one have.
+    // The size of products is known once they have run: those before this one have.
     while (products_.size() >= kProducts || (!products_.empty() && product_bytes() > kProductBytes))
       products_.erase(products_.begin());
     products_.push_back({desc, options, select_gemm(desc, options)});

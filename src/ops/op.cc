@@ -37,7 +37,8 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
-// What a weight's shares come to. The caller knows of no collective before the operator.
+// The whole sizes, of which each rank has a share. The caller knows of no collective before the
+// operator.
 ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
   ops::WholeSizes whole = {.n = desc.n, .k = desc.k};
   const OperatorTraits& traits = traits_of(desc.op);
@@ -167,7 +168,7 @@ OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& opti
   });
 }
 
-// What one rank alone may fail to make, when all the others have.
+// Makes an object that one rank alone may fail to make, when all the others have.
 template <class Make>
 void OpRunner::make(Make&& make) {
   try {
@@ -265,7 +266,7 @@ void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
   state_.group().finish_sending();
   mark_return();
 } catch (const Error& error) {
-  // Where ranks are in different calls, all get the error of the rank that noticed, which names its
+  // If ranks are in different calls, all get the error of the rank that noticed, which names its
   // call. Any other error has this operator's name, or comes from its poll hook.
   if (error.code() != Code::mismatch) throw;
   throw in_words_of(name(desc_.op), error);
@@ -277,7 +278,7 @@ std::int64_t rows_of(Operator op, const OpCall& call) {
 
 namespace {
 
-// What the options say, or their source knows of these rows, and of half of them, and so on.
+// Plans for m, m/2, m/4, ... rows, from the options or their source.
 std::vector<Plan> plans_for(OpDesc desc, Communicator& comm, const OpOptions& options) {
   if (!asks_for_plans(desc, options)) return {plan_for(desc, comm, options)};
   PlanKey key = key_of(desc, comm, options);
@@ -340,7 +341,7 @@ class Op::State {
   }
 
  private:
-  // Whether the shares of k of all ranks are equal. A rank knows only its own.
+  // True if the shares of k of all ranks are equal. A rank knows only its own.
   bool all_have(std::int64_t k) const try {
     const std::vector<std::int64_t> shares = comm::gather_values(k, comm_);
     return std::all_of(shares.begin(), shares.end(),

@@ -45,7 +45,7 @@ void OpCache::run(Entry& entry, const OpCall& call, const Plan& plan) {
   const base::Nanoseconds begin = base::now();
   entry.runner->run(call, m, plan);
   last_ = base::now() - begin;
-  // What more rows take comes with their first call, and what a product works in with its run.
+  // The first call with more rows adds their memory, and a product's run its workspace.
   const std::size_t bytes = entry.runner->held_bytes();
   if (bytes == entry.bytes) return;
   entry.bytes = bytes;

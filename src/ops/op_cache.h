@@ -22,7 +22,7 @@ class OpCache {
     std::size_t bytes = std::size_t{1} << 30;
   };
 
-  // What the communicator keeps.
+  // The communicator's cache.
   static OpCache& of(Communicator& comm);
 
   OpCache() = default;

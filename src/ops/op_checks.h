@@ -1,4 +1,4 @@
-// What an operator refuses, in one sentence each, before anything is written.
+// Refusals of an operator, in one sentence each, before anything is written.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ void check_usable(Operator op, const Weight& weight, Device device);
 // A prepared operator's description with the rows of a call, of which it takes as many or fewer.
 OpDesc of_as_many_rows(const OpDesc& prepared, const OpCall& call);
 
-// Where a rank stands, which says how many rows are its own.
+// The place of a rank, which says how many rows are its own.
 struct Standing {
   int rank;
   int world;

@@ -18,25 +18,25 @@ struct WholeSizes {
   std::int64_t k;
 };
 
-// Where a problem is to be solved.
+// The place at which a problem is solved.
 struct KeyPlace {
   const Communicator& comm;
   const OpOptions& options;
 };
 
-// By which a source knows the problem: the same on all ranks.
+// The key by which a source knows the problem: the same on all ranks.
 PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& place);
 
 // Collective where each rank has a share of the weight: they add up their shares.
 PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
-// What a source has found, or the nearest that the operator can follow; or else the default.
+// The plan that a source has found, or the nearest that the operator can follow, or the default.
 Plan checked(Operator op, const std::optional<Plan>& found);
 
-// Whether it is a source that has the operator's plans.
+// True if it is a source that has the operator's plans.
 bool asks_for_plans(const OpDesc& desc, const OpOptions& options);
 
-// What the options say, or their source knows, or the default. Collective as key_of() is.
+// The plan of the options, or of their source, or the default. Collective as key_of() is.
 Plan plan_for(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
 // An operator of any number of rows, in any plan: its product, and the memory and the mailbox of
@@ -52,8 +52,7 @@ class OpRunner {
   // Collective: no call of at most m rows in this plan will make a mailbox.
   void make_room(std::int64_t m, const Plan& plan);
 
-  // What the next call has of work to do before it begins. Collective where it has no mailbox that
-  // is large enough.
+  // Prepares the next call. Collective if it has no mailbox that is large enough.
   void fit(std::int64_t m, const Plan& plan);
 
   // Does it for a call, whose poll hook is called meanwhile.

@@ -1,4 +1,4 @@
-// In which tree the sums of an operator are added.
+// Finds the tree in which the sums of an operator are added.
 #include "base/check.h"
 #include "ops/op_checks.h"
 #include "ops/planned_op.h"

@@ -20,7 +20,7 @@ struct GatherOperands {
   TensorView all;              // the whole: the others' rows are written
 };
 
-// What the flow reads and writes.
+// The blocks that the flow reads and writes.
 class CutShares final : public comm::Shares {
  public:
   CutShares(const Cut& cut, int rank) : cut_(cut), rank_(rank) {}
@@ -49,7 +49,7 @@ class CutShares final : public comm::Shares {
 
 class BlockGather {
  public:
-  // Where each host has `per_host` ranks, a block crosses to each other host once.
+  // If each host has `per_host` ranks, a block crosses to each other host once.
   BlockGather(Exchange& exchange, const Cut& cut, Way way, int per_host = 1)
       : hosts_(exchange.rank(), exchange.world(), per_host),
         shares_(cut, exchange.rank()),

@@ -20,14 +20,14 @@
 
 namespace plait::overlap {
 
-// Where this rank's sums go: the owner's rows, beginning with `first_row`.
+// The destination of this rank's sums: the owner's rows, beginning with `first_row`.
 struct Result {
   TensorView out;
   std::int64_t first_row = 0;
   const float* bias = nullptr;  // of all columns; nullptr: none
 };
 
-// What the flow reads and writes.
+// The blocks that the flow reads and writes.
 class CutPartials final : public comm::Partials {
  public:
   CutPartials(const Cut& cut, int rank, int world)

@@ -3,8 +3,8 @@
 #include "comm/operation.h"
 
 namespace plait::overlap {
-// What travels is m by n where the product comes first, and m by k where it comes last. Ranks have
-// the same n and k, but where each has a share of it.
+// The matrix that travels is m by n if the product comes first, and m by k if it comes last. Ranks
+// have the same n and k, unless each has a share of it.
 Tag tag_of(const Problem& problem, const Plan& plan) {
   const OperatorTraits& traits = traits_of(problem.op);
   const std::int64_t k = traits.shares_k ? 0 : problem.k;

@@ -10,10 +10,11 @@
 
 namespace plait::overlap {
 
-// What all ranks of a call must agree upon: a size that may differ from rank to rank is left out.
+// The properties on which all ranks of a call must agree: a size that may differ from rank to rank
+// is left out.
 Tag tag_of(const Problem& problem, const Plan& plan);
 
-// Whether chunks travel over an emulated link, or over the network between hosts.
+// True if chunks travel over an emulated link, or over the network between hosts.
 inline bool is_over_a_link(Communicator& comm) { return comm.link() || comm.state().hosts() > 1; }
 
 // The caller's poll hook, during one call. What it throws leaves the call as it is.
@@ -39,8 +40,8 @@ class PollHook {
   bool has_thrown_ = false;
 };
 
-// What the caller's own code has thrown leaves the call as it was thrown, and the other ranks are
-// told. Whatever else is thrown on one rank is thrown on all in the same words.
+// An exception of the caller's own code leaves the call as it was thrown, and the other ranks are
+// told. Any other exception on one rank is thrown on all in the same words.
 template <class Body>
 void run_call(Communicator::State& state, const Tag& tag, const PollHook& poll, Body&& body) {
   const comm::Interruption interruption;

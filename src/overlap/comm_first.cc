@@ -155,7 +155,7 @@ class CommFirst final : public OpImpl {
     exchange_.run(work, [&] { tensor::copy_rows(from, rows_.row_range(rows.begin, rows.end)); });
   }
 
-  // Whether all rows of the chunks before `end` are here.
+  // True if all rows of the chunks before `end` are here.
   bool has(std::uint32_t end) const {
     return (!flows_.reduce || flows_.reduce->summed() >= end) &&
            (!flows_.gather || flows_.gather->received() >= end);

@@ -152,7 +152,7 @@ class ComputeFirst final : public OpImpl {
     return problem;
   }
 
-  // In which blocks leave the product.
+  // The dtype in which blocks leave the product.
   Dtype partial() const { return plan::partial_dtype(problem_.wire); }
 
   // For blocks of at most so many elements, of a call of m rows.

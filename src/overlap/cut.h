@@ -84,8 +84,8 @@ class Cut {
   std::int64_t largest_block() const;
 
  private:
-  // What all ranks' blocks of a chunk have in common: of its part, some columns, and of every
-  // rank's rows one of so many pieces.
+  // The common part of all ranks' blocks of a chunk: of its part, some columns, and of every rank's
+  // rows one of so many pieces.
   struct Chunk {
     int part;
     std::int64_t index, pieces;

@@ -67,7 +67,7 @@ class Devices {
   virtual std::unique_ptr<OpImpl> make_op(const DeviceOpSpec& spec, Communicator& comm) const = 0;
 };
 
-// What the plugin's entry, plait_cuda_plugin(), returns.
+// The result of the plugin's entry, plait_cuda_plugin().
 struct DevicePlugin : comm::PluginHead {
   const Devices* devices;
 };
@@ -81,7 +81,7 @@ struct LoadedDevices {
 // Loads the plugin, once in the life of the process.
 const LoadedDevices& load_devices();
 
-// What load_devices() has loaded, or null if it wasn't called or found none.
+// The devices that load_devices() has loaded, or null if it wasn't called or found none.
 const Devices* loaded_devices();
 
 // Refuses a device that can't be used, in a sentence that begins with `caller`.

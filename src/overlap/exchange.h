@@ -1,4 +1,4 @@
-// What the chunks of one operator go through: lanes in a mailbox that it shares with others.
+// Carries the chunks of one operator: lanes in a mailbox that it shares with others.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ class Multiplier {
   // Null: there is no group that has a trace, or an executor.
   Multiplier(Gemm gemm, const comm::Group* group) : gemm_(std::move(gemm)), group_(group) {}
 
-  // What it works in, as far as it has come to be.
+  // The bytes that it has allocated to work in.
   std::size_t held_bytes() const { return gemm_.held_bytes() + packed_.held_bytes(); }
 
   void begin(const Operands& operands, BatchHint hint);
@@ -46,10 +46,10 @@ class Multiplier {
   // After the last product: what belongs to the weight's elements, which may change, is given back.
   void end() { panels_.forget(); }
 
-  // Whether this call's products are multiplied, and not an executor's.
+  // True if this call's products are multiplied, and not an executor's.
   bool multiplies() const { return executor_ == nullptr; }
 
-  // Where x is multiplied in several windows of columns: makes it ready for them.
+  // Packs x if it is multiplied in several windows of columns.
   void pack();
 
   // Some rows of x by some columns of the weight.

@@ -18,7 +18,7 @@
 
 namespace plait::overlap {
 
-// What a rank multiplies, and in which operator.
+// The operands that a rank multiplies, and the operator.
 struct Problem {
   Operator op;
   std::int64_t m;  // rows of all ranks together, of one call

@@ -2,7 +2,7 @@
 //
 //   exchange_.wait([&] { return flows_.finish(); }, [&] { return flows_.awaited(); });
 //
-// Where an operator has both, a chunk is gathered as soon as it is summed.
+// If an operator has both, a chunk is gathered as soon as it is summed.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ std::string links_path(const std::string& cache_path);
 KnownLinks parse_links(std::string_view text);
 std::string text_of(const KnownLinks& links);
 
-// Whether the two are one network at two times. Measurements of one network differ by less.
+// True if the two are one network at two times. Measurements of one network differ by less.
 bool are_alike(const TransportFigures& one, const TransportFigures& other);
 
 }  // namespace plait::plan

@@ -100,7 +100,7 @@ struct MachineProfile {
   // and it is known, or the usual ones if it was not measured with so many hosts.
   TransportFigures transport(const PlanKey& key) const;
 
-  // Whether the link that carries the problem's chunks was measured, or is named by the problem.
+  // True if the link that carries the problem's chunks was measured, or is named by the problem.
   bool knows_link(const PlanKey& key) const;
 };
 

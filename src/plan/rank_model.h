@@ -21,7 +21,7 @@ struct ChunkCost {
   double pack = 0;  // before it is sent
   double bytes = 0;
   double land = 0;  // after it has arrived, together with the chunks of all ranks
-  // Whether the result of `land` is sent back, and what that costs.
+  // True if the result of `land` is sent back; then also the cost of that.
   bool returns = false;
   double back_pack = 0;
   double back_bytes = 0;

@@ -159,7 +159,7 @@ ChunkCost ScheduleModel::chunk_cost(double elements) const {
     const double bytes = elements * out;
     return carried({.pack = copies(bytes), .bytes = bytes, .land = copies(bytes)});
   }
-  // What has come on an s8 wire is read, decoded and added in the time that f32 take in a cache.
+  // Blocks of an s8 wire are read, decoded and added in the time that f32 take in a cache.
   const double read = elements * (static_cast<double>(key_.world) * partial + out);
   // Results that go back are read right after they are summed, wherever the partial sums are.
   // A copy reads as many bytes as it writes. Coding for an s8 wire reads f32 and writes bytes.

@@ -70,11 +70,11 @@ struct PartialSums {
   std::int64_t bytes() const { return wire_bytes(dtype, m, n); }
 };
 
-// Whether there are so few partial sums that a fused plan computes them in the rank's own memory,
+// True if there are so few partial sums that a fused plan computes them in the rank's own memory,
 // and copies each slot at once.
 bool are_copied_at_once(const PartialSums& sums);
 
-// Whether an all-reduce sends all partial sums to every rank, which sums them alone.
+// True if an all-reduce sends all partial sums to every rank, which sums them alone.
 bool is_one_step(const PartialSums& sums, int world);
 
 // Partial sums of more elements are never sent to every rank; 0: none are.
@@ -89,7 +89,7 @@ struct GatheredRows {
 // In what follows, `linked` means that ranks send over a link, emulated or between hosts, and don't
 // read each other's memory.
 //
-// Whether a fused plan multiplies only after all rows have arrived. Few rows take no longer than
+// True if a fused plan multiplies only after all rows have arrived. Few rows take no longer than
 // reading the weight, which is then read once.
 bool gathers_all_first(const GatheredRows& rows, int world, bool linked);
 

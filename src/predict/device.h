@@ -13,8 +13,8 @@
 namespace plait::predict {
 
 struct Device {
-  // What one unit of the device multiplies at once, and the share of the attained rate that it
-  // reaches.
+  // The tile that one unit of the device multiplies at once, and the share of the attained rate
+  // that it reaches.
   struct Tile {
     std::int64_t rows, columns;
     double share;

@@ -40,7 +40,7 @@ struct Problem {
   bool gathered = false;    // also returns all gathered rows of x
 };
 
-// What to simulate.
+// The problem to simulate.
 struct PredictOptions {
   bool product = true;
   bool records = false;

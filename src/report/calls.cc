@@ -136,7 +136,7 @@ TimeInterval whole(std::span<const trace::RankRecords> ranks) {
   return all;
 }
 
-// What a rank did at any time of its records, by the rows of a run.
+// The activity of a rank at any time of its records, by the rows of a run.
 class Activity {
  public:
   explicit Activity(const trace::RankRecords& rank) {

@@ -1,4 +1,4 @@
-// Whether writing to one view leaves another unchanged.
+// Decides whether writing to one view leaves another unchanged.
 #pragma once
 
 #include "plait/tensor_view.h"

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kScaleBytes = 2;
 
-// Where a piece's scales and codes are in a block.
+// The offsets of a piece's scales and codes in a block.
 struct Offsets {
   std::int64_t scales;
   std::int64_t codes;

@@ -61,7 +61,8 @@ inline void encode_rows(const ConstTensorView& from, std::byte* to) {
 
 void decode(const std::byte* block, CodedShape shape, const CodedPiece& piece, float* to);
 
-// What is received of `n` elements of a row, from a multiple of kScaleGroup on. `to` may be `from`.
+// Rounds `n` elements of a row as a receiver gets them, from a multiple of kScaleGroup on. `to` may
+// be `from`.
 void round_as_coded(const float* from, float* to, std::int64_t n);
 
 }  // namespace plait::tensor

@@ -46,7 +46,7 @@ inline Bf16 scale_of(std::uint32_t largest) {
   return Bf16(exact > 0x1p-126F ? exact : 0x1p-126F);
 }
 
-// What a group's elements are multiplied by. 0: they are not all numbers, and their codes are 0.
+// The factor of a group's elements. 0: they are not all numbers, and their codes are 0.
 inline float inverse_of(Bf16 scale) {
   const auto value = static_cast<float>(scale);
   return value == value ? 1 / value : 0;

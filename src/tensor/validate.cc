@@ -7,7 +7,7 @@
 namespace plait::tensor {
 namespace {
 
-// Whether `rows` rows that start `stride` elements apart take less than 2^63 bytes.
+// True if `rows` rows that start `stride` elements apart take less than 2^63 bytes.
 bool addressable(std::int64_t rows, std::int64_t stride, Dtype dtype) {
   std::int64_t elements = 0;
   std::int64_t bytes = 0;

@@ -1,4 +1,4 @@
-// What to add to a host's clock to get the clock of a timeline.
+// The line that maps a host's clock to the clock of a timeline.
 #pragma once
 
 #include <algorithm>

@@ -42,7 +42,7 @@ double compare(const std::vector<double>& times, const std::vector<double>& base
 // faster in most turns.
 double comparable_time(const std::vector<double>& times, const std::vector<double>& baseline);
 
-// Whether it is faster by 1 % according to compare(), and faster at all in two of three turns. If
+// True if it is faster by 1 % according to compare(), and faster at all in two of three turns. If
 // times scatter more than plans differ, a median sometimes falls below 0.99 by chance.
 bool is_clearly_faster(const std::vector<double>& times, const std::vector<double>& baseline);
 

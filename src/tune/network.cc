@@ -71,8 +71,8 @@ class Probe {
     return slowest(static_cast<double>(base::now() - begin), comm_);
   }
 
-  // What such a transfer takes of a processor that multiplies meanwhile, for each byte that it
-  // sends or receives: the time that is missing for the products made until it has ended.
+  // The time that such a transfer takes from a processor that multiplies meanwhile, for each byte
+  // that it sends or receives: the time that is missing for the products made until it has ended.
   double processor(std::size_t floats, OpCase::Runner& product) {
     const double one = time_product(product).usual;
     barrier(comm_);

@@ -74,8 +74,8 @@ class Online final : public PlanSource {
     bool is_second_round = false;
     std::optional<plan::PlanCache::Entry> decision = {};
     bool is_repeated = false;  // what an earlier trial has found does not count
-    // What follows a decision: this rank's latest times, after how many it compares them with the
-    // decision's, and how often in a row they were found to deviate.
+    // The state after a decision: this rank's latest times, after how many it compares them with
+    // the decision's, and how often in a row they were found to deviate.
     std::vector<float> latest = {};
     std::size_t compare_after = 0;
     int deviations = 0;

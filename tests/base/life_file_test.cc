@@ -101,7 +101,7 @@ TEST_F(LifeFileTest, AClonedChildDoesNotKeepItsPlaceEither) {
   EXPECT_TRUE(becomes_free(0));
 }
 
-// What programs do that become daemons, and os.closerange().
+// Daemons close all descriptors, and so does os.closerange().
 TEST_F(LifeFileTest, AProcessThatClosesAllDescriptorsKeepsItsPlace) {
   const Other closes(named_, 1, close_all_descriptors);
   const Other next(named_, 2, close_all_descriptors);

@@ -44,7 +44,7 @@ TEST(Region, IsSharedByAllWhoMapIt) {
   EXPECT_EQ(two.data()[8191], std::byte{42});
 }
 
-// Whether each page of a region has memory by now.
+// For each page of a region, true if it has memory.
 std::vector<bool> resident(const Region& region) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> states((region.bytes() + page - 1) / page);

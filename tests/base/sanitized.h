@@ -1,5 +1,5 @@
-// Whether a sanitizer watches the test. It makes products many times slower, so a test of many
-// sizes takes fewer of them there: an error of memory shows in a few.
+// Tells whether a sanitizer watches the test. It makes products many times slower, so a test of
+// many sizes takes fewer of them there: an error of memory shows in a few.
 #pragma once
 
 namespace plait {

@@ -58,7 +58,7 @@ class Round {
                                    base::show_duration(delay_)));
   }
 
-  // What was wrong; empty: nothing.
+  // The fault; empty: there is none.
   std::string run(Times& times) {
     draw();
     for (int rank = 0; rank < kWorld; ++rank) {

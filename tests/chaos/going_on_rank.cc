@@ -33,7 +33,7 @@ std::vector<std::string> exchange_cards(Page& page, int rank, const std::string&
   return all;
 }
 
-// What rank r multiplies: ones by r + 1, so that every sum is exact.
+// The operands of rank r: ones by r + 1, so that every sum is exact.
 class ExactProduct {
  public:
   ExactProduct(int rank, Communicator& comm)

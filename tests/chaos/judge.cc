@@ -27,7 +27,8 @@ bool is_echo(const Scene& scene, const Report& report, const std::vector<Report>
 // in an operator, so was the first.
 bool says_where(const Report& report, const std::vector<Report>& all) {
   const std::string_view sentence = report.sentence.data();
-  // What a rank noticed while the last of the others joined, all hear in the group's first call.
+  // If a rank noticed a loss while the last of the others joined, all hear of it in the group's
+  // first call.
   if (sentence.starts_with("split: ") && sentence.find(" to join") != sentence.npos) return true;
   bool named = false;
   for (const Report& one : all) {

@@ -1,4 +1,4 @@
-// What a rank could leave behind on its host.
+// The files and memory that a rank could leave behind on its host.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// What the ranks of a round do until one of them ends: a random program, equal on all of them.
+// The program of a round's ranks until one of them ends: a random program, equal on all of them.
 #pragma once
 
 #include "chaos/round.h"

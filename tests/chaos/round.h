@@ -26,7 +26,7 @@ constexpr bool is_kill(Loss loss) { return loss == Loss::kill || loss == Loss::s
 inline constexpr std::array<const char*, 4> kLossTexts = {"is killed", "exits", "throws",
                                                           "is stopped"};
 
-// What a rank is doing, as far as the moment of the end depends on it.
+// The activity of a rank, as far as the moment of the end depends on it.
 enum class Stage : int {
   starting,
   connecting,

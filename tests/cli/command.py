@@ -21,7 +21,7 @@ def plait(*words, **options):
 
 
 def is_alive(pid):
-    """Whether the process runs; a zombie does not."""
+    """True if the process runs; a zombie does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

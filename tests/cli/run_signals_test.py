@@ -109,7 +109,7 @@ class SignalsTest(CommandTest):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         agent = Path(folder.name, "agent")
-        # What it starts is in another session, as with ssh.
+        # The command that it starts is in another session, as with ssh.
         agent.write_text('#!/bin/sh\nexec setsid --wait sh -c "$2"\n')
         agent.chmod(0o755)
         self.environment["PLAIT_RSH"] = str(agent)

@@ -1,4 +1,4 @@
-"""What plait does when its output is not read: readers that are stuck, gone, or full."""
+"""plait's behaviour when its output is not read: readers that are stuck, gone, or full."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-// Where a rank listens, and what the kernel is told about a connection between two ranks.
+// The addresses of a rank, and the options of a connection between two ranks.
 #include "comm/tcp/address.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ int option_of(const base::Fd& socket, int level, int option) {
   return value;
 }
 
-// By itself the kernel ends a connection after 15 minutes without an answer, and an idle one after
-// two minutes of questions. PLAIT_LOST_AFTER may be an hour.
+// On its own, the kernel ends a connection after 15 minutes without an answer, and an idle one
+// after two minutes of questions. PLAIT_LOST_AFTER may be an hour.
 TEST(Options, TheKernelEndsNoConnectionBeforePlaitDoes) {
   const base::Fd listener = listen_at_port(0);
   int error = 0;

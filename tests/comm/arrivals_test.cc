@@ -1,4 +1,4 @@
-// What ranks that meet tell each other of failures, and what they say about ranks that don't come.
+// Messages of ranks that meet: about failures, and about ranks that don't come.
 #include "comm/tcp/arrivals.h"
 
 #include <gtest/gtest.h>

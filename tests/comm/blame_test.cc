@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kShort{400};
 constexpr int kGivenUp = 0;
 constexpr int kReady = 1;
 
-// Whether the hook of this thread's group is to tell that it waits.
+// True if the hook of this thread's group is to tell that it waits.
 thread_local bool waits_for_the_late_one = false;
 
 // Rank 2 waits for rank 0. One thread of rank 0 waits for rank 1, which is late, while another one

@@ -1,4 +1,4 @@
-// What a rank does when it calls another, at whose address another program may listen.
+// A rank's calls to another, at whose address another program may listen.
 #include "comm/tcp/call.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a rank does with those that call it, among which there may be other programs.
+// A rank's handling of its callers, among which there may be other programs.
 #include "comm/tcp/callers.h"
 
 #include <gtest/gtest.h>

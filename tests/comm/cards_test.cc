@@ -1,4 +1,4 @@
-// What ranks over TCP know of each other by their cards.
+// Facts that ranks over TCP know of each other by their cards.
 #include "comm/tcp/cards.h"
 
 #include <gtest/gtest.h>

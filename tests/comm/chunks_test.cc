@@ -35,8 +35,7 @@ TEST(LaneCapacityFor, IsBoundedInLargeOnes) {
   EXPECT_EQ(lane_capacity_for(100000).per_lane, 1U);  // a chunk from each there must be
 }
 
-// What a large world holds is what was promised, and what it sums is
-// right though chunks are smaller.
+// A large world holds as much as was promised, and its sums are right though chunks are smaller.
 TEST(LaneCapacityFor, IsWhatACommunicatorHolds) {
   constexpr int kWorld = 20;
   constexpr int kRanks = kWorld * (kWorld - 1) / 2;  // 0 + 1 + ... + 19

@@ -1,4 +1,4 @@
-// What one connection says of why it can't go on.
+// The reasons that a connection gives if it can't go on.
 #include "comm/tcp/connection.h"
 
 #include <gtest/gtest.h>

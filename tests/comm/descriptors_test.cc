@@ -34,7 +34,7 @@ float sum_of_ones(Communicator& comm) {
 
 constexpr int kMost = 1024;
 
-// Whether their numbers are those of other files afterwards, which can always be read.
+// If true, their numbers belong to other files afterwards, which can always be read.
 class ClosesAll : public testing::TestWithParam<bool> {
  protected:
   static void close_all() {
@@ -106,7 +106,7 @@ TEST_P(ClosesAll, AndNoticesADeathByItself) {
   });
 }
 
-// What ranks set up goes through sockets, of which it has none. It is not called dead.
+// A set-up needs sockets, and this rank has none. It is not called dead.
 TEST_P(ClosesAll, AndCanSetUpNothingMore) {
   const std::string job = fresh_job();
   fork_ranks(3, [&](int rank) {

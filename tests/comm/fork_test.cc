@@ -1,4 +1,4 @@
-// What a forked child of a rank may do with what it inherits, and what its parent notices of it.
+// A forked child of a rank: its use of inherited communicators, and its parent's view of it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ TEST(Fork, AChildCannotUseItsParentsCommunicator) {
                    {});
 }
 
-// What a data loader in another thread does.
+// Forks workers, as a data loader in another thread does.
 class Workers {
  public:
   explicit Workers(int most) {

@@ -1,4 +1,4 @@
-// What ranks tell one another as bytes (comm/gather.h).
+// Gathers of bytes from all ranks (comm/gather.h).
 #include "comm/gather.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What ranks over TCP say before their first frame.
+// Messages of ranks over TCP before their first frame.
 #include "comm/tcp/handshake.h"
 
 #include <gtest/gtest.h>

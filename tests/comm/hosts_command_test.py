@@ -1,4 +1,4 @@
-"""What the plait command and traces do with ranks on two hosts."""
+"""The plait command and traces with ranks on two hosts."""
 
 import json
 import os
@@ -18,7 +18,7 @@ CASES = int(os.environ["PLAIT_CASES"])  # random problems for each placement of 
 
 
 def is_command(process, *words):
-    """Whether a process runs this command; one that has ended does not."""
+    """True if a process runs this command; one that has ended does not."""
     try:
         return (process / "cmdline").read_bytes().split(b"\0")[:len(words)] == list(words)
     except OSError:

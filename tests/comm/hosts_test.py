@@ -106,7 +106,7 @@ class HostsTest(HostsCase):
             self.assertEqual((run.returncode, said.count("the sum is 6")), (0, 3), said)
 
     def lose(self, what, how, **variables):
-        """What rank 0 hears, and after how many seconds, when `how` happens to rank 1."""
+        """Return rank 0's error, and the seconds until it, when `how` happens to rank 1."""
         ranks = self.start(2, HOST_PROGRAM, what, **variables)
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "ready\n")
@@ -203,13 +203,13 @@ class HostsTest(HostsCase):
 
     @unittest.skipUnless(HAS_UCX, "the ucx transport is not built")
     def test_a_rank_leaves_over_ucx_though_the_kernel_takes_no_more(self):
-        """Where its buffers are small, they are often full when the cable is cut."""
+        """Small buffers are often full when the cable is cut."""
         for size in 3 * ("48k", "96k"):
             self.lose_one_of_four("ucx", "stream", lambda _: self.hosts.cut(1), r"\d", UCX_TCP_SNDBUF=size)
             self.hosts.mend(1)
 
     def refusals(self, *variables):
-        """What two ranks say that have different variables."""
+        """Return the errors of two ranks that have different variables."""
         self.wait_for_addresses()
         ranks = [self.hosts.start(rank, 2, RANK_PROGRAM, **variables[rank]) for rank in range(2)]
         for rank in ranks:
@@ -289,7 +289,7 @@ class HostsTest(HostsCase):
                                     "(PLAIT_INTERFACE=v1): ranks connect by addresses of the same family\n"])
 
     def part(self, hosts, mend_at_once=False):
-        """What the ranks say when the cable between their hosts is cut and each asks for the survivors.
+        """Cut the cable between the ranks' hosts while each asks for the survivors; return their output.
 
         `hosts` says for each rank on which host it is. `mend_at_once`: the cable works again when the first rank has
         noticed, while others may not have.

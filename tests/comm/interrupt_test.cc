@@ -213,7 +213,7 @@ TEST_F(Interruption, EndsAMeetingInWhichRanksConnectToEachOther) {
   }
 }
 
-// What has failed for all is forgotten with its communicator: the ranks connect again.
+// A failure is forgotten with its communicator: the ranks connect again.
 TEST_F(Interruption, OfACallKeepsNoRankFromConnectingAgain) {
   for (const bool is_through : {true, false}) {
     Milestones ended;
@@ -299,8 +299,9 @@ TEST_F(Interruption, EndsTheWaitOfADestructor) {
   });
 }
 
-// What is under way in another communicator ends with the call that is interrupted: its destructor
-// would wait for a rank that perhaps never comes, and no signal would come again to end that.
+// A collective under way in another communicator ends with the call that is interrupted: its
+// destructor would wait for a rank that perhaps never comes, and no signal would come again to end
+// that.
 TEST_F(Interruption, WaitsForNoOtherPending) {
   Prompt prompt;
   prompt.expect([&] {

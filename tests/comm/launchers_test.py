@@ -47,7 +47,7 @@ class LaunchersTest(unittest.TestCase):
                               capture_output=True, text=True, timeout=PATIENCE)
 
     def start_by_hand(self, places, words=(PROGRAM,), programs=None, **options):
-        """What a launcher does: a process for every place, and their output together."""
+        """Start a process for every place, as a launcher does, and return their output together."""
         places = list(places)
         commands = [[program] for program in programs] if programs else len(places) * [words]
         ranks = [subprocess.Popen(command, env={**BARE, **place}, stdin=subprocess.DEVNULL,

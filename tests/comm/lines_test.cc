@@ -1,4 +1,4 @@
-// What rank 0 says to the others while all meet, and hears from them.
+// Messages between rank 0 and the others while all meet.
 #include "comm/tcp/lines.h"
 
 #include <gtest/gtest.h>

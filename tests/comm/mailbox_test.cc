@@ -1,4 +1,4 @@
-// What a mailbox adds to its slots, as far as the conformance suites do not show it.
+// A mailbox's additions to its slots, as far as the conformance suites do not show them.
 #include "comm/mailbox.h"
 
 #include <gtest/gtest.h>

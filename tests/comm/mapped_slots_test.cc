@@ -1,4 +1,4 @@
-// What a mailbox relies on: the slots say no, and then nothing has changed.
+// Properties that a mailbox relies on: the slots say no, and then nothing has changed.
 #include "comm/mapped/mapped_slots.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Where ranks meet, with a private folder and without (comm/shm/meeting_place.h).
+// The place at which ranks meet, with a private folder and without (comm/shm/meeting_place.h).
 #include "comm/shm/meeting_place.h"
 
 #include <gtest/gtest.h>

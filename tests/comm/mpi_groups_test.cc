@@ -1,5 +1,5 @@
-// What is particular to groups that share one MPI: messages of many groups and mailboxes travel
-// over the same communicators, and none is finished for all ranks at the same moment.
+// Groups that share one MPI: messages of many groups and mailboxes travel over the same
+// communicators, and none is finished for all ranks at the same moment.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -152,7 +152,7 @@ TEST(MpiGroups, RefuseChunksThatMpiCannotCount) {
   });
 }
 
-// What the caller's hook throws comes out of the call, and the others are told.
+// An exception of the caller's hook comes out of the call, and the others are told.
 TEST(MpiGroups, HaveWaitsThatTheirCallerEnds) {
   struct Stopped {};
   std::atomic<bool> wished{false};

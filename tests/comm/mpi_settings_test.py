@@ -1,4 +1,4 @@
-"""What plait sets for the MPI library that it starts, and that it leaves the user's settings alone."""
+"""Settings for the MPI library that plait starts; it leaves the user's settings alone."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What ranks say below an mpirun that may itself hang."""
+"""Output of ranks below an mpirun that may itself hang."""
 
 import os
 import signal

@@ -40,7 +40,7 @@ class Table {
   std::barrier<> barrier_;
 };
 
-// What process `process` says in place of `text`.
+// The text that process `process` sends in place of `text`.
 using Tamper = std::function<std::string(int process, const std::string& text)>;
 
 void meet(

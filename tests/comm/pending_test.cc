@@ -1,4 +1,4 @@
-// What a trace keeps of collectives that are started. How they behave is in conformance/.
+// Records of started collectives in a trace. Their behaviour is tested in conformance/.
 #include <gtest/gtest.h>
 
 #include <optional>

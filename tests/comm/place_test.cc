@@ -273,7 +273,7 @@ TEST(Place, CountsHostsUpwards) {
   EXPECT_EQ(place_in(kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "3"}}).hosts, 3);
 }
 
-// What a launcher starts is its own job, and every start of it another one.
+// Each start by a launcher is a job of its own.
 TEST(Place, TellsStartsApart) {
   const std::string job = place_in(kTorchrun).job;
   for (const char* variable :

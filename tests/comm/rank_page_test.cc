@@ -124,7 +124,7 @@ TEST(Doorbell, SleepsNoLongerThanTold) {
   bell->sleep(-5, [] { return false; });
 }
 
-// What one rank writes often does not share a line with what another one writes.
+// Words that one rank writes often share no cache line with those of another.
 TEST(RankPage, KeepsWritersApart) {
   EXPECT_EQ(sizeof(Doorbell) % kLine, 0U);
   EXPECT_EQ(offsetof(RankPage, shown) % kLine, 0U);

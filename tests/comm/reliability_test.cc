@@ -1,5 +1,5 @@
-// What happens to a group when a rank dies, leaves, is late or does something else, case by case;
-// tests/chaos does the same at random.
+// A group in which a rank dies, leaves, is late or makes another call, case by case; tests/chaos
+// does the same at random.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -68,7 +68,7 @@ const Wait kWaits[] = {
     {"split", [](Communicator& comm) { comm.split(0, 0); }},
 };
 
-// Whether the hook of this thread's group is to tell that it waits.
+// True if the hook of this thread's group is to tell that it waits.
 thread_local bool begins_to_wait = false;
 
 class EveryWait : public testing::TestWithParam<Wait> {
@@ -148,7 +148,7 @@ TEST(Reliability, ADeathIsSeenOutsideOfCalls) {
   });
 }
 
-// What a data loader does: its processes keep open whatever the rank had open.
+// The processes of a data loader keep open whatever the rank had open.
 TEST_P(EveryWait, NoticesADeathThoughAChildOfTheDeadLives) {
   const std::string job = fresh_job();
   Milestones noticed;

@@ -40,7 +40,7 @@ void leave_room_for(int few) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-// What one rank said; empty where all went well.
+// The error of one rank; empty if there was none.
 std::string connect_and_sum(int rank, const std::string& job) {
   try {
     Communicator comm = Communicator::connect({.transport = "shm",

@@ -1,4 +1,4 @@
-// Where processes meet: what one rank hears when another is already further.
+// The meeting of processes: messages to a rank when another is already further.
 #include "comm/shm/socket_rendezvous.h"
 
 #include <gtest/gtest.h>

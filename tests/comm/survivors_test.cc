@@ -229,7 +229,7 @@ TEST(OverTcp, TakeNoRankThatWaitsForALateOneForLost) {
                {});
 }
 
-// What a hook throws ends the wait for the late rank 2, and the others wait for neither.
+// A hook's exception ends the wait for the late rank 2, and the others wait for neither.
 TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
   Numbers numbers;
   std::atomic<bool> throws{false};

@@ -18,7 +18,7 @@ TEST(Tag, NamesEveryOperation) {
   EXPECT_EQ(name(Operation::split), "split");
   EXPECT_EQ(name(Operation::matmul_all_reduce), "matmul_all_reduce");
   EXPECT_EQ(name(Operation::all_reduce_matmul), "all_reduce_matmul");
-  // What a peer of another version may send.
+  // A peer of another version may send this.
   EXPECT_EQ(name(static_cast<Operation>(9999)), "custom");
 }
 

@@ -1,4 +1,4 @@
-// What tests of ranks over TCP have in common: a port of their own, and ranks that meet there.
+// Helpers of tests of ranks over TCP: a port of their own, and ranks that meet there.
 #pragma once
 
 #include <arpa/inet.h>
@@ -64,7 +64,7 @@ class Helper {
   pid_t pid_;
 };
 
-// What a framework's store does: it brings each rank's text to all, by a pipe to and from each.
+// Acts as a framework's store: it brings each rank's text to all, by a pipe to and from each.
 class Store {
  public:
   explicit Store(int world) : pipes_(world), helper_([this] { serve(); }) {}

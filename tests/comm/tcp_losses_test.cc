@@ -46,7 +46,7 @@ TEST_F(Tcp, NamesARankThatNeverComes) {
 
 class TcpWithoutRankZero : public TcpCase {
  protected:
-  // What rank 1 says that can't meet rank 0 within a second; `outcome`: of its last call.
+  // Expects rank 1's error if it can't meet rank 0 within a second; `outcome`: of its last call.
   void expect_that_it_is_not_met(const std::string& outcome) {
     CommunicatorOptions options = options_of(1, 2, job_);
     options.timeout = seconds(1);

@@ -52,7 +52,8 @@ class TcpSecret : public TcpCase {
     EXPECT_EQ(sum, static_cast<float>(world));
   }
 
-  // What two ranks with these secrets hear. Rank 0 has little time, because rank 1 won't come.
+  // Expects that two ranks with these secrets refuse each other. Rank 0 has little time, because
+  // rank 1 won't come.
   void refuse(const std::pair<std::string, std::string>& secrets, const std::string& by_rank_0,
               const std::string& by_rank_1) {
     Milestones started;

@@ -48,7 +48,7 @@ TEST_F(TcpShortage, SilentCallersTakeNoDescriptorThatARankNeeds) {
   });
 }
 
-// What is open stays open. The rank goes on to look for callers, which takes one descriptor even
+// Open descriptors stay open. The rank goes on to look for callers, which takes one descriptor even
 // where there are none.
 void allow_one_more_descriptor() {
   int first = 0;

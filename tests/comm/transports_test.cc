@@ -62,7 +62,7 @@ TEST(Transports, TheBestThatCanIsChosen) {
   EXPECT_STREQ(select_transport("shm", site_of(1)).name, "shm");
 }
 
-// What plait info --why shows is the walk by which connect() chooses.
+// plait info --why shows the walk by which connect() chooses.
 TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
   const auto names = [](const std::vector<Candidate>& steps) {
     std::string all;

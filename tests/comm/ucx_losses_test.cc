@@ -1,4 +1,4 @@
-// What ranks over UCX hear of one that is lost, and what UCX does to their processes.
+// Losses over UCX: the errors of the other ranks, and UCX's effects on their processes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -13,8 +13,8 @@
 namespace plait::comm {
 namespace {
 
-// What a wait asks for may have come between two of its polls. Rank 0 is not to blame then, though
-// it has left.
+// The awaited chunk may have come between two polls. Rank 0 is not to blame then, though it has
+// left.
 TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
   run_in_threads(2, [](Communicator& comm) {
     std::optional<Communicator> part = comm.split(0, comm.rank());

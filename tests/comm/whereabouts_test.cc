@@ -64,7 +64,7 @@ TEST(AnnouncedWait, NamesWhoIsWaitedForAndBeats) {
   EXPECT_EQ(wait->read().peer, -1);
 }
 
-// What a rank shows that waits for these ranks, one thread for each.
+// The whereabouts of a rank that waits for these ranks, one thread for each.
 Whereabouts waiting(const std::vector<int>& peers, std::uint16_t beat) {
   Whereabouts where;
   for (std::size_t i = 0; i < peers.size(); ++i) {

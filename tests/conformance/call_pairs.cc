@@ -82,7 +82,7 @@ std::string without_call(const std::string& sentence) {
   return is_word ? sentence.substr(colon + 2) : sentence;
 }
 
-// What this rank has got, in a group that is made for it.
+// Makes a call in a group of its own, and returns the result in words.
 std::string outcome(Communicator& part, const Call& call) {
   set_timeout(part, std::chrono::seconds(30));
   try {

@@ -1,4 +1,4 @@
-// What the descriptors of this process are, and what its TCP connections have sent.
+// The descriptors of this process, and the bytes that its TCP connections have sent.
 #pragma once
 
 #include <fcntl.h>
@@ -35,8 +35,8 @@ inline int established_connections() {
   return count;
 }
 
-// What all TCP connections have sent, each byte counted once. On a busy machine it may lack a few
-// segments: the kernel counts one as sent again that it then doesn't send again.
+// The bytes that all TCP connections have sent, each byte counted once. On a busy machine it may
+// lack a few segments: the kernel counts one as sent again that it then doesn't send again.
 inline std::int64_t tcp_bytes_sent() {
   std::int64_t bytes = 0;
   for_each_tcp_socket([&](const tcp_info& info) {

@@ -131,7 +131,7 @@ TEST_P(SeveralGroupsConformance, AFailureStaysWithItsOwn) {
       barrier(comm);
       expect_error(Code::peer_lost, [&] { pending.wait(); });
     } catch (const Error& error) {
-      // Where the abort came before the sum was started.
+      // This is so if the abort came before the sum was started.
       EXPECT_TRUE(contains(error.what(), "on purpose")) << error.what();
       barrier(comm);
     }

@@ -29,7 +29,7 @@ class CallerTeam : public testing::TestWithParam<std::string> {
   int levels_ = omp_get_max_active_levels();
 };
 
-// What one thread has seen of its products.
+// The observations of one thread of its products.
 struct Seen {
   int tiles = 0;
   int elsewhere = 0;  // tiles of another thread, or of a team inside the caller's

@@ -9,8 +9,8 @@
 
 namespace plait::gemm {
 
-// What rounding has a rule of its own for: beside 0 and beyond the largest number, ties, and all
-// kinds of not a number, of which the roundings' carries would make infinities, or zeros.
+// Values for which rounding has rules of its own: beside 0 and beyond the largest number, ties, and
+// all kinds of not a number, of which the roundings' carries would make infinities, or zeros.
 inline std::vector<float> extremes() {
   std::vector<float> values;
   for (const std::uint32_t bits : {

@@ -1,5 +1,5 @@
-// What few rows by a stored panel promise (FewRows in src/gemm/kernel.h): the bits of the same
-// kernel given the expanded panel.
+// Few rows by a stored panel (FewRows in src/gemm/kernel.h): the bits of the same kernel given the
+// expanded panel.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -18,7 +18,7 @@
 namespace plait::gemm {
 namespace {
 
-// What numbers a row of X holds.
+// The numbers in a row of X.
 enum class Numbers : std::uint8_t { usual, extreme };
 
 class FewRowsOf : public testing::TestWithParam<std::tuple<Maker, Storage>> {

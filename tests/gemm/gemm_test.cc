@@ -1,4 +1,4 @@
-// What a product promises (plait/gemm.h), for every backend that this machine has.
+// Promises of a product (plait/gemm.h), for every backend that this machine has.
 #include "plait/gemm.h"
 
 #include <gtest/gtest.h>

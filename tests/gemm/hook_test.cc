@@ -1,5 +1,4 @@
-// What a caller's on_tile (plait/gemm.h) may do: throw, run other products, and use the processor's
-// tiles.
+// A caller's on_tile (plait/gemm.h) may throw, run other products, and use the processor's tiles.
 #include <gtest/gtest.h>
 
 #include <algorithm>

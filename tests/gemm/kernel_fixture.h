@@ -71,7 +71,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
     convert(&value, Dtype::f32, to, kernel_->operand(), 1);
   }
 
-  // Where packed row `row` has its element k of `depth`, in bytes; see RowForm.
+  // The offset in packed row `row` of its element k of `depth`, in bytes; see RowForm.
   std::int64_t offset_in_rows(std::int64_t row, std::int64_t k, std::int64_t depth) const {
     if (kernel_->row_form() == RowForm::plain) return row * row_stride(depth) + bytes_of(k);
     const std::int64_t place = k / kKStep * 16 + row % 16;

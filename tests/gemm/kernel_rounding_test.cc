@@ -1,4 +1,4 @@
-// What a kernel that rounds promises: the bits that the loops give (src/gemm/loops.h).
+// Promises of a kernel that rounds: the bits that the loops give (src/gemm/loops.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>

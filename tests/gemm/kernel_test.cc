@@ -1,5 +1,5 @@
-// What every TileKernel promises (src/gemm/kernel.h), for each kernel that this processor can run.
-// A kernel joins by its line in kernels.h.
+// Promises of every TileKernel (src/gemm/kernel.h), for each kernel that this processor can run. A
+// kernel joins by its line in kernels.h.
 #include "gemm/kernel.h"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ TEST_P(PackedRows, AreOfTheirXOnly) {
   GemmInput apart = {x.view};
   apart.view.row_stride = 7;
   EXPECT_EQ(refusal(apart), made + address(x.view) + ", row stride 7");
-  // What says nothing about the elements may differ.
+  // Properties that say nothing about the elements may differ.
   call.window = {.rows = {0, 0}};
   call.out.rows = 0;
   for (const GemmInput& few :

@@ -15,7 +15,7 @@
 namespace plait::gemm {
 namespace {
 
-// Where an element of a packed panel is: f32 row by row, others in pairs of k.
+// The index of an element in a packed panel: f32 row by row, others in pairs of k.
 std::size_t place(Dtype dtype, std::int64_t k, std::int64_t column) {
   const std::int64_t at = dtype == Dtype::f32 ? k * kPanelColumns + column
                                               : k / 2 * 2 * kPanelColumns + column * 2 + k % 2;

@@ -64,7 +64,7 @@ bool names(const Case& c, const Record& record, int rank, int peer) {
   return record.peer == peer;
 }
 
-// Whether the GPU is free soon, each rank says what it waited for, and one names the right rank.
+// True if the GPU is free soon, each rank says what it waited for, and one names the right rank.
 bool gives_up(Group& group, Clock::time_point begin, const Expected& expected) {
   const cudaError_t status = cudaDeviceSynchronize();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -29,7 +29,7 @@ bool ends(const base::Fd& process) {
   return ::poll(&end, 1, kPatience) == 1;
 }
 
-// What a test forgets ends by itself, long after the test has given up.
+// A process that a test forgets ends by itself, long after the test has given up.
 [[noreturn]] void sleep_for_long() {
   ::sleep(kPatience / 100);
   ::_exit(0);

@@ -20,7 +20,7 @@ struct Pipe {
     writer = base::Fd(ends[1]);
   }
 
-  // What is in it at this moment.
+  // The text that is in it at this moment.
   std::string take() const {
     ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
     std::string text;

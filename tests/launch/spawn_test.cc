@@ -37,7 +37,7 @@ int status_of(pid_t pid) {
   return status;
 }
 
-// What a script prints.
+// The output of a script.
 std::string output_of(Child child, const Inherited& inherited = nothing_special()) {
   const Pipe pipe;
   child.out = pipe.writer.get();

@@ -1,4 +1,4 @@
-// What runs on several hosts tell each other without a word of the user.
+// Messages of runs on several hosts that the user does not cause.
 #include "launch/supervisor.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What trainers do between a forward and its backward: free the x, make an equal one elsewhere,
-// move the weight, and keep no state.
+// Trainers between a forward and its backward: they free the x, make an equal one elsewhere, move
+// the weight, and keep no state.
 #include <gtest/gtest.h>
 
 #include <cstring>

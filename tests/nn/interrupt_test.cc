@@ -1,5 +1,5 @@
-// What a caller's hook throws in a layer comes out of it as it was thrown, soon, and the other
-// ranks are told.
+// An exception of a caller's hook comes out of a layer as it was thrown, soon, and the other ranks
+// are told.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What the layers refuse: one sentence each, with the values, before anything is written.
+// Refusals of the layers: one sentence each, with the values, before anything is written.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -36,7 +36,7 @@ TEST(LinearOptions, AreTheSettings) {
   EXPECT_EQ(other.operators.plan, std::nullopt);
 }
 
-// What it was asked, and what it answered.
+// Records the questions and the answers.
 class Witness final : public PlanSource {
  public:
   explicit Witness(const Settings& settings) : plans_(settings) {}

@@ -1,4 +1,4 @@
-// What the layers promise (plait/linear.h), beyond what plait verify --layers tries at random.
+// Promises of the layers (plait/linear.h), beyond those that plait verify --layers tries at random.
 #include "plait/linear.h"
 #include "comm/gather.h"
 
@@ -119,7 +119,7 @@ class Difference {
   std::optional<RowParallelLinear> row_;
 };
 
-// Where the gradient of an element is, on the ranks that have it, and what sums it up.
+// The place of an element's gradient on the ranks that have it, and the sum of its parts.
 struct Gradient {
   const char* name;
   const TensorView& part;

@@ -1,4 +1,4 @@
-// What layers hold, and what keeping a gathered x saves and costs.
+// Memory of layers, and the savings and costs of keeping a gathered x.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -211,7 +211,7 @@ TEST(LinearMemory, MailboxesOfManyWidthsAreAtMostTwiceThoseOfTheLargest) {
   }
 }
 
-// Where a gather goes on beside an operator, it has mailboxes of its own.
+// A gather that goes on beside an operator has mailboxes of its own.
 TEST(LinearMemory, CountsTheMailboxesOfAGatherBesideAnOperator) {
   run_as_threads(2, [](Communicator& comm) {
     const LayerProblem problem(LayerKind::column, kTokens, comm);

@@ -1,5 +1,5 @@
-// What was moved to another object is refused whatever it is asked, in a sentence that says so.
-// What is only a value, as a view or a plan, stays what it was.
+// An object that was moved from refuses every call in a sentence that says so. Plain values, such
+// as views and plans, stay as they were.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -12,7 +12,7 @@ namespace {
 
 using conformance::run_as_threads;
 
-// What collectives take: nothing lies between its rows.
+// A matrix for collectives: nothing lies between its rows.
 struct Dense {
   Dense(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)
       : memory(Buffer::for_tensor(dtype, rows, cols)), view(memory.view(dtype, rows, cols)) {

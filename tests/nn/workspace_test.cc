@@ -34,7 +34,7 @@ TEST(AWorkspace, IsOneForEachCommunicator) {
     EXPECT_EQ(&first, &Workspace::of(comm));
     std::optional<Communicator> other = comm.split(0, 0);
     EXPECT_NE(&first, &Workspace::of(*other));
-    // What a product reads and what its sums go to is never the same memory.
+    // A product never reads the memory that its sums go to.
     EXPECT_NE(first.partial(Dtype::f32, 4, 4).data, first.summed(Dtype::f32, 4, 4).data);
   });
 }

@@ -1,4 +1,4 @@
-// What operators on a GPU refuse. None of it needs one.
+// Refusals of operators on a GPU. None of them needs one.
 #include "ops/device_checks.h"
 
 #include <gtest/gtest.h>

@@ -87,8 +87,8 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
   run_as_threads(kWorld, body, {.link = parse_link("10gbit,50us")});
 }
 
-// What an operator calls between tiles and in waits computes as the operator does, and spoils it by
-// nothing that it sets.
+// A hook that an operator calls between tiles and in waits computes as the operator does, and its
+// float modes don't spoil the operator.
 TEST(APollHook, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
   const auto body = [](Communicator& comm) {
     const Problem problem(Operator::matmul_all_reduce, comm);

@@ -41,7 +41,7 @@ struct Share {
   Matrix out;
 };
 
-// What ranks get that are all on one host.
+// The result of ranks that are all on one host.
 Matrix sum_on_one_host(Dtype dtype, Dtype wire, int world) {
   Matrix want(dtype, kRows, kColumns);
   run_in_threads(world, [&](Communicator& comm) {

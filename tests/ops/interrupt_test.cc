@@ -1,4 +1,4 @@
-// What a caller's hook throws in an operator comes out of it as it was thrown, and the other ranks
+// An exception of a caller's hook comes out of an operator as it was thrown, and the other ranks
 // are told: the hook that ends waits, in this communicator or in another, and the poll hook.
 #include <gtest/gtest.h>
 

@@ -121,7 +121,7 @@ TEST_P(EveryPlan, NoticesADeathInTheMiddle) {
     };
     if (rank == 1) op.run(call);
     if (rank == 1) call.poll = die_soon;
-    // Where it had sent all of its own, the others find out in their next call.
+    // If it had sent all of its own, the others find out in their next call.
     const Error error = expect_loss_of(1, [&] {
       for (;;) op.run(call);
     });
@@ -323,7 +323,7 @@ TEST(APollHook, NoOtherOfTheCommunicatorIsCalled) {
 TEST(APollHook, NoPreparedOneIsRunEither) {
   run_as_threads(2, [](Communicator& comm) {
     const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
-    // Where one rank's call has failed, the other may not have prepared its own yet.
+    // If one rank's call has failed, the other may not have prepared its own yet.
     const Error error = expect_error(Code::invalid_argument, [&] {
       Op op = prepare(problem.desc(), comm);
       const PollHook again = [&] { op.run(problem.call()); };

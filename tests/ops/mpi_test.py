@@ -1,4 +1,4 @@
-"""What goes wrong between ranks that mpirun has started: who is named, how soon, and that all end."""
+"""Failures between ranks that mpirun has started: the named rank, the time, and the end of all."""
 
 import os
 import re
@@ -22,7 +22,7 @@ ALWAYS = ["--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ob1", "--mc
 
 class MpiTest(unittest.TestCase):
     def run_scene(self, scene, ranks, btl="vader", until=""):
-        """What the ranks have said, by rank: each a list of (sentence, milliseconds); and the rest.
+        """Return the ranks' output, by rank: each a list of (sentence, milliseconds); and the rest.
 
         They are ended where rank 0 has said `until`.
         """

@@ -1,4 +1,5 @@
-// What the blocking calls leave behind for the next ones, and how much of it (src/ops/op_cache.h).
+// The objects that blocking calls leave behind for the next ones, and their memory
+// (src/ops/op_cache.h).
 #include "ops/op_cache.h"
 
 #include <gtest/gtest.h>

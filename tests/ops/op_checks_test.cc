@@ -1,4 +1,4 @@
-// What the operators refuse: one sentence with the operator and the values, and nothing written.
+// Refusals of the operators: one sentence with the operator and the values, and nothing written.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -57,7 +57,7 @@ class CallsOfFewerRows : public testing::TestWithParam<Operator> {
 
 INSTANTIATE_TEST_SUITE_P(Ops, CallsOfFewerRows, testing::ValuesIn(every_operator()), operator_name);
 
-// What a call takes and gives, of a weight that many calls share.
+// The operands of a call with a weight that many calls share.
 struct Rows {
   Rows(Operator op, std::int64_t m, Dtype x_dtype, Dtype out_dtype, const Communicator& comm)
       : x(x_dtype, ops::count(ops::shapes_of(op).x, m, comm.rank(), comm.world()), kDepth,

@@ -1,4 +1,4 @@
-// What the operators promise (plait/ops.h), beyond what plait verify tries at random.
+// Promises of the operators (plait/ops.h), beyond those that plait verify tries at random.
 #include "plait/ops.h"
 #include "ops/operators.h"
 

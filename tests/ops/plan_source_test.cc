@@ -89,8 +89,8 @@ int hosts_asked_for(Communicator& comm) {
   return table.asked[0].hosts;
 }
 
-// What is tuned on one host is meant for a group of ranks on one host, also where it is a part of
-// a job on several. How many ranks a host has may differ.
+// A plan tuned on one host is meant for a group of ranks on one host, also where it is a part of a
+// job on several. How many ranks a host has may differ.
 TEST(APlanSource, HearsOfTheHostsThatAGroupIsOn) {
   run_as_threads(5, [](Communicator& comm) {
     comm.state().set_host(comm.rank() < 3 ? "one" : "other");

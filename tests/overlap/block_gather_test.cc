@@ -28,8 +28,8 @@ struct Rank : RankLanes {
         all(Dtype::f32, rows, kColumns),
         gather(lanes.exchange, lanes.cut, Way::out) {}
 
-  // What is sent is `times` as much as in the first call. This rank's own rows of the whole are not
-  // the flow's to write.
+  // Values are `times` those of the first call. This rank's own rows of the whole are not the
+  // flow's to write.
   void begin(float times = 1) {
     fill(own.view,
          [&](auto row, auto column) { return times * value_of(owned.begin + row, column); });

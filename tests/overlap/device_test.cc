@@ -1,4 +1,4 @@
-// Where no GPU can be used, there is a reason in words.
+// If no GPU can be used, there is a reason in words.
 #include "overlap/device.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What ranks that cut one call differently find, where its chunks are taken.
+// Ranks that cut one call differently find out when its chunks are taken.
 #include "overlap/exchange.h"
 
 #include <gtest/gtest.h>

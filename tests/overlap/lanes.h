@@ -1,4 +1,4 @@
-// What a flow of a call goes through, for tests of flows by themselves.
+// The lanes of a call's flow, for tests of flows by themselves.
 #pragma once
 
 #include <algorithm>

@@ -74,7 +74,7 @@ class Browser:
         return self.run('document.querySelector("rect.bar.link").getBoundingClientRect().left')
 
     def send(self, event):
-        """Whether the browser's default action was not prevented."""
+        """Send a key; return whether the browser's default action was not prevented."""
         return self.run(f'document.querySelector(".timeline svg").dispatchEvent(new {event})')
 
     def sheets(self):

@@ -16,10 +16,15 @@ def faults(name: str, text: str) -> list[tuple[int, str]]:
 
 class CheckWordsTest(unittest.TestCase):
     def test_an_opening_that_needs_a_second_reading(self):
-        for opening in ("Of one rank.", "That it holds.", "So nothing is lost.", "The same for rows.", "As before."):
+        for opening in ("Of one rank.", "That it holds.", "So nothing is lost.", "The same for rows.", "As before.",
+                        "What is left.", "Whether it waits.", "Where it waits.", "By rank.", "In which calls."):
             self.assertEqual(faults("a.cc", f"int a;\n// {opening}\nint b;\n"),
                              [(2, f'a comment opens with "{opening}"')])
         self.assertEqual(faults("a.py", "x = 1  #\x20Of a rank.\n"), [(1, 'a comment opens with "Of a rank."')])
+
+    def test_docstrings_open_with_a_subject(self):
+        text = 'def f():\n    """What a rank sends."""\n\n\ndef g():\n    """Return the chunk."""\n'
+        self.assertEqual(faults("a.py", text), [(2, 'a docstring opens with "What a rank sends."')])
 
     def test_the_lines_of_one_comment_are_read_together(self):
         self.assertEqual(faults("a.h", "// Ranks meet here, and all of them know the number\n// of chunks.\n"), [])

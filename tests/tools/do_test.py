@@ -1,4 +1,4 @@
-"""What ./do prints and counts, without building anything."""
+"""Output and counts of ./do, without building anything."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Builds the presets of CMakePresets.json, each in build/PRESET, and runs programs.
 
-# Where ccache is installed, nothing is compiled again that was compiled before, even in another clone: two clones have
-# the same objects if these don't hold paths. Precompiled headers need the sloppiness.
+# If ccache is installed, nothing is compiled again that was compiled before, even in another clone: two clones have the
+# same objects if these don't hold paths. Precompiled headers need the sloppiness.
 if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
   export CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CUDA_COMPILER_LAUNCHER-ccache}

@@ -20,7 +20,7 @@ from pathlib import Path
 LINES = 60  # of a failed test's output
 EXPECTED = Path(__file__).with_name("expected_skips.txt")
 NO_REASON = "no reason given"
-# By the label of tests/CMakeLists.txt.
+# Indexed by the labels of tests/CMakeLists.txt.
 NOT_AGAIN = {
     "elsewhere": "their products and sums are those of tests that run again, in other programs, over other transports,"
                  " with lost ranks, or on more problems",
@@ -69,7 +69,7 @@ def output(case: ElementTree.Element) -> str:
 
 
 def programs_once(listing: dict) -> dict[str, dict[str, int]]:
-    """Of tests that do not run again: how many each program has, by their label."""
+    """Count each program's tests that do not run again, by their label."""
     programs: dict[str, dict[str, int]] = {label: collections.Counter() for label in NOT_AGAIN}
     for test in listing["tests"]:
         properties = test.get("properties", [])

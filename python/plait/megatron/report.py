@@ -1,4 +1,4 @@
-"""What was served, and what was not."""
+"""The report of the layers that were served, and of those that were not."""
 
 from collections import Counter
 from dataclasses import dataclass, field

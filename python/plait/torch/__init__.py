@@ -66,5 +66,5 @@ __all__ = [
     "row_parallel_linear",
 ]
 
-# Where torch was imported without its entry points (TORCH_DEVICE_BACKEND_AUTOLOAD=0).
+# If torch was imported without its entry points (TORCH_DEVICE_BACKEND_AUTOLOAD=0).
 _entry.torch_backend()

@@ -69,7 +69,7 @@ class PlaitProcessGroup(ProcessGroup):
         inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
         inner._set_sequence_number_for_group()
         self._inner: Any = ProcessGroup(store, rank, size)
-        # What is not overridden here finds gloo through its base class.
+        # Methods that are not overridden here find gloo through their base class.
         for group in (self, self._inner):
             group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, inner)
             group._set_default_backend(ProcessGroup.BackendType.GLOO)
@@ -87,7 +87,7 @@ class PlaitProcessGroup(ProcessGroup):
             )
         return self._communicator
 
-    # What goes over plait: the same answer on all ranks of a call.
+    # The calls that go over plait: the same answer on all ranks of a call.
 
     def _is_summed(self, sent: Sequence[torch.Tensor], opts: Any) -> bool:
         return (
@@ -209,7 +209,7 @@ class PlaitProcessGroup(ProcessGroup):
         self._sum(torch.cat([part.detach().reshape(-1) for part in parts]), to, opts)
         return Done(received)
 
-    # What only moves data.
+    # Collectives that only move data.
 
     def broadcast(self, sent: Any, opts: Any = None, *rest: Any, **named: Any) -> dist.Work:
         """Copy root's elements to all ranks."""
@@ -335,7 +335,7 @@ class PlaitProcessGroup(ProcessGroup):
             gloo.call(self._inner, self.communicator, "barrier", (), {}).wait()
         return Done(None)
 
-    # What gloo alone serves.
+    # Collectives that gloo alone serves.
 
     def reduce(self, *given: Any, **named: Any) -> dist.Work:
         """Sum on one rank."""

@@ -1,4 +1,4 @@
-"""What serves the calls that don't go to plait's kernels of the CPU, and what it refuses."""
+"""Operators and layers made of products, for calls that don't go to plait's kernels of the CPU."""
 
 import torch
 import torch.distributed as dist

@@ -275,7 +275,7 @@ class Products:
             _multiply(part, weight, bias, out[cut])
         return out
 
-    # What the gradients of layers and operators need besides: it is only begun here, so that the
+    # Collectives for the gradients of layers and operators: they are only begun here, so that the
     # caller can multiply beside it.
 
     def gathering(self, x: torch.Tensor, rows: int) -> Pending:

@@ -1,4 +1,4 @@
-"""What plait keeps for a process group: plans, layers that were made, and a record of calls."""
+"""The state that plait keeps for a process group: plans, layers made, and a record of calls."""
 
 import atexit
 import itertools
@@ -42,7 +42,8 @@ class Context:
     def __post_init__(self) -> None:
         self.world = self.comm.world
         options = self.options
-        # What torch's operators take for the same: group, schedule, parts and wire.
+        # The arguments that stand for the same in torch's operators: group, schedule, parts and
+        # wire.
         self.how = self.group_name, options.schedule or "", options.parts or 0, options.wire or ""
         self.operators = self._operators()
         self.itself = ref(self)  # for graphs, which may outlive the context
@@ -106,7 +107,7 @@ class Context:
 
 @dataclass
 class _Kept:
-    """What is kept for one process group; it goes with the group."""
+    """The state of one process group; it goes with the group."""
 
     comm: _native.Communicator
     contexts: list[Context] = field(default_factory=list)
@@ -158,7 +159,7 @@ def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
                 destroyed.append(_kept.pop(gone))  # a module may still hold the group itself
                 _found.clear()
             found = _kept[member] = _Kept(comm)
-            # What is kept goes with the group, and its contexts' counts stay.
+            # The entry is dropped with the group; the counts of its contexts stay.
             finalize(member, _let_go, found.contexts).atexit = False
     for kept in destroyed:
         _let_go(kept.contexts)
@@ -178,7 +179,7 @@ def communicator_of(group: dist.ProcessGroup | None, operator: str) -> _native.C
     return _kept_for(group, operator).comm
 
 
-# What context_of() has found, by the identities of group and options: looking for it takes longer
+# The results of context_of(), by the identities of group and options: looking them up takes longer
 # than all else in a small call.
 _Found = tuple[ref[dist.ProcessGroup], Options, Context]
 _found: dict[tuple[int, int], _Found] = {}

@@ -144,7 +144,7 @@ def _uneven(size: int, what: str, world: int) -> str | None:
 
 
 class _Style:
-    """What both styles have beside torch's."""
+    """The additions of both styles to torch's."""
 
     def _own(self, module: nn.Module, mesh: DeviceMesh, partition: Any) -> nn.Module | None:
         """Share a plain nn.Linear and serve it; None: this is another module."""

@@ -1,4 +1,4 @@
-"""What the backend "plait" reads and writes: the elements of tensors, side by side."""
+"""Flat buffers that the backend "plait" reads and writes: the elements of tensors, side by side."""
 
 import torch
 

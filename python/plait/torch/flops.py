@@ -1,4 +1,4 @@
-"""What torch's FlopCounterMode counts of plait's products: importing this module registers it.
+"""Counts of plait's products for torch's FlopCounterMode: importing this module registers it.
 
 An operator is counted by its sizes, as torch's own are. The mode can't see the products of a
 layer, which torch does not call. While the mode is on, the layer therefore calls an operator that

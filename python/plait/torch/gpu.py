@@ -32,7 +32,7 @@ _DTYPES = {torch.bfloat16: Dtype.bf16, torch.float16: Dtype.f16}
 _MOST_RANKS = 8
 _MOST_ROWS = 1 << 22
 _UNIT = 8  # elements of 16 bytes: rows begin at multiples of it, and k is one
-# What plait has no kernel for on a GPU; layers need none of it.
+# Operators for which plait has no kernel on a GPU; layers need none of them.
 _WITHOUT_KERNEL = (
     "matmul_all_gather",
     "reduce_scatter_matmul",
@@ -120,7 +120,7 @@ def _why_not(
 
 @dataclass
 class _Agreed:
-    """What the ranks of a group have agreed on, by this rank's GPUs."""
+    """The agreement of a group's ranks, for each GPU of this rank."""
 
     refusals: dict[torch.device, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -151,7 +151,7 @@ def fresh(store: Store, world: int) -> Store:
 
 
 class _Meeting:
-    """What ranks leave for one another in a store.
+    """The entries that ranks leave for one another in a store.
 
     A store's own waits keep signals, such as Ctrl-C, from a program, and don't know which rank is
     missing. So the store is asked again and again.
@@ -229,6 +229,6 @@ def _count(meeting: _Meeting) -> int:
 
 
 def host() -> str:
-    """What ranks of one start of one machine have in common, containers apart."""
+    """A name that ranks share if they run on one start of one machine, in one container."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return f"{socket.gethostname()} {boot.read_text() if boot.exists() else ''}"

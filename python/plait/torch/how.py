@@ -1,4 +1,4 @@
-"""What an operator of torch takes besides its operands, and what is kept for it."""
+"""The arguments of torch's operators beside the operands, and the contexts kept for them."""
 
 import functools
 from collections.abc import Hashable
@@ -19,7 +19,7 @@ C10D = "c10d"  # in the place of a schedule: by torch's products and collectives
 
 
 class How(NamedTuple):
-    """What an operator takes besides its operands. torch leaves out what is as it is here."""
+    """The arguments of an operator beside its operands. torch leaves out the defaults."""
 
     group: str
     schedule: str = ""
@@ -75,7 +75,7 @@ def options_of(schedule: str, parts: int, wire: str) -> Options:
     )
 
 
-# What context_for() has found, by all but `turned` and `rows`. It goes with its group.
+# The results of context_for(), by all but `turned` and `rows`. It goes with its group.
 _Found = tuple[ref[dist.ProcessGroup], ref[Context]]
 _found: dict[Hashable, _Found] = {}
 _MOST_FOUND = 256

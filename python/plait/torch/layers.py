@@ -29,7 +29,7 @@ _Self = TypeVar("_Self", bound="_ParallelLinear")
 
 
 class _ParallelLinear(nn.Module):
-    """What both layers have: this rank's share of a weight, and perhaps a bias."""
+    """The base of both layers: this rank's share of a weight, and perhaps a bias."""
 
     weight: nn.Parameter
     bias: nn.Parameter | None
@@ -136,7 +136,7 @@ class _ParallelLinear(nn.Module):
         )
 
     def __deepcopy__(self: _Self, memo: dict[int, Any]) -> _Self:
-        # What can't be copied is shared: groups, and weights that never change.
+        # Objects that can't be copied are shared: groups, and weights that never change.
         for shared in (self.group, self._quantized):
             memo[id(shared)] = shared
         memo[id(self)] = copied = copy.copy(self)

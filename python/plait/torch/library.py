@@ -360,7 +360,7 @@ define(
     _gathered_quantized_fake,
 )
 
-# What a call runs that torch's dispatcher has no part in.
+# The functions of calls that bypass torch's dispatcher.
 KERNELS: dict[str, Callable[..., Any]] = {
     **{name: operator.multiply for name, operator in OPERATORS.items()},
     GATHERED: _gathered_multiply,

@@ -183,7 +183,7 @@ def _check(x: torch.Tensor, weight: torch.Tensor, name: str, sequence_parallel: 
 
 @dataclass
 class _Call:
-    """What a call is, besides its tensors, and what its forward leaves to its backward."""
+    """A call without its tensors, and the values that its forward leaves to its backward."""
 
     kind: Kind
     context: Context
@@ -278,7 +278,7 @@ def _apply(
     bias_row(bias, weight.shape[0], call.name)  # refuses what it can't be
     rows = as_rows(rows)
     call.prepare(weight, dtype)
-    # What is packed is converted when it is packed, and not in each call.
+    # A packed weight is converted when it is packed, and not in each call.
     weight_rows = weight if call.packs else as_rows(weight.to(dtype))
     if not tensors.wants_gradient(rows, weight_rows, bias):
         return _Linear.forward(rows, weight_rows, bias, call)

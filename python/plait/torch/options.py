@@ -19,7 +19,7 @@ _WIRES = {name: getattr(_native.Dtype, name) for name in get_args(Wire)}
 
 @dataclass(frozen=True)
 class Options:
-    """What is left out is as the settings say: the file PLAIT_CONFIG names, and the environment.
+    """Fields that are left out follow the settings: PLAIT_CONFIG's file and the environment.
 
     >>> Options(schedule="pipelined", parts=8).plan()
     'pipelined parts=8'

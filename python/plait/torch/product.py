@@ -77,7 +77,7 @@ def products_of(group: dist.ProcessGroup | None, options: Options, operator: str
     return products
 
 
-# By communicator and layer; all ranks of a communicator have the same entries.
+# Indexed by communicator and layer; all ranks of a communicator have the same entries.
 _Known = dict[Hashable, Options]
 _faster: WeakKeyDictionary[Communicator, WeakKeyDictionary[Owner, _Known]] = WeakKeyDictionary()
 _functions = Owner()  # in the place of a layer that a call does not name

@@ -1,4 +1,4 @@
-"""What the operators of any piece of a program did with their time.
+"""Profiles of any piece of a program: how its operators spent their time.
 
     with plait.torch.profile() as p:
         loss = model(x).mean()

@@ -1,4 +1,4 @@
-"""What all communicators of this process record into, while there is a profile."""
+"""The trace that this process's communicators share while a profile runs."""
 
 from weakref import WeakSet
 

@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What product="auto" has measured of a layer's calls, and decided for all ranks."""
+    """The times that product="auto" measured of a layer's calls, and its decision."""
 
     operator: str
     outputs: int  # of this rank

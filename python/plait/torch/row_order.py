@@ -1,4 +1,4 @@
-"""What lies between a product and its collective in a graph: views, and rows in another order.
+"""Nodes between a product and its collective in a graph: views, and rows in another order.
 
 A collective goes by the first dimension. Where a program cuts another one, such as the sequence of
 [batch, sequence, hidden], torch cuts the tensor and puts the parts together along the first

@@ -1,4 +1,4 @@
-"""What a few calls of each shape did with their time, for the report.
+"""Traces of a few calls of each shape, for the report.
 
 The 2nd, 4th, 8th, ... call of a shape is traced, on each rank for itself; the first one prepares.
 Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
@@ -23,7 +23,7 @@ Key = tuple[str, int, int, int, str, str]  # operator, m, n, k, dtype, plan
 
 @dataclass(frozen=True)
 class Share:
-    """Of all traced calls of a row, in nanoseconds."""
+    """Sums over all traced calls of a row, in nanoseconds."""
 
     calls: int = 0
     time: int = 0

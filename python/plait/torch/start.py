@@ -14,7 +14,7 @@ from plait._native import Code, Communicator
 from plait.errors import Error
 from plait.torch.groups import communicator
 
-# What torchrun sets, and whatever else speaks torch's own protocol.
+# Variables of torch's own protocol, which torchrun and other launchers set.
 _TORCHS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS_BYTES = 512
 

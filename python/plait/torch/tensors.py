@@ -26,7 +26,7 @@ _tracer = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-# What tracers pass in place of tensors, and the mode in which they pass real ones.
+# The classes that tracers pass in place of tensors, and the mode in which they pass real ones.
 _STAND_INS = (FakeTensor, FunctionalTensor, Proxy)
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
 # How the native module reads tensors; see docs/design/0027-tensors-of-torch.md.

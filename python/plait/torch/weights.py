@@ -49,7 +49,7 @@ class Owner:
     def __init__(self) -> None:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.calls = 0  # without a gradient, since the weight had one
-        # Where the weight of each call is a view that does not say so itself.
+        # The weight of a call may be a view that does not say so itself.
         self.requires_grad = False
         self.versions: tuple[int, ...] = ()
         _owners.add(self)

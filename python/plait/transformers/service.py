@@ -1,4 +1,4 @@
-"""What was served, and what was not."""
+"""The report of the modules that were served, and of those that were not."""
 
 import logging
 from collections import Counter

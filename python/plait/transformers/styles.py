@@ -92,7 +92,7 @@ class Style:
 
 @dataclass
 class Site:
-    """What a served module keeps from call to call."""
+    """The state that a served module keeps from call to call."""
 
     group: dist.ProcessGroup
     service: Service

@@ -31,7 +31,7 @@ def _refusal(layer: linear.LinearBase, weight: torch.Tensor) -> str | None:
 
 
 class _Method(linear.UnquantizedLinearMethod):
-    """What vLLM asks for a layer's product, once it has loaded the weight."""
+    """The method that vLLM calls for a layer's product, once it has loaded the weight."""
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Pack the weight for plait, and drop it, as vLLM does when it packs for oneDNN."""

@@ -1,4 +1,4 @@
-"""What was served in this process, and what was not."""
+"""The report of the layers of this process that were served, and of those that were not."""
 
 import logging
 from collections import Counter

@@ -8,7 +8,7 @@ import plait
 
 _log = logging.getLogger("plait.vllm")
 
-# What plait replaces or overrides, in the versions that the tests run.
+# The methods that plait replaces or overrides, in the versions that the tests run.
 _KNOWN = {
     "RowParallelLinear.forward": ("self", "input_"),
     "UnquantizedLinearMethod.process_weights_after_loading": ("self", "layer"),

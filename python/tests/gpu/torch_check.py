@@ -43,7 +43,7 @@ failures: list[str] = []
 
 
 class NotServed(Exception):
-    """What is to be proved can't be, for a reason outside of plait."""
+    """The check can't be made, for a reason outside of plait."""
 
 
 def rank() -> int:
@@ -167,7 +167,7 @@ def all_problems(names: list[str], sizes: list[tuple[int, int, int]], *how: Any)
 
 
 def in_a_side_stream(options: pt.Options, names: list[str]) -> None:
-    """What writes the operands is late in the stream: whatever does not wait for it reads NaN."""
+    """Write the operands late in the stream, so that a kernel that does not wait reads NaN."""
     for name in names:
         problem, side = Problem(name, LARGE), torch.cuda.Stream()
         problem.call(options)  # makes mailboxes and loads kernels

@@ -71,7 +71,7 @@ def world() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def gloo(world: int) -> dist.ProcessGroup:
-    """The same ranks over gloo: what is right."""
+    """A group of these ranks over gloo, whose results are right."""
     group = dist.new_group(backend="gloo", timeout=WAIT)
     assert isinstance(group, dist.ProcessGroup)
     return group

@@ -60,7 +60,7 @@ class Problem:
         if name in ("matmul_reduce_scatter", "reduce_scatter_matmul"):
             self.exact, self.sizes = rows(self.exact), rows(self.sizes)
         self.extra = {"rows": m} if name in ("matmul_all_gather", "all_gather_matmul") else {}
-        # What travels first is x itself, whose sums are rounded to its dtype.
+        # The first collective moves x itself, whose sums are rounded to its dtype.
         self.rounded = 2 if "reduce" in name and name.endswith("_matmul") else 1
 
     def run(self, options: pt.Options, bias: bool = True) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What tests on several ranks share: operands that are the same everywhere, and one verdict."""
+"""Helpers of tests on several ranks: operands that are the same everywhere, and one verdict."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -209,7 +209,7 @@ def test_operands_are_made_readable(m: int, k: int, classes: tuple[gpu.OnGpu, Pr
 
 
 def test_a_group_without_a_backend_for_the_cpu(world: int) -> None:
-    """As a group of NCCL is: plait's communicator needs its store alone."""
+    """A group like NCCL's: plait's communicator needs its store alone."""
     group: Any = dist.new_group(backend="cuda:gloo")
     out = pt.matmul_all_reduce(torch.ones(2, 6), torch.ones(3, 6), group=group)
     agree(bool((out == 6 * world).all()), f"{out}")

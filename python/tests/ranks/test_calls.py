@@ -61,7 +61,7 @@ def trace_functions(model: nn.Module, x: torch.Tensor) -> Any:
 def test_layers_are_not_traced(
     trace: Callable[[nn.Module, torch.Tensor], Any], is_quantised: bool
 ) -> None:
-    """What a layer computes is in no graph: without a refusal its result would be anything."""
+    """A layer's computation is in no graph: without a refusal its result would be anything."""
     for layer in both():
         layer.requires_grad_(False)
         if is_quantised:
@@ -119,7 +119,7 @@ def test_both_ways_to_a_gradient(operator: Any, gathered: bool, has_bias: bool) 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=name_of)
 def test_hooks_of_saved_tensors(operator: Callable[..., torch.Tensor]) -> None:
-    """What is saved for backward may be kept elsewhere: backward takes what comes back."""
+    """Hooks may keep saved tensors elsewhere: backward takes those that they return."""
     x, w = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
     expected = torch.autograd.grad(operator(x, w).square().sum(), (x, w))
     saved: list[torch.Tensor] = []

@@ -344,7 +344,7 @@ def test_a_bias_that_some_ranks_have(world: int, gloo: dist.ProcessGroup) -> Non
     dist.barrier(gloo)
 
 
-# What ranks share, and the pairs of forward and backward together.
+# The value that ranks share, and the pairs of forward and backward together.
 PLANS: dict[str, tuple[Any, Any, tuple[int, ...], dict[str, int]]] = {
     "shared rows": (
         ColwiseParallel(input_layouts=Shard(0)),

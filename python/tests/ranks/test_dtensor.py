@@ -37,7 +37,7 @@ class Mlp(nn.Module):
 
 
 def test_a_program_changes_one_line() -> None:
-    """What is not plait's is torch's."""
+    """Everything but plait's products is torch's."""
     from torch.distributed.tensor import parallel
 
     assert set(dtensor.__all__) == set(parallel.__all__)

@@ -87,7 +87,7 @@ def through_gelu(grad: Estimate, h: Estimate, dtype: torch.dtype) -> Estimate:
 
 
 def step_in_f64(dtype: torch.dtype) -> dict[str, Estimate]:
-    """What a training step of the whole MLP comes to, and how far ranks' may be from it."""
+    """Compute a training step of the whole MLP in f64, and how far ranks' may be from it."""
     whole = whole_mlp(dtype)
     x, g = (
         known(flat(whole_and_parts((rows_of_all(), BATCH, HIDDEN), dtype, seed)[0]))
@@ -146,7 +146,7 @@ def test_training_step(sequence: bool, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("wire", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
 def test_wire(sequence: bool, wire: torch.dtype) -> None:
-    """What a row layer adds up is rounded to the wire, in every schedule alike."""
+    """The partial sums of a row layer are rounded to the wire, in every schedule alike."""
     whole = linear(whole_mlp(), 2)
     x, _ = whole_and_parts((rows_of_all(), INNER), torch.float32, seed=4)
     own = shard(rows_of_all()) if sequence else slice(None)

@@ -1,4 +1,4 @@
-"""What layers and operators are given besides tensors: refused in one sentence if it is wrong."""
+"""Arguments of layers and operators beside tensors: refused in one sentence if it is wrong."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""What layers and operators are given by mistake, and sizes at the edge: values or a sentence."""
+"""Mistaken arguments of layers and operators, and sizes at the edge: values or a sentence."""
 
 import copy
 import functools

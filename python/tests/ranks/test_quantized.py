@@ -19,7 +19,7 @@ SCHEMES = ["s8", "s8:tensor", "s8:group=4", "s4:group=4:offsets"]
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_quantised_weights(name: str, scheme: str) -> None:
-    """The same bits as the product by what the quantised weight stands for, in every schedule."""
+    """The bits are those of a product by the dequantised weight, in every schedule."""
     problem = Problem(name, 13, 10, 8 * dist.get_world_size(), torch.float32)
     w = pt.quantize(problem.w, scheme)
     whole = plait.quantize(

@@ -83,7 +83,7 @@ def run(compiled: Path, *arguments: str, **variables: str) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """What the example leaves and says: its model, the tokens and the report."""
+    """The results and output of the example: its model, the tokens and the report."""
     folder = tmp_path_factory.mktemp("example")
     model = folder / "model"
     return model, *run(folder, "--dtype", "bfloat16", "--folder", str(model))
@@ -121,7 +121,7 @@ def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
 
 
 def test_tokens_of_a_traced_model(tmp_path: Path) -> None:
-    """What VLLM_CPU_CI_ENV is for: the model's graphs are traced, but not compiled."""
+    """Under VLLM_CPU_CI_ENV, the model's graphs are traced, but not compiled."""
     tokens, report = run(tmp_path, "--dtype", "float32", "--graphs", VLLM_CPU_CI_ENV="1")
     assert tokens == COUNTED
     check_report(report, "float32")

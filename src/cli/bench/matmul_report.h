@@ -34,7 +34,7 @@ struct MatmulReport {
   std::vector<MatmulResult> results = {};
 };
 
-// Whether the product has so few rows, and so large a weight, that its time is that of reading the
+// True if the product has so few rows, and so large a weight, that its time is that of reading the
 // weight.
 bool is_bound_by_reading(const measure::MatmulCase& one);
 

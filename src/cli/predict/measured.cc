@@ -205,7 +205,7 @@ std::vector<Case> read_cases(const std::string& path, const HostNetwork& hosts) 
   }
 }
 
-// What is assumed beside what was measured.
+// The assumptions beside the measurements.
 std::string show_assumed(const std::vector<Case>& cases, const HostNetwork& hosts) {
   std::string text = std::string(kItIsAPrediction) +
                      "\nThe modelled processor multiplies, copies and sums as fast as product and "

@@ -17,7 +17,7 @@ nlohmann::ordered_json plans_json(const plan::PlanCache& cache, const std::strin
 // The figures of a machine, in tables and sentences.
 std::string show_profile(const plan::MachineProfile& profile);
 
-// Whether other programs used the cores, so that the figures are worth measuring again.
+// True if other programs used the cores, so that the figures are worth measuring again.
 bool is_disturbed(const plan::MachineProfile& profile);
 
 }  // namespace plait::cli

@@ -19,8 +19,8 @@ inline constexpr std::size_t kLeastChunkBytes = 4 * 1024;
 // See Lanes::Shape.
 inline constexpr std::uint32_t kSlotsPerLane = 8;
 
-// What a rank has room for, from all others together, unless they are so many that it would not be
-// a chunk from each.
+// The room of a rank for the chunks of all others together. In a very large world it is one chunk
+// from each.
 inline constexpr std::size_t kReceivedBytes = std::size_t{16} << 20;
 
 // A stream of at least so many bytes does not stay in a core's cache: its chunks are written past

@@ -29,7 +29,7 @@ auto chunk_of(const Vector& vector, const Pieces& pieces, std::uint32_t chunk,
               .cols = static_cast<std::int64_t>(pieces.count(chunk))};
 }
 
-// Where each rank's elements begin, and how many they are.
+// The first element of each rank, and the number of its elements.
 struct Layout {
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> counts;

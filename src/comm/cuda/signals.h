@@ -20,7 +20,7 @@ struct alignas(16) Flag {
 
 enum class Trouble : unsigned int { none, timeout, mismatch, stopped };
 
-// What a wait leaves in the CPU's memory when it gives up.
+// The record that a wait leaves in the CPU's memory when it gives up.
 struct Record {
   unsigned int trouble;
   int peer;
@@ -30,7 +30,7 @@ struct Record {
   unsigned long long found;
 };
 
-// What all kernels of a rank need in order to wait for flags.
+// The data with which all kernels of a rank wait for flags.
 struct Waits {
   Record* record;              // in the CPU's memory
   unsigned int* gave_up;       // in the GPU's memory; if it is not 0, all waits give up
@@ -120,7 +120,7 @@ __device__ inline bool is_newer_or_same(unsigned int epoch, unsigned int than) {
   return static_cast<int>(epoch - than) >= 0;
 }
 
-// Whether the flag has been raised for this call or a later one, and counts by now.
+// True if the flag has been raised for this call or a later one, and counts by now.
 __device__ inline bool is_raised(const Flag* flag, unsigned long long found,
                                  unsigned long long expected) {
   if (!is_newer_or_same(static_cast<unsigned int>(found), static_cast<unsigned int>(expected)))

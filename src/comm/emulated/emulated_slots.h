@@ -15,7 +15,7 @@ std::unique_ptr<SlotTransport> make_emulated_slots(std::unique_ptr<SlotTransport
                                                    Group& group, const MailboxDesc& desc,
                                                    LinkView link);
 
-// What the inner slots must be made with: each chunk is preceded by a line with its arrival time.
+// The description of the inner slots: each chunk is preceded by a line with its arrival time.
 MailboxDesc widened(const MailboxDesc& desc);
 
 }  // namespace plait::comm

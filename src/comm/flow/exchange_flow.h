@@ -12,8 +12,8 @@
 
 namespace plait::comm {
 
-// What an ExchangeFlow sends to each peer, and receives from it. Both ranks of a pair know how many
-// chunks travel between them; other ranks need not.
+// The chunks that an ExchangeFlow sends to each peer, and receives from it. Both ranks of a pair
+// know how many chunks travel between them; other ranks need not.
 class Parcels {
  public:
   virtual ~Parcels() = default;

@@ -4,7 +4,7 @@
 //   flow.ready(n);   // the first n chunks of this rank's own shard can be read
 //   flow.step();
 //
-// Where each host has several ranks, a block crosses to each other host once, to the owner's
+// If each host has several ranks, a block crosses to each other host once, to the owner's
 // counterpart there, which hands it on to its mates. A mate's lane brings its own block of a chunk,
 // and then those of its counterparts, in turn from the next host on.
 #pragma once
@@ -20,11 +20,11 @@
 
 namespace plait::comm {
 
-// What a GatherFlow brings to all ranks.
+// The blocks that a GatherFlow brings to all ranks.
 class Shares : public Blocks {
  public:
   virtual ConstTensorView own(std::uint32_t chunk) const = 0;
-  // Where another rank's block goes.
+  // The place of another rank's block.
   virtual TensorView place(std::uint32_t chunk, int owner) const = 0;
 };
 

@@ -28,7 +28,7 @@ class Lanes {
   struct Shape {
     int ways;                // lanes to each peer
     std::uint32_t per_lane;  // slots, a power of two
-    // Whether others use the mailbox between the calls. Then each call begins at the first slot.
+    // True if others use the mailbox between the calls. Then each call begins at the first slot.
     // Otherwise chunks go on where the call before left off: a slot that is written again has then
     // left the reader's innermost cache, from which it is dearest to take back. (64 KiB each way in
     // 16 KiB chunks: 6.5 µs through 16 buffers, 10 µs through 2.)
@@ -66,7 +66,7 @@ class Lanes {
     if (executor == nullptr || !executor->run(describe())) work();
   }
 
-  // Where work on chunks is recorded; null: nowhere.
+  // The trace that records work on chunks; null: there is none.
   Trace* trace() const { return is_traced_ ? group_.trace() : nullptr; }
 
   // These are about the lane's next chunk.
@@ -92,7 +92,7 @@ class Lanes {
   std::uint32_t posted(Way way, int peer) const { return at(way, peer).posted; }
   std::uint32_t taken(Way way, int peer) const { return at(way, peer).taken; }
 
-  // Where the mailbox takes answers: where to answer the chunk that has arrived, before its
+  // If the mailbox takes answers: the place of the answer to the chunk that has arrived, before its
   // release().
   bool takes_answers() const { return mailbox_->takes_answers(); }
   std::byte* answer_box(Way way, int source) {

@@ -13,14 +13,14 @@
 // Parts that travel coded it can't: they are f32 until they are sent, and this rank's own are
 // rounded as the others are (tensor/coded_rows.h).
 //
-// Where each host has several ranks, a power of two of them in rank order, the sum of a host's
-// parts is a node of the tree. Its ranks then add up what they have for another host before it
-// crosses: of the blocks for rank 5 of hosts {0 1} {2 3} {4 5}, rank 1 takes that of its mate 0,
-// adds its own, and sends the sum, which is f32, to its counterpart 5. Thus a mate's lane brings,
-// of each chunk, a block for each other host, in turn from the next one on, and at last one for
-// this rank itself. No lane waits for another for ever: a block of another host's waits for blocks
-// of its chunk that come before, and one for this rank for sums of other hosts, which are made
-// before their own.
+// If each host has several ranks, a power of two of them in rank order, the sum of a host's parts
+// is a node of the tree. Its ranks then add up what they have for another host before it crosses:
+// of the blocks for rank 5 of hosts {0 1} {2 3} {4 5}, rank 1 takes that of its mate 0, adds its
+// own, and sends the sum, which is f32, to its counterpart 5. Thus a mate's lane brings, of each
+// chunk, a block for each other host, in turn from the next one on, and at last one for this rank
+// itself. No lane waits for another for ever: a block of another host's waits for blocks of its
+// chunk that come before, and one for this rank for sums of other hosts, which are made before
+// their own.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct Extent {
   std::int64_t elements() const { return rows * cols; }
 };
 
-// What a ReduceFlow adds up.
+// The blocks that a ReduceFlow adds up.
 class Partials : public Blocks {
  public:
   virtual Extent extent(std::uint32_t chunk, int owner) const = 0;
@@ -52,7 +52,8 @@ class Partials : public Blocks {
   // This rank's part of a block. A flow reads it until the chunk is retired().
   virtual ConstTensorView part(std::uint32_t chunk, int owner) const = 0;
 
-  // Where this rank's sum goes, and what is added to it: a value for each column; null: nothing.
+  // The place of this rank's sum, and the bias that is added to it: a value for each column; null:
+  // nothing.
   virtual TensorView sum(std::uint32_t chunk) const = 0;
   virtual const float* bias(std::uint32_t /*chunk*/) const { return nullptr; }
 };

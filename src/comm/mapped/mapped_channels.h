@@ -47,7 +47,7 @@ class MappedChannels {
     return out.posted < out.known_released + 2;
   }
 
-  // Where the channel has room.
+  // The place of the channel's next chunk. The channel must have room.
   std::byte* outbox(int peer, int slot) {
     const Outgoing& out = outgoing(peer, slot);
     return out.chunks[(out.posted + 1) % 2].payload;

@@ -1,4 +1,5 @@
-// What one rank shows to the others of its group: a page of its own memory that all map.
+// A page that shows a rank's state to the others of its group: memory of the rank's own, which all
+// map.
 //
 // Each line is written by its owner alone, except the doorbell (rung by posters), `standing` (where
 // others give up the owner) and, on rank 0's page, `ended_by`. A rank that is killed in the middle
@@ -43,18 +44,18 @@ class alignas(kLine) Doorbell {
   std::atomic<std::uint32_t> sleepers_;
 };
 
-// What a rank has brought to the agreements of survivors(), whose numbers count from 1.
+// The texts of a rank for the agreements of survivors(), whose numbers count from 1.
 class alignas(kLine) Standing {
  public:
   static constexpr std::size_t kMostBytes = 255;
 
   enum class Part : std::uint8_t { not_yet, brought, given_up };
 
-  // By the owner. False: it has been given up.
+  // Called by the owner. False: it has been given up.
   bool bring(std::uint64_t agreement, const std::string& text);
 
-  // By any rank: the owner takes part in this agreement no more, nor in a later one. It still does
-  // if it has brought its text before.
+  // Any rank may call it: the owner takes part in this agreement no more, nor in a later one. It
+  // still does if it has brought its text before.
   void give_up(std::uint64_t agreement);
 
   Part part(std::uint64_t agreement) const;
@@ -67,7 +68,7 @@ class alignas(kLine) Standing {
 
  private:
   std::atomic<std::uint64_t> word_;  // 2 * the last agreement that has a text + 1 if given up since
-  // By the agreement's number modulo 2. Bytes are atomic for a reader that comes too late.
+  // Indexed by the agreement's number modulo 2. Bytes are atomic for a reader that comes too late.
   using Text = std::array<std::atomic<char>, kMostBytes + 1>;
   std::array<Text, 2> texts_;
 };

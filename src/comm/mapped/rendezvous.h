@@ -48,7 +48,7 @@ class Rendezvous {
                                               Regrouping::Exchange exchange,
                                               const Watch& watch) = 0;
 
-  // Whether the peer's process has ended.
+  // True if the peer's process has ended.
   virtual bool has_ended(int peer) const = 0;
 
   // "pid 1234, stopped": for the sentence that blames it.

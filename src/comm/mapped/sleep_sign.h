@@ -6,11 +6,11 @@
 // the store. As with the Doorbell, the sleeper pays for the fence (base::heavy_fence): a store
 // before that fence is seen in its last poll, and a peer that stores after it sees the sleeper.
 //
-// Where several peers find the rank asleep, the first to set is_called_ wakes it, and the others
-// rely on that. A thread that is about to poll takes is_called_ back, both by exchanges (acquire
-// and release): it either finds the exchange of such a peer, and with it what that peer has stored,
-// or comes before it, and then that peer or an earlier one finds is_called_ clear and wakes the
-// rank. Whatever wakes a rank must wake all of its threads that sleep.
+// If several peers find the rank asleep, the first to set is_called_ wakes it, and the others rely
+// on that. A thread that is about to poll takes is_called_ back, both by exchanges (acquire and
+// release): it either finds the exchange of such a peer, and with it what that peer has stored, or
+// comes before it, and then that peer or an earlier one finds is_called_ clear and wakes the rank.
+// Whatever wakes a rank must wake all of its threads that sleep.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@
 
 namespace plait::comm::modelled {
 
-// What copying and adding up bytes costs a rank.
+// The time that copying and adding up bytes takes a rank.
 struct MemoryCosts {
   double bytes_per_second = std::numeric_limits<double>::infinity();  // read and written
   base::Nanoseconds each = 0;
@@ -67,7 +67,7 @@ class Simulation {
   // The longest time that a rank's processor has worked for the network.
   base::Nanoseconds network_work() const;
 
-  // By rank.
+  // Indexed by rank.
   std::vector<trace::RankRecords> take_records();
 
  private:

@@ -34,7 +34,7 @@ constexpr Nanoseconds kLinger = base::kSecond;
 
 constexpr Nanoseconds kPollInterval = 20 * base::kMillisecond;
 
-// What is added to the sentence about a rank that has not come.
+// The addition to the sentence about a rank that has not come.
 std::string behind(const std::string& obstacle) { return obstacle.empty() ? "" : "; " + obstacle; }
 
 // Rank 0's side, until all ranks have come.
@@ -291,7 +291,7 @@ Leader call_leader(Finder& finder, const Endpoint& endpoint, const Watch& watch,
   }
 }
 
-// Whether rank 0 welcomes this rank. If not, it has hung up without a word.
+// True if rank 0 welcomes this rank. If not, it has hung up without a word.
 bool is_welcome(const Leader& leader, const Endpoint& endpoint, const Watch& watch) {
   Deadline deadline(endpoint.timeout + kGrace);
   base::send_message(leader.socket,

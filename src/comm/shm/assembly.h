@@ -19,7 +19,7 @@
 
 namespace plait::comm::shm {
 
-// What one rank needs to meet the others.
+// The data with which one rank meets the others.
 struct Endpoint {
   int rank;
   int world;

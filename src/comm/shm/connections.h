@@ -31,8 +31,8 @@ class Connections {
   using Channel = std::uint64_t;
   static constexpr Channel kFirst = 0;  // exists from the beginning
 
-  // By line: rank 0 has a line to each other rank, under the rank's number, and the others have
-  // line 0, to rank 0.
+  // Indexed by line: rank 0 has a line to each other rank, under the rank's number, and the others
+  // have line 0, to rank 0.
   explicit Connections(std::vector<base::Fd> sockets) : sockets_(std::move(sockets)) {}
 
   // For rank 0 alone, which tells the number to the ranks that share the new channel.

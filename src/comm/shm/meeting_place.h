@@ -1,4 +1,5 @@
-// Where the ranks of a job find rank 0: a name that all of them can work out (docs/design/0011).
+// The place at which the ranks of a job find rank 0: a name that all of them can work out
+// (docs/design/0011).
 //
 // Rank 0 listens at a name in the kernel, which every process of the network namespace can call,
 // and in this user's XDG_RUNTIME_DIR, which no other user can enter, where there is one. The others
@@ -30,7 +31,7 @@ bool is_secret_name(const std::string& text);
 // connects twice at once, from two threads.
 std::string claimants(long first, long second, const std::string& rank);
 
-// Where rank 0 listens.
+// The place at which rank 0 listens.
 class MeetingPlace {
  public:
   // Throws where a process listens there already, and says which; waits until `deadline` for one

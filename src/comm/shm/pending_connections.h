@@ -13,7 +13,7 @@ namespace plait::comm::shm {
 
 inline constexpr const char* kShm = "shm";
 
-// What a rank says first.
+// The first message of a rank.
 struct ShmHello {
   int rank;
   int world;

@@ -27,7 +27,7 @@ Availability supports(const Site& site) {
 
 namespace {
 
-// What a rank sends through the caller's own store: where to meet (rank 0), and where it is.
+// A rank's text in the caller's own store: where to meet (rank 0), and where the rank is.
 struct Introduction {
   std::string name;
   std::string host;

@@ -285,7 +285,7 @@ std::vector<Message> SocketRendezvous::collect_and_distribute(Message mine, cons
   return all;
 }
 
-// Whether a message has come. A peer that leaves says so in a last message, unless its socket is
+// True if a message has come. A peer that leaves says so in a last message, unless its socket is
 // full then. If this rank receives nothing after it has seen the peer leave, nothing comes any
 // more.
 bool SocketRendezvous::take(int from, Message& message, const Watch& watch) {

@@ -23,7 +23,7 @@ constexpr Nanoseconds kLinger = base::kSecond;
 
 }  // namespace
 
-// Where the place is taken, or can't be had, rank 0 goes without it: the check is no condition of
+// If the place is taken, or can't be had, rank 0 goes without it: the check is no condition of
 // connecting.
 TransportCheck::TransportCheck(const Site& site)
     : rank_(site.place.rank),

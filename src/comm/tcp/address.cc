@@ -101,7 +101,7 @@ std::vector<Address> find_addresses(const std::string& host, int port, int flags
   return addresses;
 }
 
-// By the kernel's routes: no packet is sent where a datagram's socket is connected.
+// Asks the kernel's routes: no packet is sent where a datagram's socket is connected.
 std::string source_toward(const std::string& host) {
   constexpr int kAnyPort = 9;
   const auto found = Lookup(host, kAnyPort).wait(base::now() + kLongestLookup);

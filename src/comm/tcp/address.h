@@ -30,9 +30,9 @@ std::vector<Address> resolve(const std::string& host, int port, std::string& why
 // Those of a host in figures, and none of a name.
 std::vector<Address> read_addresses(const std::string& host, int port);
 
-// What other hosts may reach this one by: the addresses of all interfaces, or of the one that
-// PLAIT_INTERFACE names. First comes the address from which this host calls `toward`, which others
-// can probably call too, and last loopback. `toward` may be empty.
+// The names by which other hosts may reach this one: the addresses of all interfaces, or of the one
+// that PLAIT_INTERFACE names. First comes the address from which this host calls `toward`, which
+// others can probably call too, and last loopback. `toward` may be empty.
 std::vector<std::string> local_hosts(const std::string& toward);
 
 // A socket that listens at `port` of all addresses, IPv6 and IPv4; 0: at any that is free and that
@@ -51,7 +51,7 @@ std::optional<base::Fd> begin_to_connect(const Address& address, int& error);
 // answered that no process listens there.
 int progress_of(const base::Fd& socket);
 
-// Whether the other end has closed the connection. What it sent before can still be read.
+// True if the other end has closed the connection. What it sent before can still be read.
 bool is_closed_by_peer(const base::Fd& socket);
 
 // The hosts of both ends of a connection, in figures.

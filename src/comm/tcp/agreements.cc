@@ -113,7 +113,7 @@ bool Agreements::receive(int peer, const std::string& text) {
   if (agreement.answer) return true;
   // Beyond a cable that was broken for a while, others may have been refused: these may go on.
   if (!answer->refusal.empty() && !answer->parts[group_.rank()]) return true;
-  // What the coordinator that is followed has taken from a lower one is its own answer too.
+  // A coordinator that has taken an answer from a lower one gives it as its own.
   if (peer == agreement.least) answer->coordinator = std::max(answer->coordinator, peer);
   if (answer->coordinator >= agreement.least) {
     agreement.answer = std::move(answer);
@@ -144,7 +144,7 @@ bool Agreements::may_still_close(int peer) {
   return now - since < kUntilClosed;
 }
 
-// What a peer has sent before its connection ended is here by then.
+// All that a peer sent before its connection ended has been received by then.
 void Agreements::note_losses() {
   Mesh& mesh = *group_.mesh();
   for (int peer = 0; peer < group_.world(); ++peer) {
@@ -194,7 +194,7 @@ bool Agreements::follow(int coordinator) {
   return !agreement.answer;
 }
 
-// Whether a rank has not come since `since`, or has come and says no more that it is here.
+// True if a rank has not come since `since`, or has come and says no more that it is here.
 bool Agreements::is_late(int peer, Nanoseconds since, Nanoseconds patience, int most) const {
   const auto found = joined_[peer].find(number_);
   const Nanoseconds last = found == joined_[peer].end() ? since : found->second + kGrace;

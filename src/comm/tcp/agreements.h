@@ -31,7 +31,7 @@ class Agreements {
   Regrouping::Parts agree(const std::string& mine, base::Nanoseconds patience);
   void withdraw() noexcept;
 
-  // Whether a peer has told that it calls survivors() or has given up: it makes no other calls of
+  // True if a peer has told that it calls survivors() or has given up: it makes no other calls of
   // the group any more.
   bool has_moved_on(int peer);
   void conclude() noexcept;
@@ -85,7 +85,7 @@ class Agreements {
   std::map<int, Agreement> agreements_;
   std::vector<bool> has_withdrawn_;
   std::vector<bool> has_cut_off_;  // takes this rank for lost
-  // By peer and agreement: when it has said last that it takes part.
+  // Indexed by peer and agreement: the last time at which it said that it takes part.
   std::vector<std::map<int, base::Nanoseconds>> joined_;
 };
 

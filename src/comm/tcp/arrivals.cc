@@ -19,7 +19,8 @@ namespace {
 
 std::string answer_of(const Error& why) { return sentence(why.culprit(), ' ', why.what()); }
 
-// Where the rank of `card` listens, as far as `mine` could reach it; a few addresses are enough.
+// The addresses at which the rank of `card` listens, as far as `mine` could reach it; a few
+// addresses are enough.
 std::string show_addresses(const Card& card, const Card& mine) {
   constexpr std::size_t kMost = 4;
   std::vector<std::string> hosts;
@@ -101,7 +102,7 @@ std::string Arrivals::show_last_call(int rank) const {
   return call == calls.end() || call->outcome().empty() ? "" : "; " + call->outcome();
 }
 
-// What to check if ranks that meet at the rendezvous are missing.
+// Advice for the user if ranks that meet at the rendezvous are missing.
 std::string Arrivals::advice() const {
   const Card& card = self.card;
   if (!rendezvous || card.transport == kUnknown) return "";
@@ -191,8 +192,8 @@ bool Arrivals::ask_for_missing(Nanoseconds timeout) const {
   });
 }
 
-// What a rank says before it closes its connection counts, and a rank without a connection to this
-// one has ended if it does not listen any more.
+// A rank's last words before it closes its connection count, and a rank without a connection to
+// this one has ended if it does not listen any more.
 void Arrivals::check_for_ended_ranks() {
   for (const Call& call : calls) {
     if (!rendezvous || !call.has_seen_the_end()) continue;

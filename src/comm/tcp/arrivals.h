@@ -22,7 +22,7 @@ struct Arrivals {
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
 
-  // What this rank tells the others about itself.
+  // This rank's description for the others.
   void set_card(Card card);
 
   std::vector<int> find_missing() const;
@@ -49,7 +49,7 @@ struct Arrivals {
   // For a rank whose time is over and that waits for rank 0. False: it isn't connected to it.
   bool ask_for_missing(base::Nanoseconds timeout) const;
 
-  // Where ranks connect to each other, or to rank 0 first. Throws where one of them has said why
+  // For ranks that connect to each other, or to rank 0 first. Throws if one of them has said why
   // the meeting fails, or has ended.
   void check_for_ended_ranks();
 

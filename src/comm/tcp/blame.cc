@@ -78,7 +78,8 @@ void TcpGroup::compare_answers() {
   if (base::now() - inquired_at_.load(std::memory_order_relaxed) > kBetweenInquiries) inquire();
 }
 
-// What each rank says now. One that does not answer soon waits for no rank, as far as can be told.
+// Asks each rank for its whereabouts. One that does not answer soon waits for no rank, as far as
+// can be told.
 std::vector<Whereabouts> TcpGroup::ask_all(const Awaited& awaited, PublishedWait& published) {
   const Nanoseconds start = base::now();
   inquire();

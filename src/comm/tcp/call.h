@@ -35,13 +35,14 @@ class Call {
   bool has_socket() const { return static_cast<bool>(socket_); }
   bool is_over() const { return is_over_; }
 
-  // Where it last called, and how that ended, in words; empty: no address has been tried in full.
+  // The address of its last call, and how that ended, in words; empty: no address has been tried in
+  // full.
   std::string outcome() const;
 
-  // Whether all addresses, one after another, have answered that no process listens there.
+  // True if all addresses, one after another, have answered that no process listens there.
   bool is_refused() const { return !addresses_.empty() && refusals_ >= addresses_.size(); }
 
-  // Whether rank 0, which was met at the rendezvous, ran on this host and has ended.
+  // True if rank 0, which was met at the rendezvous, ran on this host and has ended.
   bool has_seen_the_end() const;
   const base::ProcessMark& process() const { return process_; }
 
@@ -58,7 +59,7 @@ class Call {
   // call, or rank 0 doesn't listen.
   bool say_to_rank_0(Word word, const std::string& text, const Identity& self) const;
 
-  // What rank 0 says to a call that has to wait for its welcome.
+  // The answer of rank 0 to a call that has to wait for its welcome.
   static std::string mark_of(const Identity& self);
 
   // Adds the events that poll() has to wait for.

@@ -80,8 +80,8 @@ void Callers::accept(const base::Fd& listener) {
   }
 }
 
-// Where this process has no descriptors left, callers that are no ranks must have taken them. From
-// now on there may be half as many callers. A rank among them calls again.
+// If this process has no descriptors left, callers that are no ranks must have taken them. From now
+// on there may be half as many callers. A rank among them calls again.
 void Callers::drop_unknown_callers() {
   most_ = std::max<std::size_t>(callers_.size() / 2, 1);
   std::stable_partition(callers_.begin(), callers_.end(),

@@ -40,7 +40,7 @@ class Callers {
   // For a process that has no descriptors left, which callers that are no ranks must have taken.
   void drop_unknown_callers();
 
-  // What poll() is to wait for.
+  // Adds the sockets that poll() is to wait for.
   void add_to(std::vector<pollfd>& sockets) const;
 
  private:

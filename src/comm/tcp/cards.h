@@ -1,4 +1,5 @@
-// What cards of ranks tell: whether these ranks fit together, and where each of them is.
+// Questions that cards of ranks answer: whether these ranks fit together, and where each of them
+// is.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace plait::comm::tcp {
 
-// Whether both are known to be on the same host. Hosts that can't be told apart are different ones.
+// True if both are known to be on the same host. Hosts that can't be told apart are different ones.
 bool is_same_host(const Card& one, const Card& other);
 
 bool is_same_process(const Card& one, const Card& other);
@@ -23,11 +24,11 @@ std::optional<Error> find_difference(int rank, const Card& card, int me, const C
 // one's addresses. `cards` of all ranks, in their order.
 std::optional<Error> find_families_apart(const std::vector<Card>& cards);
 
-// Where the rank of a card listens. Loopback leads to the very host only, and comes last. Where
-// hosts can't be told apart it is tried: what is called in vain there says that it is another rank.
+// The addresses at which the rank of a card listens. Loopback leads to this host only, and comes
+// last. If hosts can't be told apart it is tried: a wrong rank there says that it is another one.
 std::vector<Address> addresses_of(const Card& card, const Card& mine);
 
-// Whether the host of one of these ranks has fewer processors than there are ranks on it.
+// True if the host of one of these ranks has fewer processors than there are ranks on it.
 bool is_oversubscribed(const std::vector<Card>& cards, int me);
 
 }  // namespace plait::comm::tcp

@@ -29,7 +29,7 @@ class Carrier {
 
   virtual std::string_view name() const = 0;
 
-  // What moves the chunks to the process, for people: "tcp/eth0".
+  // The route of chunks to the process, for people: "tcp/eth0".
   virtual std::string route_to(int process) const = 0;
 
   // An owner of memory that chunks will be sent from and received into. While it lives, the carrier
@@ -51,10 +51,10 @@ class Carrier {
   virtual std::uint32_t sent_to(int process) const = 0;
   virtual std::uint32_t come_from(int process) const = 0;
 
-  // Whether move() has nothing left to do for what was sent to the process.
+  // True if move() has nothing left to do for what was sent to the process.
   virtual bool is_sent(int process) const = 0;
 
-  // Whether the process is known to have the first `count` chunks that were sent to it, and needs
+  // True if the process is known to have the first `count` chunks that were sent to it, and needs
   // no call of this one for them. Asks it where that isn't known.
   virtual bool is_received(int process, std::uint32_t count) = 0;
 

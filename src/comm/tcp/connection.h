@@ -30,11 +30,11 @@ class Connection {
   // Why the process counts as lost; empty: it doesn't.
   const std::string& loss() const { return silence_.empty() ? end_ : silence_; }
 
-  // Whether frames still come and go. They do after a host has been silent for too long, as soon as
+  // True if frames still come and go. They do after a host has been silent for too long, as soon as
   // it answers again.
   bool is_open() const { return end_.empty(); }
 
-  // Whether it has ended because the other kernel has closed it: the process there has ended. For
+  // True if it has ended because the other kernel has closed it: the process there has ended. For
   // that, a process that lives never closes a connection because the other host is silent.
   bool is_closed_by_peer() const { return is_closed_by_peer_; }
 
@@ -59,7 +59,7 @@ class Connection {
   // has not for so long. Sends it a question where nothing has been heard of it for some time.
   void check_host(base::Nanoseconds lost_after);
 
-  // Whether the other host's kernel has all that was sent, or nothing more can be sent.
+  // True if the other host's kernel has all that was sent, or nothing more can be sent.
   bool is_delivered() const;
 
   void close(const std::string& why);

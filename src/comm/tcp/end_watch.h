@@ -21,7 +21,7 @@ class EndWatch {
   EndWatch(int world, AddressesOf addresses_of)
       : ended_at_(world), addresses_of_(std::move(addresses_of)) {}
 
-  // What this rank has just seen: the other rank has ended, or it is there.
+  // Notes that this rank has just seen the other one end, or has seen it there.
   void note(int rank, bool has_ended);
 
   // Finds out whether these ranks still listen, which have yet to call this one: one of them at a

@@ -1,4 +1,4 @@
-// What travels over a connection: frames of a header and, for most kinds, some bytes after it.
+// The frames of a connection: a header and, for most kinds, some bytes after it.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ class Receiver {
   Receiver& operator=(const Receiver&) = delete;
   virtual ~Receiver() = default;
 
-  // Where the bytes of the next chunk are written; null if the sender was not allowed to send it.
+  // The place for the bytes of the next chunk; null if the sender was not allowed to send it.
   virtual std::byte* place_for(int process, const Frame& frame) = 0;
 
   // Keeps the memory of place_for() alive, if it may be written after the receiver's end.

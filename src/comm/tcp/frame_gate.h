@@ -1,4 +1,4 @@
-// What comes over the connections beside a carrier, in the order in which it was sent.
+// Puts frames that come beside a carrier into the order in which they were sent.
 #pragma once
 
 #include <cstdint>

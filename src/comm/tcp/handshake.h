@@ -1,4 +1,4 @@
-// What ranks say to each other before their first frame.
+// The messages of ranks before their first frame.
 #pragma once
 
 #include <sched.h>
@@ -51,7 +51,7 @@ bool say(const base::Fd& socket, Word word, const std::string& text);
 // Stands in a card for what isn't known.
 inline constexpr const char* kUnknown = "?";
 
-// What a process tells the others about itself, as words of one line.
+// A process's description of itself for the others, as words of one line.
 struct Card {
   std::string build;
   std::string host;  // see base::host_id()
@@ -89,9 +89,9 @@ struct Hello {
 std::string write(const Hello& hello);
 std::optional<Hello> read_hello(const std::string& text);
 
-// What each side of a connection sends the other to prove that it knows the key. Both depend on all
-// of the hello, with the ranks and the job, on the random numbers of both sides, and on the side: a
-// proof is of no use in another connection, nor in the other direction.
+// The proofs with which each side of a connection shows the other that it knows the key. Both
+// depend on all of the hello, with the ranks and the job, on the random numbers of both sides, and
+// on the side: a proof is of no use in another connection, nor in the other direction.
 struct Proofs {
   std::string listener;
   std::string caller;

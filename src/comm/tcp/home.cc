@@ -14,8 +14,8 @@
 namespace plait::comm::tcp {
 namespace {
 
-// What differs if these parts of two homes do. After them comes the name of a simulated host, which
-// may contain slashes.
+// Names of the parts of a home, for a sentence about two that differ. After them comes the name of
+// a simulated host, which may contain slashes.
 constexpr std::array<const char*, 5> kDifferences = {
     "",  // the kernel
     "its host name or /etc/machine-id is another", "it is in another network namespace",

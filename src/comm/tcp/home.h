@@ -1,4 +1,5 @@
-// What processes must have in common to share memory: the machine, namespaces and the user.
+// The properties that processes must have in common to share memory: the machine, namespaces and
+// the user.
 #pragma once
 
 #include <string>

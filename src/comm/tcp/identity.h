@@ -1,4 +1,4 @@
-// What a rank is known by while ranks over TCP meet, and why it doubts others.
+// The identity of a rank while ranks over TCP meet, and its doubts about others.
 #pragma once
 
 #include <map>

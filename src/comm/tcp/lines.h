@@ -35,7 +35,7 @@ class Lines {
   void say_words(Word word, const std::string& text, int but) const;
   void say_frames(const Failure& failure) const;  // to its culprit too, which may be alive
 
-  // What ranks from 1 on have said in words before they are welcomed. A part of a message is kept
+  // Receives the messages of ranks from 1 on before they are welcomed. A part of a message is kept
   // until the rest has come.
   using Hear = base::FunctionRef<void(int rank, const Message& message)>;
   void hear_words(Hear hear);

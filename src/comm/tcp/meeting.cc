@@ -52,7 +52,7 @@ class Meeting {
 
  private:
   void gather();
-  // Whether all others call this rank first.
+  // True if all others call this rank first.
   bool is_host() const { return ranks_.rendezvous && self().rank == 0; }
 
   std::vector<Address> find(const Rendezvous& rendezvous);
@@ -297,7 +297,7 @@ void Meeting::check_ranks() {
   ranks_.check_for_ended_ranks();
 }
 
-// Where a rank has gone meanwhile the others see its connection closed, and so does this one.
+// If a rank has gone meanwhile, the others see its connection closed, and so does this one.
 void Meeting::welcome_all() {
   is_gathering_ = false;
   std::string text;

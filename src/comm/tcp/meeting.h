@@ -1,6 +1,6 @@
 // How the ranks of one start find each other and connect, each with each.
 //
-// Where the caller lends an all-gather of its framework's, every rank listens at a port of its own,
+// If the caller lends an all-gather of its framework's, every rank listens at a port of its own,
 // and the others learn of it that way. Otherwise rank 0 listens where all know it (RENDEZVOUS), and
 // tells the others which ranks have come. Of two ranks the higher one calls the lower one:
 //

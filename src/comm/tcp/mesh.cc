@@ -119,7 +119,7 @@ void Mesh::list_unsent(int process) {
   if (connections_[process].has_unsent() && !is_listed) unsent_.push_back(process);
 }
 
-// What has no room now goes out when the thread that reads goes on to send.
+// A frame that has no room now goes out when the thread that reads goes on to send.
 void Mesh::reply(int process, Frame frame, const std::string& text) {
   auto kept = std::make_shared<const std::string>(text);
   frame.bytes = kept->size();

@@ -116,13 +116,13 @@ class Mesh {
   // Why nothing comes from the process any more; empty: it is there, as far as can be told.
   std::string loss_of(int process);
 
-  // Whether nothing comes because the process has ended: its kernel has closed the connection.
+  // True if nothing comes because the process has ended: its kernel has closed the connection.
   bool is_closed_by(int process);
 
-  // Whether the carrier has lost the process, while its connection is still there.
+  // True if the carrier has lost the process, while its connection is still there.
   bool is_lost_by_carrier_alone(int process);
 
-  // Whether the kernel here has taken all that was sent to the process. True for one that has let a
+  // True if the kernel here has taken all that was sent to the process. True for one that has let a
   // deadline pass in which it took nothing.
   bool is_sent(int process);
 
@@ -139,7 +139,7 @@ class Mesh {
   // How many chunks the carrier has been given for the process.
   std::uint32_t sent_to(int process);
 
-  // Whether the process itself needs no more of this one's calls to get the first `count` of them.
+  // True if the process itself needs no more of this one's calls to get the first `count` of them.
   // What the kernel here has taken needs none.
   bool is_received(int process, std::uint32_t count);
 

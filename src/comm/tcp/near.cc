@@ -22,8 +22,8 @@ using base::sentence;
 
 namespace {
 
-// What this process lends, by the file's number. Ranks that are threads of one process share one
-// mapping, which is also what lets the thread sanitizer see that they do.
+// The memory that this process lends, by the file's number. Ranks that are threads of one process
+// share one mapping, which is also what lets the thread sanitizer see that they do.
 class OwnMemory {
  public:
   static OwnMemory& here() {

@@ -51,7 +51,7 @@ class Near {
   // Why a process of this kernel is not near; empty: it is, or it runs on another kernel.
   std::string why_far(int process) const;
 
-  // Whether any two of these are near each other: the same answer in all processes.
+  // True if any two of these are near each other: the same answer in all processes.
   bool has_two_of(const std::vector<int>& processes) const;
 
   // The memory that a near process lends. Throws Error{system} where it can't be mapped.

@@ -1,4 +1,4 @@
-// What the environment tells of how ranks over TCP meet: where, and by which secret.
+// The settings of the environment for the meeting of ranks over TCP: the address and the secret.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace plait::comm::tcp {
 
-// Where ranks meet without the help of a framework; null: no variable says.
+// The place at which ranks meet without the help of a framework; null: no variable names it.
 struct Rendezvous {
   std::string host;
   int port;

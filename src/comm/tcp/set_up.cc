@@ -54,7 +54,7 @@ void TcpGroup::compare_set_ups(const Awaited& awaited, base::FunctionRef<bool()>
   }
 }
 
-// Whether one of these peers is lost, or makes no calls after the failure, or has told that ranks
+// True if one of these peers is lost, or makes no calls after the failure, or has told that ranks
 // are in different calls: then it doesn't begin this one. What it sent before has been received by
 // then.
 //
@@ -98,7 +98,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
       if (failed() && failed_at == 0) failed_at = now;
       if (failed() && (now - failed_at > kUnderWay || can_never_bring(missing))) raise();
       for (const int peer : missing) {
-        // What it brought may have come with its farewell.
+        // Its text may have come with its farewell.
         if (failed() || !has_left(peer) || has_brought(peer)) continue;
         throw Error(
             Code::peer_lost,

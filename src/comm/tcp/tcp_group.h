@@ -68,7 +68,7 @@ class TcpGroup final : public Group, public Receiver {
   // Fails the group where a process is lost. `doing` begins the sentence.
   void check_for_losses(base::FunctionRef<std::string()> doing);
 
-  // What this rank does is kept here, and told to a peer that asks.
+  // This rank's calls are noted here, for a peer that asks.
   void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
   // Credits that were not urgent go out at the latest when a call is over.
   void rest() noexcept override {

@@ -176,7 +176,8 @@ Arrival TcpSlots::next(int source, int slot) {
           .tag = &frame.tag};
 }
 
-// What is not here of a near rank may wait for frames of this rank's to others: they move too.
+// A chunk of a near rank that is not here may wait for frames of this rank's to others: they move
+// too.
 Arrival TcpSlots::inbox(int source, int slot) {
   const Arrival here = next(source, slot);
   if (here.data != nullptr) return here;

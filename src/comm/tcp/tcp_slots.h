@@ -61,7 +61,7 @@ class TcpSlots final : public SlotTransport, public Receiver {
     Frame frames[2] = {};
   };
 
-  // Where a peer's channels are: in near_, or in the arrays of those on other hosts.
+  // The place of a peer's channels: in near_, or in the arrays of those on other hosts.
   struct Peer {
     bool is_near;
     int place;

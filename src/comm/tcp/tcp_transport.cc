@@ -11,7 +11,7 @@
 namespace plait::comm::tcp {
 namespace {
 
-// What a rank brings to an agreement, as "14 - mailbox of 2 slots".
+// A rank's text for an agreement, such as "14 - mailbox of 2 slots".
 struct Answer {
   std::uint32_t number;
   std::string memory;
@@ -64,7 +64,7 @@ std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc)
   return slots;
 }
 
-// Where it fails, the others hear of it before this rank takes back what it lends, which would look
+// If it fails, the others hear of it before this rank takes back what it lends, which would look
 // like a failure of this rank's memory to them.
 std::vector<base::Region> TcpTransport::map_memory(const std::vector<Contribution>& contributions,
                                                    const Lent& mine, std::size_t bytes) try {

@@ -38,7 +38,7 @@ class TcpTransport final : public Transport, public Regrouping {
  private:
   std::shared_ptr<TcpGroup> make_group(const std::vector<int>& members) const;
 
-  // What a rank brings to an agreement.
+  // A rank's part in an agreement.
   struct Contribution {
     std::uint32_t number;  // of what all of them are making
     std::string memory;    // that it lends for it: see Lent::offer()

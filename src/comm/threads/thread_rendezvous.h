@@ -27,7 +27,7 @@ class ThreadRendezvous {
   void add(int rank);
   void leave(int rank) noexcept;
 
-  // What one rank passes to meet().
+  // The argument of one rank to meet().
   struct Contribution {
     std::string bytes;
     base::Region region;

@@ -32,7 +32,8 @@ template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
 
-// What a pass asks memory for while it computes: with each word what lies `step` bytes further.
+// The addresses that a pass prefetches while it computes: with each word the one `step` bytes
+// further.
 struct Asked {
   const std::byte* from = nullptr;
   std::int64_t step = 0;
@@ -151,7 +152,7 @@ void multiply_rows(const TileCall& call) {
   multiply_rest<Set, Set::kRows - 1>(call, row, call.row_count - row);
 }
 
-// What a leaf of few rows costs beside its multiplications counts: they are over in a microsecond.
+// The overhead of a leaf of few rows matters: its multiplications take a microsecond.
 template <class Set>
 void multiply_leaves(const TileCall& call) {
   TileCall leaf = call;

@@ -12,8 +12,9 @@ __device__ inline unsigned int epoch_of(const CallArgs& call) {
   return *static_cast<volatile unsigned int*>(call.waits.epoch) + (call.begins ? 1 : 0);
 }
 
-// By one thread of each block of the kernel that begins a call, once the block's other threads know
-// the number of the call. The last block counts the call: no block then reads too large a number.
+// Called by one thread of each block of the kernel that begins a call, once the block's other
+// threads know the number of the call. The last block counts the call: no block then reads too
+// large a number.
 __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   if (!call.begins) return;
   __threadfence();
@@ -23,15 +24,15 @@ __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   *static_cast<volatile unsigned int*>(call.waits.epoch) = epoch;
 }
 
-// By a warp: tells all peers that this rank has begun the call.
+// Called by a warp: tells all peers that this rank has begun the call.
 __device__ inline void tell_peers(const CallArgs& call, unsigned int epoch, int lane) {
   if (lane < call.shards.world && lane != call.rank)
     comm::cuda::raise(call.began[lane] + call.rank, comm::cuda::word_of(call.fingerprint, epoch),
                       0);
 }
 
-// By a warp: waits until all peers have finished the call before the last, whose slots are written
-// again: they have if they have begun the last one.
+// Called by a warp: waits until all peers have finished the call before the last, whose slots are
+// written again: they have if they have begun the last one.
 __device__ inline void wait_for_peers(const CallArgs& call, unsigned int epoch, int lane) {
   if (lane < call.shards.world && lane != call.rank)
     comm::cuda::wait_for_epoch(call.began[call.rank] + lane, epoch - 1, call.waits, lane);

@@ -58,7 +58,7 @@ class CommFirst {
     asm volatile("fence.proxy.async.global;" ::: "memory");
   }
 
-  // By a warp. Most pieces have come already: four flags of each lane are looked at at once,
+  // Called by a warp. Most pieces have come already: four flags of each lane are looked at at once,
   // because each look takes about a microsecond.
   __device__ void wait_for_pieces(int source, int first, int last, int lane) const {
     constexpr int kAtOnce = 4;
@@ -143,7 +143,7 @@ class CommFirst {
   }
 
  private:
-  // Whether all of a tile's rows are this rank's own.
+  // True if all of a tile's rows are this rank's own.
   __device__ bool is_own(int row) const {
     const int end = min(row + Shape::kRows, args_.call.shards.m);
     return row < end && row >= args_.call.shards.begin(args_.call.rank) &&

@@ -320,7 +320,7 @@ class ComputeFirst {
     }
   }
 
-  // Where a rank receives finished rows: a place for each row of the whole matrix.
+  // The rows that a rank receives finished: a place for each row of the whole matrix.
   __device__ Rows results_at(int rank) const {
     return {.data = args_.results.data[rank] + parity() * args_.results.parity_bytes,
             .stride = args_.results_stride,

@@ -13,7 +13,8 @@ struct Rectangle {
   int columns;
 };
 
-// By a warp, for elements of `element` bytes. Rows of `source` begin at multiples of 16 bytes.
+// Called by a warp, for elements of `element` bytes. Rows of `source` begin at multiples of 16
+// bytes.
 __device__ inline void copy_rows(const Rows& source, const Rows& target, const Rectangle& part,
                                  int element, int lane) {
   const int per_vector = 16 / element;
@@ -40,7 +41,7 @@ __device__ inline void copy_rows(const Rows& source, const Rows& target, const R
   }
 }
 
-// By a block. Each thread's loads are under way before it stores.
+// Called by a block. Each thread's loads are under way before it stores.
 __device__ inline void copy_vectors(const uint4* from, uint4* to, int count) {
   constexpr int kAtOnce = 8;
   const int threads = static_cast<int>(blockDim.x);

@@ -40,7 +40,7 @@ class CudaGroup::Memory {
   cudaError_t status_;
 };
 
-// What a rank tells the others about its part of the mailbox.
+// A rank's description of its part of the mailbox for the others.
 struct CudaGroup::Offer {
   std::int64_t process;
   const void* address;

@@ -53,7 +53,7 @@ class Call {
            problem_.op == DeviceOperator::matmul_reduce_scatter;
   }
 
-  // Whether the call is one kernel, which also begins it.
+  // True if the call is one kernel, which also begins it.
   bool begins_itself() const {
     if (problem_.m == 0 || problem_.n == 0) return false;
     return plan_.schedule == DeviceSchedule::fused || rank_.world == 1;
@@ -192,7 +192,7 @@ class Call {
     args.sums.parity_bytes = mailbox_.bytes;
     args.sums.parity_flags = static_cast<int>(mailbox_.flags);
     args.results = args.sums;
-    // What is added up lies side by side.
+    // Partial sums of one place lie side by side.
     args.sums.place_bytes = rank_.world * sizes_.tile_bytes;
     args.sums.source_bytes = sizes_.tile_bytes;
     args.sums.place_flags = rank_.world;
@@ -209,7 +209,7 @@ class Call {
     return args;
   }
 
-  // What the warps that add up and fetch do, in the order of columns that the call has.
+  // The work of the warps that add up and fetch, in the call's order of columns.
   WorkOrder work_of(const ComputeFirstArgs& args) const {
     constexpr int kWarps = 10;  // of a block
     return work_order(shards_, rank_.rank, kTileRows, args.call.order,
@@ -313,8 +313,9 @@ class Call {
     }
     const char* even = slots_of(rank_.rank);
     const char* odd = even + args.gathered.parity_bytes;
-    // Where the whole matrix would begin if the rank's rows were a part of it. A tensor map may not
-    // begin outside the GPU's memory: there the rows are read as they were gathered.
+    // The address at which the whole matrix would begin if the rank's rows were a part of it. A
+    // tensor map may not begin outside the GPU's memory: there the rows are read as they were
+    // gathered.
     const char* begin = args.x - shards_.begin(rank_.rank) * args.x_stride;
     args.reads_own = is_on_gpu(begin);
     args.pushes_to_self =
@@ -342,7 +343,7 @@ class Call {
     order.group = order.turns < kFew ? kFew / order.turns * order.turns : order.turns;
   }
 
-  // Whether a tile has rows of this rank and of others.
+  // True if a tile has rows of this rank and of others.
   bool shares_tiles(int rank) const {
     const int end = shards_.end(rank);
     return shards_.begin(rank) % kTileRows != 0 || (end % kTileRows != 0 && end != problem_.m);

@@ -109,7 +109,8 @@ struct TileOrder {
     return {.unit = unit_at(run + in_run % height), .column = column + in_run / height};
   }
 
-  // Where the unit at this place of the others lies in the circle, counted from the first of them.
+  // The position in the circle of the unit at this place of the others, counted from the first of
+  // them.
   PLAIT_ANYWHERE int by_turns(int place) const {
     const int others = units - own;
     const int each = others / turns;

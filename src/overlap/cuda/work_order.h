@@ -98,7 +98,7 @@ struct WorkOrder {
   }
 };
 
-// What a call's warps do.
+// The kinds of work of a call's warps.
 struct WorkKind {
   bool spreads;      // the sums go to all ranks, so that there is something to fetch
   int wire_vectors;  // of 16 bytes, for eight elements
@@ -127,7 +127,8 @@ inline WorkOrder work_order(const Shards& shards, int rank, int tile_rows, const
   if (order.columns > 0)
     work.groups = (order.columns + order.column_group - 1) / order.column_group;
   const int last = order.columns - (work.groups - 1) * order.column_group;
-  // What the last tiles leave to do is halved if there are warps enough, but not what raises flags.
+  // The work after the last tiles is halved if there are warps enough, except work that raises
+  // flags.
   const int own = work.tiles[rank].count;
   work.halves = !kind.spreads && own * last * work.pieces() < kind.warps ? 2 : 1;
   work.parts *= work.halves;

@@ -19,7 +19,7 @@ struct Loaded {
   std::string file;                  // the file that was read; empty: none
   std::vector<std::string> remarks;  // about settings that were understood but have no effect
 
-  // Where a setting was set: "plait.toml:3", "PLAIT_PLAN" or "default".
+  // The place at which a setting was set: "plait.toml:3", "PLAIT_PLAN" or "default".
   std::string origin(std::string_view setting) const;
 };
 

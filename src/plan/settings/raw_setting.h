@@ -48,7 +48,7 @@ class RawSetting {
   // The entries of a table, which the parser fills; null if the value is not a table.
   Entries* table() { return std::get_if<Entries>(&value_); }
 
-  // Whether the value is this word, or any whole number.
+  // True if the value is this word, or any whole number.
   bool is(std::string_view word) const;
   bool is_whole() const;
 

@@ -203,7 +203,7 @@ class Reader {
   // 0 at the end. A 0 in the text is never expected, so it is refused.
   char next() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
-  // Whether the readable part of the line ends here.
+  // True if the readable part of the line ends here.
   bool at_end() const {
     return at_ >= text_.size() || next() == '\n' || next() == '#' || text_.substr(at_, 2) == "\r\n";
   }

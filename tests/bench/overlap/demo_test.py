@@ -1,4 +1,4 @@
-"""What `./do demo` shows: one screen, of a problem that suits the machine, whatever was measured."""
+"""The output of `./do demo`: one screen, of a problem that suits the machine, whatever was measured."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PLAIT = Path(os.environ["PLAIT_BUILD"]) / "src/cli/plait"
 
 
 def figures(taken, times, efficiency):
-    """As plait bench --json says them."""
+    """Figures in the form of plait bench --json."""
     return {"t_gemm_ms": taken, "t_comm_ms": 40.0, "ideal_ms": 40.0, "link": "0.5gbit,5us",
             "schedules": [{"name": name, "median_ms": time, "min_ms": 0.9 * time, "max_ms": 1.5 * time,
                            "overlap_efficiency": efficiency}

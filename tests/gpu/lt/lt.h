@@ -35,7 +35,7 @@ struct LtProblem {
   // Bytes of which all pointers are multiples. Memory that cudaMalloc gives has 256.
   std::uint32_t alignment = 256;
 
-  // Whether a candidate may cut k into parts whose sums are added up later. That is sometimes
+  // True if a candidate may cut k into parts whose sums are added up later. That is sometimes
   // quicker, but makes the order of the sum depend on m.
   bool may_split_k = true;
 
@@ -48,8 +48,8 @@ struct LtOperands {
   void* out;
 };
 
-// What cuBLASLt tells of one of its algorithms. The numbers are its own, except for the number of
-// parts of k.
+// cuBLASLt's description of one of its algorithms. The numbers are its own, except for the number
+// of parts of k.
 struct LtChoice {
   int algorithm = 0;
   int tile = 0;

@@ -48,8 +48,8 @@ struct LtAlgorithm {
   std::uint64_t data[8];
 };
 
-// What the heuristic says of an algorithm. `state` is a status: of an algorithm that can run,
-// kLtSuccess.
+// The heuristic's answer about an algorithm. `state` is a status: kLtSuccess if the algorithm can
+// run.
 struct LtHeuristic {
   LtAlgorithm algorithm;
   std::size_t workspace_bytes;

@@ -1,4 +1,4 @@
-"""What stands between Megatron-Core and a CPU."""
+"""Replacements for the parts of Megatron-Core that need a GPU."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What changes while a program runs: a layer's settings, and whether plait is enabled."""
+"""Changes while a program runs: of a layer's settings, and of whether plait is enabled."""
 
 import logging
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ def example() -> Iterator[Any]:
 
 
 def added_as_megatron_does(parameter: Any) -> torch.Tensor:
-    """What its DDP does with a gradient: a fused layer leaves autograd none, or any values.
+    """Add a gradient as Megatron's DDP does: a fused layer leaves autograd none, or any values.
 
     Of a tied weight, autograd has the embedding's share, and zeros of the output layer.
     """

@@ -72,7 +72,7 @@ def with_a_weight_of_fewer_rows(layer: Any, x: torch.Tensor) -> Any:
 
 
 def with_a_product_of_its_own(layer: Any, x: torch.Tensor) -> Any:
-    """As a quantiser gives it to a layer, by name the same."""
+    """Replace a layer's product as a quantiser does, under its name."""
     theirs = layer._forward_impl
     layer._forward_impl = functools.wraps(theirs)(lambda *args, **named: 2 * theirs(*args, **named))
     return layer(x)[0]

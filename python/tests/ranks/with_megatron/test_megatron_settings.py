@@ -1,4 +1,4 @@
-"""What settings, the environment and command-line options come to."""
+"""The options that follow from settings, the environment and the command line."""
 
 import argparse
 import sys

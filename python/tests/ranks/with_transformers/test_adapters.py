@@ -174,7 +174,7 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
 
 @WAYS
 def test_gradients_of_a_model(shared: Shared, folder: Path) -> None:
-    """As far from f64 as one process is in f32, times four: ranks add up in another order."""
+    """Errors are up to four times those of one process in f32: ranks add up in another order."""
     precise, alone = (
         load(whole_model(folder).double(), folder).double(),
         load(whole_model(folder), folder),

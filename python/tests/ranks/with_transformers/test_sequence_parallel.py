@@ -195,7 +195,7 @@ def test_rows_are_shared_from_a_number_on(llama: Path, monkeypatch: pytest.Monke
 
 
 def test_weights_are_packed_and_changes_seen(llama: Path) -> None:
-    """The same bits before and after weights are packed, and of a weight that was written to."""
+    """Packing weights changes no bit, and a weight that was written to is packed again."""
     with plait.transformers.enabled(sequence_parallel=True, fixed_weights=True):
         model = shared(llama)
         first = logits(model, PADDED)

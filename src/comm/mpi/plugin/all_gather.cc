@@ -115,7 +115,7 @@ class MessageAllGather final : public DeferredRelease {
         "MPI_Irecv");
   }
 
-  // Where the peer's process has ended, what it would bring is missing, and the watch tells why.
+  // If the peer's process has ended, what it would bring is missing, and the watch tells why.
   void send(int peer, const void* data, std::size_t bytes, MPI_Request& request) {
     if (!members_.may_send_to(peer)) return;
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_.processes[peer],

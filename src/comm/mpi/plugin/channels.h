@@ -58,7 +58,7 @@ class Channels {
   // Begins to receive: chunks that come before wait in MPI's queues.
   void open();
 
-  // Whether MPI is done with it.
+  // True if MPI is done with it.
   bool test(Staged& staged);
 
   // Sends what has been written into the place. Where the peer's process has ended, nothing is sent

@@ -25,7 +25,7 @@ class ChunkCounts {
   void note_sent(int peer) { sent_[peer].fetch_add(1, std::memory_order_relaxed); }
   std::uint32_t sent_to(int peer) const { return sent_[peer].load(std::memory_order_relaxed); }
 
-  // Whether the peer's first `sent` chunks are here or have been.
+  // True if the peer's first `sent` chunks are here or have been.
   bool have_come(int peer, std::uint32_t sent);
 
  private:

@@ -20,7 +20,7 @@ constexpr const char* kLibrary = "Open MPI";
 constexpr const char* kLibrary = "MPICH";
 #endif
 
-// By one thread at a time. Never destroyed: they end with MPI.
+// One thread calls it at a time. Never destroyed: they end with MPI.
 MpiWorld& world_of(const Processes& processes) {
   static auto& all =
       *std::make_unique<std::map<const Processes*, std::unique_ptr<MpiWorld>>>().release();

@@ -1,5 +1,5 @@
-// What plait sets for the MPI library that it starts, so that a link between hosts carries chunks
-// both ways at once at its full rate.
+// Settings for the MPI library that plait starts, so that a link between hosts carries chunks both
+// ways at once at its full rate.
 #pragma once
 
 namespace plait::comm::mpi {

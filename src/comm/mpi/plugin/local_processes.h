@@ -13,7 +13,7 @@ namespace plait::comm::mpi {
 
 class LocalProcesses {
  public:
-  // What a process tells the others about itself: the bytes of one ProcessRecord.
+  // The text in which a process describes itself to the others: the bytes of one ProcessRecord.
   static std::string record();
 
   // Takes the records of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses records

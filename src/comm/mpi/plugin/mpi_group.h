@@ -42,7 +42,7 @@ class MpiGroup final : public Group {
   // For so long, messages that a peer sent before a notice may still arrive after it.
   static constexpr Nanoseconds kUnderWay = base::kSecond;
 
-  // Whether the peer left so long ago that what it brought to a set-up before has arrived.
+  // True if the peer left so long ago that what it brought to a set-up before has arrived.
   bool is_long_gone(int peer) const;
 
   ChunkCounts& chunks() { return chunks_; }
@@ -53,7 +53,7 @@ class MpiGroup final : public Group {
   std::vector<int> find_missing_set_ups();
   void end_set_up();
 
-  // Whether one of the peers has told that ranks are in different calls, and is not in this set-up:
+  // True if one of the peers has told that ranks are in different calls, and is not in this set-up:
   // a peer's notices come in order.
   bool can_never_bring(const std::vector<int>& missing) const;
 

@@ -28,10 +28,10 @@ MpiSlots::~MpiSlots() {
   release_later(std::make_unique<ClosingMailbox>(group_, std::move(channels_)));
 }
 
-// What was posted is brought to an end before this rank says that it leaves: MPI moves a send only
-// while its sender calls MPI. Peers have a receive ready for every chunk, so this takes no longer
-// than the peers are away from MPI; it ends early where they are gone. A peer that is late fails
-// the group, so that the group's other mailboxes don't wait for it as long again.
+// All sends are brought to an end before this rank says that it leaves: MPI moves a send only while
+// its sender calls MPI. Peers have a receive ready for every chunk, so this takes no longer than
+// the peers are away from MPI; it ends early where they are gone. A peer that is late fails the
+// group, so that the group's other mailboxes don't wait for it as long again.
 void MpiSlots::finish_sends() noexcept try {
   if (group_->failed()) return;
   wait_until_all_is_taken();

@@ -14,7 +14,7 @@
 namespace plait::comm::mpi {
 namespace {
 
-// What a member brings to an agreement, as "14 3 mailbox of 2 slots".
+// A member's text for an agreement, such as "14 3 mailbox of 2 slots".
 struct Offer {
   int first_tag;
   int comm_dup;

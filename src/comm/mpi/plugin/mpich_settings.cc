@@ -24,7 +24,7 @@ bool has_rdma_card() {
   return !missing && cards != fs::directory_iterator();
 }
 
-// Where UCX looks for files with the same names and values as its variables.
+// The files in which UCX looks for values of its variables.
 std::vector<fs::path> find_files_of_ucx() {
   std::vector<fs::path> files = {fs::path("/etc/ucx") / kFile, kFile};
   if (const auto home = base::env("HOME")) files.push_back(fs::path(*home) / kFile);
@@ -40,7 +40,7 @@ std::vector<fs::path> find_files_of_ucx() {
 
 }  // namespace
 
-// By default MPICH's UCX asks the receiver of a large message first, and then puts the message into
+// MPICH's UCX by default asks the receiver of a large message first, and then puts the message into
 // its memory. Over TCP the link then carries little more than half of what it could both ways. UCX
 // has one threshold for all networks, and asking first is best for RDMA and within a host, where it
 // saves a copy. So the threshold is left where there is a card for RDMA, or one host only.

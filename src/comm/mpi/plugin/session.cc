@@ -43,7 +43,8 @@ struct Duplicates {
 struct Library {
   bool started_here = false;
   pid_t pid = 0;
-  // By the processes' ranks in MPI_COMM_WORLD, and then by the call that began to make them.
+  // Indexed by the processes' ranks in MPI_COMM_WORLD, and then by the call that began to make
+  // them.
   std::map<std::vector<int>, std::map<std::string, Duplicates>> duplicates;
   const Duplicates* world = nullptr;
   int highest_tag = 0;
@@ -163,7 +164,7 @@ void initialise(const MeetOptions& options) {
   int started = 0;
   MPI_Initialized(&started);
   int provided = 0;
-  // What was not started in time may have started since.
+  // MPI was not started in time, but may have started since.
   if (started != 0 && !library().started_here) {
     check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {
@@ -174,7 +175,7 @@ void initialise(const MeetOptions& options) {
               "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or more, and MPI "
               "was started with ",
               provided == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
-  // What belongs to no communicator is reported to this one. A program's own stays as it is.
+  // MPI reports errors of no communicator to this one. A program's own handler stays.
   if (library().started_here) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int* highest_tag = nullptr;
   int known = 0;

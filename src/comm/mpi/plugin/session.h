@@ -68,7 +68,7 @@ int highest_tag();
 // waits for the others only shortly.
 void note_failure() noexcept;
 
-// What is done when MPI_Finalize is called, whether by the program or by plait, before MPI ends.
+// Runs `close` in MPI_Finalize, whether the program or plait calls it, before MPI ends.
 void close_at_the_end(std::function<void()> close);
 
 // When this process ends it waits for the others at most for some seconds, and not at all for those

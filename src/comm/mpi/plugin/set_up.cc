@@ -1,4 +1,4 @@
-// In which calls the ranks of a group make something together.
+// Counts the calls in which the ranks of a group make something together.
 #include <algorithm>
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-// What UCX says of the way to a peer. Its functions don't tell, but it prints a line for each lane:
+// Reads from UCX's output how it reaches a peer. Its functions don't tell, but it prints a line for
+// each lane:
 //
 //   lane[1]:  5:rc_mlx5/mlx5_0:1.0 md[3]   -> md[3]/ib/sysdev[0] rma_bw#0 am am_bw#0
 #pragma once

@@ -1,4 +1,4 @@
-// What UCX prints: the only way to learn some of what it knows.
+// Reads the text that UCX prints: the only way to learn some of what it knows.
 #pragma once
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace plait::comm::ucx {
 
-// What `print` writes to the stream that it is called with; empty where there is no memory for it.
+// The text that `print` writes to the stream that it gets; empty if there is no memory for it.
 template <typename Print>
 std::string printed(Print&& print) {
   char* text = nullptr;

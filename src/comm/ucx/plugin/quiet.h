@@ -1,5 +1,6 @@
-// What UCX prints about a connection whose peer is lost: up to six lines, which advise to change
-// the kernel's limits. plait says in a sentence of its own which rank is lost, and why.
+// Suppresses the lines that UCX prints about a connection whose peer is lost: up to six, which
+// advise to change the kernel's limits. plait says in a sentence of its own which rank is lost, and
+// why.
 #pragma once
 
 namespace plait::comm::ucx {

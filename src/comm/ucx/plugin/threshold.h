@@ -5,7 +5,7 @@
 
 namespace plait::comm::ucx {
 
-// Whether the user has set it, in the environment or in one of UCX's files (ucx.conf).
+// True if the user has set it, in the environment or in one of UCX's files (ucx.conf).
 bool is_threshold_set(const ucp_config_t* config);
 
 }  // namespace plait::comm::ucx

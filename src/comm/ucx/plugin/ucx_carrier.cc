@@ -26,7 +26,7 @@ constexpr unsigned kEager = UCP_AM_SEND_FLAG_EAGER;
 // One call of UCX's progress handles a few events.
 constexpr int kMostTurns = 64;
 
-// Whether `count` is at least `wanted`, where neither is above `now`. Counts go on at 0 after the
+// True if `count` is at least `wanted`, where neither is above `now`. Counts go on at 0 after the
 // largest number, so this is right for counts of the last 2^32 chunks.
 bool is_at_least(std::uint32_t count, std::uint32_t wanted, std::uint32_t now) {
   return now - count <= now - wanted;
@@ -130,7 +130,7 @@ void UcxCarrier::close() noexcept {
       ucp_worker_progress(worker_);
     ucp_request_free(request);
   }
-  // What was under way to a peer that has died is ended by UCX's progress, which else complains.
+  // UCX's progress ends the sends that were under way to a dead peer; otherwise it complains.
   const auto is_busy = [](const Peer& peer) { return peer.under_way > 0; };
   while (std::any_of(peers_.begin(), peers_.end(), is_busy) && base::now() < deadline)
     ucp_worker_progress(worker_);

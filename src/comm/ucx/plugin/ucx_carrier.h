@@ -22,7 +22,7 @@ class UcxCarrier final : public tcp::Carrier {
   UcxCarrier(int me, int processes);
   ~UcxCarrier() override;
 
-  // What the other processes need to reach this one, to be told over a way that is trusted.
+  // The address by which the other processes reach this one, to be told over a way that is trusted.
   std::string address() const;
 
   // Before anything else is sent to the process. The connection is there when is_sent().
