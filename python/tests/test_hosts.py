@@ -35,10 +35,11 @@ NETLAB = Path(__file__).parents[2] / "tools" / "netlab.py"
 NOT_ALLOWED = 77
 
 
-def test_ranks_of_two_hosts_meet_over_tcp() -> None:
+def lines_of_two_hosts(program: str, *options: str, **variables: str) -> list[str]:
+    """Run a program as a rank on each of two hosts, and return the lines of both."""
     ranks = subprocess.run(
-        [NETLAB, "--", sys.executable, "-c", PROGRAM],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [NETLAB, *options, "--", sys.executable, "-c", program],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
         capture_output=True,
         text=True,
         timeout=300,
@@ -47,7 +48,11 @@ def test_ranks_of_two_hosts_meet_over_tcp() -> None:
     if ranks.returncode == NOT_ALLOWED:
         pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
     assert ranks.returncode == 0, ranks.stderr
-    assert sorted(ranks.stdout.splitlines()) == 2 * ["tcp 4.0 12 1 (2, 4)"], ranks.stderr
+    return sorted(ranks.stdout.splitlines())
+
+
+def test_ranks_of_two_hosts_meet_over_tcp() -> None:
+    assert lines_of_two_hosts(PROGRAM) == 2 * ["tcp 4.0 12 1 (2, 4)"]
 
 
 PLANS = """
@@ -72,19 +77,9 @@ dist.destroy_process_group()
 
 
 def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
-    ranks = subprocess.run(
-        [NETLAB, "--rate", "1gbit", "--", sys.executable, "-c", PLANS],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if ranks.returncode == NOT_ALLOWED:
-        pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
-    assert ranks.returncode == 0, ranks.stderr
+    lines = lines_of_two_hosts(PLANS, "--rate", "1gbit", XDG_CACHE_HOME=str(tmp_path))
     for rank in ("0 ", "1 "):
-        said = [line[2:] for line in ranks.stdout.splitlines() if line.startswith(rank)]
+        said = [line[2:] for line in lines if line.startswith(rank)]
         rows = [line for line in said if not line.startswith("op=")]
         problems = [line for line in said if line.startswith("op=")]
         # Some plans were tried, and one of them was decided upon by measuring.
@@ -120,15 +115,4 @@ sys.stdout.write(f"{x[-1]}\\n")
 def test_a_call_leaves_nothing_unsent_behind() -> None:
     # The kernel takes little at a time here. What it had not taken when the first rank's call ended
     # would stay in that process while it waits for the second rank in another library.
-    ranks = subprocess.run(
-        [NETLAB, "--rate", "20mbit", "--", sys.executable, "-c", LEAVING],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    if ranks.returncode == NOT_ALLOWED:
-        pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
-    assert ranks.returncode == 0, ranks.stderr
-    assert ranks.stdout == "7.0\n7.0\n", ranks.stderr
+    assert lines_of_two_hosts(LEAVING, "--rate", "20mbit") == 2 * ["7.0"]
