@@ -1,6 +1,5 @@
 """Output and counts of ./do, without building anything."""
 
-import json
 import os
 import re
 import shutil
@@ -68,16 +67,6 @@ class DoTest(unittest.TestCase):
         folders = sorted(folder.name for folder in (ROOT / "bench").iterdir() if folder.is_dir())
         self.assertEqual(listed[1].split(", "), folders)
 
-    def test_bench_chaos_kills_a_thousand_or_as_many_as_it_is_told(self):
-        with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / "tests/chaos/plait_chaos"
-            program.parent.mkdir(parents=True)
-            program.write_text('#!/bin/sh\necho "$@"\n')
-            program.chmod(0o755)
-            script = ["env", f"BUILD={folder}", ROOT / "bench/chaos/run.sh"]
-            self.assertEqual(run(*script).stdout, "--kills 1000\n")
-            self.assertEqual(run(*script, "--kills", "3").stdout, "--kills 1000 --kills 3\n")
-
     def test_unknown_verb_is_wrong_usage(self):
         refused = run(ROOT / "do", "fly")
         self.assertEqual(refused.returncode, 2)
@@ -125,6 +114,8 @@ class DoTest(unittest.TestCase):
 
 
 @unittest.skipIf(list(Path("/dev").glob("nvidia[0-9]*")), "there is a GPU here")
+
+
 class WithoutGpuTest(unittest.TestCase):
     def check(self, command):
         gpu = run(*command)
@@ -152,32 +143,6 @@ class GpuChecksTest(unittest.TestCase):
             ran = self.run_script(folder, "gpu_check 1 one sleep 100; gpu_check 9 two true; summary")
         self.assertEqual(ran.returncode, 1)
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 1 failed")
-
-    def test_words_choose_checks(self):
-        with tempfile.TemporaryDirectory() as folder:
-            ran = self.run_script(folder, "gpu_words=(late graph); gpu_check 9 'a late rank' true; "
-                                          "gpu_check 9 refusals false; summary")
-        self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
-
-    def test_findings_are_the_last_lines_of_checks_that_passed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            ran = self.run_script(folder, "gpu_check 9 one printf 'begin\\n7 right\\n'; "
-                                          "gpu_check 9 two false >/dev/null; show_gpu_findings")
-        self.assertEqual(ran.stdout.splitlines()[-2:], ["proved:", "  one: 7 right"])
-
-    def test_cublaslt_is_found_in_a_folder_of_the_loader(self):
-        with tempfile.TemporaryDirectory() as folder:
-            library = Path(folder) / "libcublasLt.so.13"
-            library.touch()
-            ran = self.run_script(folder, f"export LD_LIBRARY_PATH={folder}; unset PLAIT_CUBLASLT; "
-                                          "find_cublaslt; echo $PLAIT_CUBLASLT")
-        self.assertEqual(ran.stdout, f"{library}\n")
-
-    def test_cublaslt_is_looked_for_in_packages_of_python(self):
-        with tempfile.TemporaryDirectory() as folder:
-            ran = self.run_script(folder, f"export PYTHONPATH={folder}; cublaslt_folders")
-        for package in ["cu13", "cublas"]:
-            self.assertIn(f"{folder}/nvidia/{package}/lib", ran.stdout.splitlines())
 
     def test_packed_libraries_are_not_those_of_every_system(self):
         command = Path(os.environ["PLAIT_BUILD"]) / "src/cli/plait"
@@ -226,25 +191,6 @@ class SummaryTest(unittest.TestCase):
             "not run on this processor:", "  release: this processor has no AMX (3)",
             "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
 
-    def test_what_does_not_run_again_is_listed_by_its_reason(self):
-        def test(name, label, *command):
-            properties = [{"name": "LABELS", "value": [label]}] if label else []
-            return {"name": name, "command": command, "properties": properties}
-
-        listing = {"tests": [
-            test("Gemm.Works", "unit-kernels", "/b/gemm_test", "--gtest_filter=Gemm.Works"),
-            test("Shm.Works", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Works"),
-            test("Shm.Ends", "unit-elsewhere", "/b/shm_test", "--gtest_filter=Shm.Ends"),
-            test("verify_mpi_2", "elsewhere", "/usr/bin/mpirun", "-n", "2"),
-            test("tools.do", "", "/usr/bin/python3", "-B", "do_test.py")]}
-        printed = subprocess.run([ROOT / "tools/do/count_tests.py", "--not-again"], input=json.dumps(listing),
-                                 capture_output=True, text=True, timeout=200).stdout
-        self.assertRegex(printed, r"(?s)^their products .*: shm_test \(2\), verify_mpi\n"
-                                  r"their code does not depend on .*instructions: tools\.do\n$")
-        ran = self.run_steps("not_again=('it is small: base_test (2)'); check one true; summary")
-        self.assertEqual(ran.stdout.splitlines()[-3:], [
-            "not run again with fewer instructions:", "  it is small: base_test (2)", "1 passed, 0 failed"])
-
     def run_report(self, script):
         """Counts as if ctest had written REPORT."""
         with tempfile.TemporaryDirectory() as folder:
@@ -260,75 +206,12 @@ class SummaryTest(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stdout.splitlines()[-1]), (status, counts), ran.stdout)
         self.assertIn("lacks: cli.some.test_three: it's late", ran.stdout)
 
-    def test_tests_of_a_user_who_is_not_root_need_not_become_one(self):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "id").write_text("#!/bin/sh\necho 1000\n")
-            Path(folder, "id").chmod(0o755)
-            ran = subprocess.run([ROOT / "tests/comm/as_a_user.sh", "/bin/true"], timeout=200, text=True,
-                                 env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True)
-            report = Path(folder, "report.xml")
-            report.write_text('<testsuite><testcase name="as_user" status="notrun"><skipped message="77"/><system-out>'
-                              f"{ran.stdout}</system-out></testcase></testsuite>")
-            listed = run(ROOT / "tools/do/count_tests.py", "--skipped", report).stdout
-            unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
-        self.assertEqual((ran.returncode, listed, unexpected),
-                         (77, "the tests run as a user who is not root already (1)\n", ""))
-
-    def test_ci_needs_the_network_laboratory(self):
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder, "report.xml")
-            report.write_text('<testsuite><testcase name="comm.hosts" status="run"><system-out>'
-                              "test_one (a.Test.test_one) ... skipped 'the system allows no network namespaces: "
-                              "ip: not found'\n\nOK (skipped=1)"
-                              "</system-out></testcase></testsuite>")
-            unexpected = run(ROOT / "tools/do/count_tests.py", "--unexpected=release", report).stdout
-        self.assertEqual(unexpected, "comm.hosts.test_one: the system allows no network namespaces: ip: not found\n")
-
-    def test_one_python_is_too_few_for_the_wheel_in_ci(self):
-        program = (
-            'source tools/do/step.sh; source tools/do/python.sh; '
-            'enough_pythons {}; status=$?; show_skipped "not run:" . -E; exit $status'
-        )
-        for versions, ci, enough in (
-            ("3.11.2 3.12.1", "1", True),
-            ("3.11.2", "1", False),
-            ("", "1", False),
-            ("3.11.2", "", True),
-        ):
-            tried = subprocess.run(
-                ["bash", "-c", program.format(versions)],
-                capture_output=True,
-                text=True,
-                timeout=200,
-                cwd=ROOT,
-                env={**os.environ, "CI": ci},
-            )
-            self.assertEqual(tried.returncode == 0, enough, tried.stdout + tried.stderr)
-            self.assertIn(versions or "(none)", tried.stdout)
-            self.assertEqual("it takes two" in tried.stdout, len(versions.split()) < 2)
-
     def test_failure_shows_its_log_and_where_it_is(self):
         ran = self.run_steps("step 'break it' bash -c 'echo the reason; exit 3'; echo went on")
         self.assertEqual(ran.returncode, 1)
         self.assertIn("the reason", ran.stdout)
         self.assertIn("build/log/break-it.log", ran.stdout)
         self.assertNotIn("went on", ran.stdout)
-
-
-class WidthTest(unittest.TestCase):
-    def check(self, name, width):
-        with tempfile.TemporaryDirectory() as folder:
-            # Each letter has two bytes; letters must count.
-            Path(folder, name).write_text("// \n" + "ä" * width + "\n", encoding="utf-8")
-            script = f"cd {folder}; git init -q; source {ROOT}/tools/do/lint.sh; check_width"
-            checked = run("bash", "-c", script)
-            return checked.returncode, checked.stdout.splitlines()[:2]
-
-    def test_wide_lines_are_named(self):
-        self.assertEqual(self.check("a.h", 100), (0, []))
-        self.assertEqual(self.check("a.h", 101), (1, ["too wide:", "a.h:2:" + 101 * "ä"]))
-        self.assertEqual(self.check("a.sh", 120), (0, []))
-        self.assertEqual(self.check("a.sh", 121), (1, ["too wide:", "a.sh:2:" + 121 * "ä"]))
 
 
 class CountTestsTest(unittest.TestCase):
@@ -349,12 +232,6 @@ class CountTestsTest(unittest.TestCase):
         without_mpi = "cli.some.test_two: the mpi transport is not built"
         self.assertEqual(self.count("--unexpected=release").splitlines(), [without_mpi, *unknown])
         self.assertEqual(self.count("--unexpected=tsan").splitlines(), unknown)
-
-    def test_failed_tests_show_their_output(self):
-        self.assertEqual(self.count("--failed"), "--- bad failed after 1.5 s:\nexpected 1, got 2\n")
-
-    def test_missing_report_counts_nothing(self):
-        self.assertEqual(run(ROOT / "tools/do/count_tests.py", "gone.xml").stdout, "0 0\n")
 
 
 if __name__ == "__main__":

@@ -41,21 +41,6 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(barred, [{"operation": "mailbox, round trip", "size": "64 B"}])
         self.assertLessEqual({"date", "processor", "load", "command"}, report["conditions"].keys())
 
-    def test_threads_and_more_ranks(self):
-        report = self.measure("-t", "threads", "-n", 3, "--only", "barrier,link", "--sizes", 1000)
-        self.assertEqual(
-            [row["table"] for row in report["rows"]],
-            ["plait: 3 ranks over threads, us"] + 2 * ["emulated link, 25 Gbit/s, 5 us"],
-        )
-
-    def test_an_emulated_chunk_is_never_early(self):
-        report = self.measure("--only", "link", "--sizes", "64KiB", "--link", "1gbit,1ms")
-        self.assertEqual(len(report["rows"]), 2)
-        for row in report["rows"]:
-            ideal = row["values"]["ideal, us"]
-            self.assertAlmostEqual(ideal, 1e3 + 65536 * 8e-3, delta=1e-3)
-            self.assertGreaterEqual(row["values"]["least, us"], ideal)
-
     def test_json_goes_to_a_file_and_tables_to_stdout(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "comm.json"

@@ -12,18 +12,6 @@ namespace {
 constexpr Effort kShort = {
     .repetitions = 5, .lasting = 50 * base::kMicrosecond, .patience = 1 * base::kSecond};
 
-TEST(Summarize, OddCountHasAMiddle) {
-  const Summary summary = summarize({5, 1, 3});
-  EXPECT_EQ(summary.median, 3);
-  EXPECT_EQ(summary.min, 1);
-  EXPECT_EQ(summary.max, 5);
-  EXPECT_EQ(summary.kept, 3);
-}
-
-TEST(Summarize, EvenCountHasTwoMiddles) { EXPECT_EQ(summarize({4, 1, 2, 9}).median, 3); }
-
-TEST(Summarize, NothingIsRefused) { EXPECT_THROW(summarize({}), Error); }
-
 TEST(Race, AllRanksGetTheSameResults) {
   std::array<std::vector<Summary>, 2> results;
   run_in_threads(2, [&](Communicator& comm) {

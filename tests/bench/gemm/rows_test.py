@@ -59,20 +59,6 @@ class RowsTest(unittest.TestCase):
                          [2.0, 2.0, 1.5])
         self.assertAlmostEqual(results.gigaflops(case), 2 * 512 * 100 * 50 / 11e-6 * 1e-9)
 
-    def test_torch_is_compared_within_its_round(self):
-        torch = run({"square/bf16/torch/512": [8]}, {"torch": "2.13"})
-        results = self.results(gemm_square_1=square([10], [20]), gemm_torch_square_1=torch)
-        case = rows.Case("square", "bf16", "plait", 512)
-        others = [case._replace(who=who) for who in rows.RIVALS]
-        self.assertEqual([round(one, 3) for one in results.ratios(case, others)], [0.8])
-        self.assertEqual(results.conditions()["beside"], "oneDNN 2.6 and torch 2.13")
-
-    def test_the_part_of_the_peak_is_in_processor_time(self):
-        results = self.results(gemm_square_1=square([100], [100]))
-        # 5e9 a second of wall-clock time is twice that of processor time, in which half was spent.
-        (part,) = results.of_peak(rows.Case("square", "bf16", "plait", 512))
-        self.assertAlmostEqual(part, 2 * 512 * 100 * 50 / 100e-6 / 10e9)
-
     def test_promises_say_what_is_met(self):
         text = "bf16, square, M 64 to 2048: plait / faster of oneDNN packed and torch, "
         for rival, lowest, mean in ((9, "**no**", "**no**"), (10, "yes", "yes"), (9.8, "yes", "**no**")):
@@ -81,36 +67,6 @@ class RowsTest(unittest.TestCase):
             self.assertEqual(shown[text + "geometric mean of 1"][2:], [">= 1", mean])
         self.assertEqual(shown["bf16, square, M 512 to 2048: plait, of the peak, lowest of 1"][1:],
                          ["51.20", ">= 0.92", "yes"])
-
-    def test_two_threads_are_beside_one_in_wall_clock_time(self):
-        # 5e9 per second of wall-clock time is twice as much per second of processor time, half of which was used.
-        threads = run({"square/bf16/one_thread/512": [10], "square/bf16/two_threads/512": [6],
-                       "square/f32/one_thread/512": [10], "square/f32/two_threads/512": [5]},
-                      {**PROCESSOR, "threads": "2"})
-        for one in threads["benchmarks"]:
-            if "two_threads" in one["name"] and "cpu_time" in one:
-                one["cpu_time"] = one["real_time"] * 2
-        results = self.results(gemm_square_1=square([10], [20]), gemm_two_threads_1=threads)
-        ratios = self.shown(results)["Square, ratios of speeds"]
-        text = "two threads beside one"
-        self.assertEqual(ratios[text, "bf16", "512"][3:], ["1.667", ">= 1.9", "**no**"])
-        self.assertEqual(ratios[text, "f32", "512"][3:], ["2.000", "", ""])
-        self.assertEqual(results.conditions()["threads"], "1")
-
-    def test_few_rows_are_beside_reading_the_weight(self):
-        few = {f"square/bf16/{who}/{m}/real_time": [us]
-               for who, m, us in (("plait", 16, 20), ("onednn", 16, 19), ("plait", 4, 10), ("onednn", 4, 12),
-                                  ("plait", 1, 10), ("onednn", 1, 9.5), ("memory", 1, 8))}
-        shown = self.shown(self.results(gemm_square_1=run(few)))["What was promised"]
-        for m, ratio, met in ((16, "0.950", "yes"), (4, "0.800", "**no**"), (1, "0.800", "**no**")):
-            self.assertEqual(shown[f"bf16, square, M = {m}: {rows.FEW}, lowest of 1"][1:], [ratio, ">= 0.9", met])
-
-    def test_f16_is_beside_bf16(self):
-        half = run({"square/f16/plait/512/real_time": [11], "square/f16/plait/16/real_time": [99]})
-        results = self.results(gemm_square_1=square([10], [20]), gemm_square_f16_1=half)
-        ratios = self.shown(results)["Square, ratios of speeds"]
-        self.assertEqual(ratios["f16 beside bf16", "f16", "512"][3:], ["0.909", ">= 0.97", "**no**"])
-        self.assertNotIn(("f16 beside bf16", "f16", "16"), ratios)
 
     def test_layers_have_a_table_of_their_own(self):
         layer = run({"bloom_7b.up/bf16/plait/16/real_time": [10], "bloom_7b.up/bf16/onednn/16/real_time": [15]})

@@ -1,19 +1,14 @@
-"""keep.py and again.py: the files of each figure, and the targets that are met."""
+"""keep.py: the files of each figure, and the targets that are met."""
 
-import argparse
 import json
-import math
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
-import again
 import keep
-import conditions  # from the folder above, which keep has named
-import report  # likewise
+import report  # from the folder above, which keep has named
 
 PROBLEM = {"op": "matmul_all_reduce", "m": 512, "n": 64, "k": 32, "ranks": 2, "transport": "shm", "machine": "A",
            "t_gemm_ms": 4, "t_comm_ms": 4, "t_comm_cpu_ms": 1}
@@ -43,51 +38,6 @@ class KeepTest(unittest.TestCase):
         self.assertRegex(results.conditions(), r"^\d{4}-\d\d-\d\d, .* \(family .*, model .*\).*, ranks 2, "
                                                r"`./do bench overlap --seconds 0.3`: over links in f32$")
 
-    def keep_at(self, folder, commit):
-        with mock.patch.object(conditions, "commit", return_value=commit):
-            keep.keep({("link", "f32"): [{**PROBLEM, "kind": "f32", "ratio": "2", "schedules": schedules(fused=1)}]},
-                      folder, "--repeat 3")
-        return report.Results([folder / "link_f32.json"]).conditions()
-
-    def test_the_commit_is_said_where_it_is_known(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.assertRegex(self.keep_at(Path(folder), {"commit": "ab12-dirty"}),
-                             r"\), commit ab12-dirty, ranks 2, `./do bench overlap --repeat 3`: ")
-            self.assertRegex(self.keep_at(Path(folder), {}), r"\), ranks 2, `./do bench overlap --repeat 3`: ")
-            found = subprocess.run(["git", "-C", folder, "rev-parse"], capture_output=True, check=False)
-            self.assertNotEqual(found.returncode, 0)
-            with mock.patch.object(conditions, "__file__", str(Path(folder) / "conditions.py")):
-                self.assertEqual(conditions.commit(), {})
-
-    def test_rows_too_high_are_measured_again_like_low_ones(self):
-        bounds = argparse.Namespace(efficiency=0.9, above=1.02, speedup=0.99, speedup_above=math.inf)
-        for section, efficiency, suspect in (("link", 0.89, True), ("link", 0.91, False), ("link", 1.02, False),
-                                             ("link", 1.03, True), ("link", None, False), ("alone", -0.1, True),
-                                             ("alone", 0.9, False), ("worlds", 0.5, False)):
-            row = {**PROBLEM, "kind": "f32", "ratio": "", "schedules": schedules(fused=efficiency or 0)}
-            row["schedules"][-1]["overlap_efficiency"] = efficiency
-            self.assertEqual(again.is_suspect(keep.row_of(section, row), bounds), suspect, (section, efficiency))
-        bounds.speedup_above = 1.5
-        row["schedules"] = schedules(fused=0.9)
-        self.assertTrue(again.is_suspect(keep.row_of("alone", row), bounds))
-
-    def test_what_was_measured_again_takes_its_place(self):
-        with tempfile.TemporaryDirectory() as folder:
-            folder = Path(folder)
-            rows = [{**PROBLEM, "kind": "f32", "ratio": "2", "m": m, "schedules": schedules(fused=0.8)}
-                    for m in (512, 1024)]
-            keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
-            for efficiency in (0.7, 0.95):
-                better = {**rows[1], "schedules": schedules(fused=efficiency)}
-                keep.keep_again({("link", "f32"): [better]}, folder, "--seconds 5")
-            kept = report.Results([folder / "link_f32.json", folder / "link_f32_again.json"])
-            self.assertEqual([(row[2], row[8]) for row in kept.table(keep.TABLES["link"])[2]],
-                             [("512 x 64 x 32", "0.800"), ("1024 x 64 x 32", "0.950")])
-            self.assertRegex(kept.conditions(), "--seconds 5`: 1 over links in f32 again")
-            # A later complete measurement replaces the single rows.
-            keep.keep({("link", "f32"): rows}, folder, "--repeat 3")
-            self.assertEqual([file.name for file in folder.iterdir()], ["link_f32.json"])
-
     def bars(self, **files):
         return self.bars_of(self.results(**files))
 
@@ -108,11 +58,6 @@ class KeepTest(unittest.TestCase):
         self.assertEqual(bars["bf16, no link: fused over serial, lowest of 1 of 27"], ("0.952", ">= 0.99", "**no**"))
         self.assertEqual(bars["bf16, no link: what the collective leaves to gain: (product + collective) / product, "
                               "geometric mean of 1 of 27"], ("2.000", "", ""))
-
-    def test_all_that_was_due_is_not_counted_twice(self):
-        rows = [{**PROBLEM, "m": m, "schedules": schedules(fused=1)} for m in range(27)]
-        self.assertIn("f32, no link: fused over serial, lowest of 27",
-                      self.bars(**{"alone_matmul-all-reduce_f32": rows}))
 
     def test_a_rival_without_such_a_product(self):
         why = "oneDNN 2.6.3 has no product of bf16 on this processor"
