@@ -15,7 +15,6 @@
 namespace plait::comm::tcp {
 namespace {
 
-using conformance::run_over_tcp;
 using Parts = Regrouping::Parts;
 using std::chrono::milliseconds;
 
@@ -50,30 +49,29 @@ TEST(Agreements, BringWhatEachHasBroughtToAll) {
 // Rank 0 has answered rank 2 alone, and has died. Rank 1, which coordinates next, learns of it.
 TEST(Agreements, KeepTheAnswerThatOneRankHas) {
   Milestones milestones;
-  run_over_tcp(3,
-               [&](Communicator& comm) {
-                 TcpGroup& group = group_of(comm);
-                 milestones.reach(kConnected);
-                 if (group.rank() == 0) {
-                   milestones.await(kConnected, 3);
-                   group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n-");
-                   milestones.reach(kDead);
-                   die();
-                 }
-                 if (group.rank() == 2) {
-                   milestones.await(kDead);
-                   std::this_thread::sleep_for(milliseconds(400));
-                   // It is told that the others go on without it, and it tells rank 1 all the same.
-                   conformance::expect_error(Code::timeout,
-                                             [&] { group.agreements().agree("mine", kPatience); });
-                   milestones.await(kAnswered);  // the answer of a dead rank would not count
-                 } else {
-                   EXPECT_EQ(group.agreements().agree("mine", kPatience),
-                             (Parts{"a", "b", std::nullopt}));
-                   milestones.reach(kAnswered);
-                 }
-               },
-               {});
+  run_over_tcp(
+      3,
+      [&](Communicator& comm) {
+        TcpGroup& group = group_of(comm);
+        milestones.reach(kConnected);
+        if (group.rank() == 0) {
+          milestones.await(kConnected, 3);
+          group.tell(2, Kind::agreement, "answer 1 0\n+a\n+b\n-");
+          milestones.reach(kDead);
+          die();
+        }
+        if (group.rank() == 2) {
+          milestones.await(kDead);
+          std::this_thread::sleep_for(milliseconds(400));
+          // It is told that the others go on without it, and it tells rank 1 all the same.
+          expect_error(Code::timeout, [&] { group.agreements().agree("mine", kPatience); });
+          milestones.await(kAnswered);  // the answer of a dead rank would not count
+        } else {
+          EXPECT_EQ(group.agreements().agree("mine", kPatience), (Parts{"a", "b", std::nullopt}));
+          milestones.reach(kAnswered);
+        }
+      },
+      {});
 }
 
 // Rank 0 has answered rank 3 alone, which sends the answer to rank 2 alone. Both die. Ranks 1 and 2
@@ -128,7 +126,7 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                  const Nanoseconds begin = base::now();
                  if (group.rank() == 2) {
                    group.mesh()->move_surely();
-                   const Error error = conformance::expect_error(
+                   const Error error = expect_error(
                        Code::peer_lost, [&] { group.agreements().agree("mine", kPatience); });
                    EXPECT_STREQ(error.what(),
                                 "survivors: ranks 0 and 1 go on without rank 2, to which the "
@@ -158,8 +156,7 @@ TEST(Agreements, TakeNoRefusalThatIsForOthers) {
                       (peer == 0 ? " can't go on\n+\n-" : " can't go on\n-\n+")));
         EXPECT_EQ(agreements.agree(std::to_string(group.rank()), kPatience), (Parts{"0", "1"}));
         EXPECT_TRUE(agreements.receive(peer, "refusal 2 1\nsurvivors: no rank can go on\n+\n+"));
-        const Error error =
-            conformance::expect_error(Code::peer_lost, [&] { agreements.agree("", kPatience); });
+        const Error error = expect_error(Code::peer_lost, [&] { agreements.agree("", kPatience); });
         EXPECT_STREQ(error.what(), "survivors: no rank can go on");
       },
       {});

@@ -19,9 +19,6 @@
 namespace plait::comm::tcp {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 constexpr base::Nanoseconds kTimeout = 12 * base::kSecond;
 const Rendezvous kRendezvous = {.host = "node1", .port = 29600};
 

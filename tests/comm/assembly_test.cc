@@ -27,8 +27,8 @@ std::optional<Error> error_of(const Place& place) {
 
 // Rank 0 finds all of them at once, as they are there before it.
 TEST(Assembly, TellsTheRanksThatCameTogetherWithAForeignOne) {
-  const std::string job = conformance::fresh_job();
-  conformance::fork_ranks(6, [&](int rank) {
+  const std::string job = fresh_job();
+  fork_ranks(6, [&](int rank) {
     if (rank != 0) {
       const auto error = error_of({.rank = rank, .world = rank == 3 ? 7 : 6, .job = job});
       ASSERT_TRUE(error.has_value());

@@ -16,9 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 constexpr std::chrono::milliseconds kShort{400};
 
 // Milestones: a rank has given up, and another one is where it is meant to be then.
@@ -58,7 +55,7 @@ TEST(Blame, FollowsTheWaitThatLasts) {
       if (comm.rank() == 1) milestones.await(kGivenUp, 3);
       if (comm.rank() == 2) {
         milestones.await(kReady);
-        conformance::set_timeout(comm, kShort);
+        set_timeout(comm, kShort);
       }
       if (comm.rank() == 3) bounce(0);
       line->wait_arrived(0, 0, {});
@@ -76,13 +73,13 @@ TEST(Blame, FollowsTheWaitThatLasts) {
 // program is elsewhere. Rank 1 is late, in different manners.
 void expect_blame(const std::function<void(Communicator& comm, Milestones& milestones)>& be_late,
                   const std::string& sentence) {
-  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+  for (const auto& runner : {run_in_processes, run_as_threads}) {
     Milestones milestones;
     const auto body = [&](Communicator& comm) {
       barrier(comm);
       if (comm.rank() == 1) return be_late(comm, milestones);
       milestones.await(kReady);
-      conformance::set_timeout(comm, kShort);
+      set_timeout(comm, kShort);
       comm::Group& group = comm.state().group();
       const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
       group.announce(tag);
@@ -93,7 +90,7 @@ void expect_blame(const std::function<void(Communicator& comm, Milestones& miles
       });
       milestones.reach(kGivenUp);
       EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_TRUE(conformance::contains(error.what(), sentence)) << error.what();
+      EXPECT_TRUE(contains(error.what(), sentence)) << error.what();
     };
     runner(2, body, {});
   }
@@ -152,7 +149,7 @@ TEST(Blame, SaysThatTheLateOneIsElsewhere) {
 
 // Rank 0 waits for rank 1, which waits in another communicator: for rank 0, or for rank 2, which is
 // late.
-void expect_blame_of_a_wait_elsewhere(const conformance::Run& runner, int late,
+void expect_blame_of_a_wait_elsewhere(const RunRanks& runner, int late,
                                       std::chrono::milliseconds timeout) {
   Milestones milestones;
   const auto body = [&](Communicator& comm) {
@@ -161,7 +158,7 @@ void expect_blame_of_a_wait_elsewhere(const conformance::Run& runner, int late,
     barrier(comm);
     if (comm.rank() == 1) return barrier(*part);
     if (comm.rank() == 0) {
-      conformance::set_timeout(comm, timeout);
+      set_timeout(comm, timeout);
       comm::Group& group = comm.state().group();
       const Error error = expect_error(Code::timeout, [&] {
         comm::wait_until(
@@ -171,13 +168,12 @@ void expect_blame_of_a_wait_elsewhere(const conformance::Run& runner, int late,
       milestones.reach(kGivenUp);
       if (late == 0) {
         EXPECT_EQ(error.culprit(), 1) << error.what();
-        EXPECT_TRUE(conformance::contains(
-            error.what(), "; rank 1 waits in another communicator, in barrier, for rank 0"))
+        EXPECT_TRUE(contains(error.what(),
+                             "; rank 1 waits in another communicator, in barrier, for rank 0"))
             << error.what();
       } else {
         EXPECT_EQ(error.culprit(), late) << error.what();
-        EXPECT_TRUE(conformance::contains(error.what(), "; in the end all wait for rank 2"))
-            << error.what();
+        EXPECT_TRUE(contains(error.what(), "; in the end all wait for rank 2")) << error.what();
       }
     }
     milestones.await(kGivenUp);
@@ -188,9 +184,9 @@ void expect_blame_of_a_wait_elsewhere(const conformance::Run& runner, int late,
 
 TEST(Blame, NamesAWaitInAnotherGroup) {
   for (const int late : {0, 2}) {
-    expect_blame_of_a_wait_elsewhere(conformance::run_as_threads, late, kShort);
-    expect_blame_of_a_wait_elsewhere(conformance::run_in_processes, late, kShort);
-    expect_blame_of_a_wait_elsewhere(conformance::run_over_tcp, late, std::chrono::seconds(1));
+    expect_blame_of_a_wait_elsewhere(run_as_threads, late, kShort);
+    expect_blame_of_a_wait_elsewhere(run_in_processes, late, kShort);
+    expect_blame_of_a_wait_elsewhere(run_over_tcp, late, std::chrono::seconds(1));
   }
 }
 

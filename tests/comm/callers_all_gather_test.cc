@@ -13,9 +13,6 @@
 namespace plait {
 namespace {
 
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
 CommunicatorOptions options_for(int rank, int world) {
   return {.transport = "shm",
           .place = Place{.rank = rank, .world = world},
@@ -23,8 +20,7 @@ CommunicatorOptions options_for(int rank, int world) {
 }
 
 void expect_refusal(const CommunicatorOptions& options, const std::string& sentence) {
-  const Error error =
-      conformance::expect_error(Code::invalid_argument, [&] { Communicator::connect(options); });
+  const Error error = expect_error(Code::invalid_argument, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), Error::kNoRank);
   EXPECT_EQ(std::string(error.what()), sentence);
 }
@@ -139,8 +135,7 @@ TEST(CallersAllGather, RefusesRanksOfAnotherTransport) {
       CommunicatorOptions options = options_for(rank, 3);
       if (rank == odd) options.transport = "tcp";
       options.all_gather = [&](const std::string& mine) { return store.all_gather(rank, mine); };
-      const Error error =
-          conformance::expect_error(Code::mismatch, [&] { Communicator::connect(options); });
+      const Error error = expect_error(Code::mismatch, [&] { Communicator::connect(options); });
       const bool is_first = odd == 0;
       EXPECT_EQ(error.culprit(), is_first ? 1 : 2);
       EXPECT_STREQ(error.what(),

@@ -18,10 +18,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
 constexpr base::Nanoseconds kConnect = 500 * base::kMillisecond;
 const comm::WaitPolicy kPolicy = {.timeout = 600 * base::kSecond, .connect_timeout = kConnect};
 

@@ -11,26 +11,12 @@
 #include <thread>
 
 #include "comm/milestones.h"
+#include "comm/shm_job.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
 namespace plait {
 namespace {
-
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
-CommunicatorOptions options_of(int rank, int world, const std::string& job) {
-  return {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = job}};
-}
-
-float sum_of_ones(Communicator& comm) {
-  float sum = 1;
-  all_reduce({&sum, 1}, comm);
-  return sum;
-}
 
 constexpr int kMost = 1024;
 
@@ -53,7 +39,7 @@ constexpr std::chrono::milliseconds kSeveralLooks{150};
 TEST_P(ClosesAll, AndGoesOn) {
   const std::string job = fresh_job();
   fork_ranks(3, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 3, job));
     EXPECT_EQ(sum_of_ones(comm), 3);
     if (rank == 1) close_all();
     // Each in its turn comes late, so that all others look whether it lives.
@@ -70,7 +56,7 @@ TEST_P(ClosesAll, AndADeathIsNoticed) {
     const std::string job = fresh_job();
     Milestones summed_up;
     fork_ranks(3, [&](int rank) {
-      Communicator comm = Communicator::connect(options_of(rank, 3, job));
+      Communicator comm = Communicator::connect(shm_options(rank, 3, job));
       EXPECT_EQ(sum_of_ones(comm), 3);
       if (rank == 1) close_all();
       EXPECT_EQ(sum_of_ones(comm), 3);
@@ -92,7 +78,7 @@ TEST_P(ClosesAll, AndNoticesADeathByItself) {
   const std::string job = fresh_job();
   Milestones has_closed;
   fork_ranks(2, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 2, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 2, job));
     EXPECT_EQ(sum_of_ones(comm), 2);
     if (rank == 1) {
       has_closed.await(0);
@@ -110,7 +96,7 @@ TEST_P(ClosesAll, AndNoticesADeathByItself) {
 TEST_P(ClosesAll, AndCanSetUpNothingMore) {
   const std::string job = fresh_job();
   fork_ranks(3, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 3, job));
     EXPECT_EQ(sum_of_ones(comm), 3);
     if (rank == 1) close_all();
     try {
@@ -136,7 +122,7 @@ TEST(Descriptors, OfAProcessThatIsSeveralRanksDoNotAddUp) {
   const auto connect_once = [] {
     const std::string job = fresh_job();
     const auto be_rank = [&](int rank) {
-      Communicator comm = Communicator::connect(options_of(rank, 2, job));
+      Communicator comm = Communicator::connect(shm_options(rank, 2, job));
       EXPECT_EQ(sum_of_ones(comm), 2);
     };
     const std::jthread other(be_rank, 1);

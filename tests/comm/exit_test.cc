@@ -8,20 +8,12 @@
 #include <functional>
 
 #include "comm/milestones.h"
+#include "comm/shm_job.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
 namespace plait {
 namespace {
-
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
-CommunicatorOptions options_of(int rank, int world, const std::string& job) {
-  return {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = job}};
-}
 
 // Never destroyed.
 Communicator& connect_for_good(const CommunicatorOptions& options) {
@@ -40,7 +32,7 @@ void go_on_without_rank_1(const std::function<void(Communicator& comm)>& end) {
       gone.await(1);
       return;
     }
-    Communicator& comm = connect_for_good(options_of(index, 3, job));
+    Communicator& comm = connect_for_good(shm_options(index, 3, job));
     Mailbox& line = comm.cached_mailbox({.slots = 1, .slot_bytes = 8});
     barrier(comm);
     if (index == 1) {
@@ -72,7 +64,7 @@ TEST(Exit, LeavesSubGroupsToo) {
   const std::string job = fresh_job();
   Milestones parted;
   fork_ranks(3, [&](int rank) {
-    Communicator& comm = connect_for_good(options_of(rank, 3, job));
+    Communicator& comm = connect_for_good(shm_options(rank, 3, job));
     static std::optional<Communicator> part;
     part = comm.split(0, 0);
     barrier(*part);
@@ -116,11 +108,11 @@ TEST(Exit, LeavesDestructionAlone) {
 TEST(Exit, OfAForkedChildDisturbsNobody) {
   const std::string job = fresh_job();
   fork_ranks(2, [&](int rank) {
-    Communicator& comm = connect_for_good(options_of(rank, 2, job));
+    Communicator& comm = connect_for_good(shm_options(rank, 2, job));
     const pid_t child = ::fork();
     if (child == 0) {
       // It may have a group of its own.
-      Communicator& own = connect_for_good(options_of(0, 1, fresh_job()));
+      Communicator& own = connect_for_good(shm_options(0, 1, fresh_job()));
       barrier(own);
       std::exit(0);  // NOLINT: it is what is tried
     }

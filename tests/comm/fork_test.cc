@@ -22,15 +22,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-using conformance::run_in_processes;
-using shm_job::options_of;
-using shm_job::poll_all_reduce;
-using shm_job::sum_of_ones;
-
 TEST(Fork, AChildCannotUseItsParentsCommunicator) {
   run_in_processes(2,
                    [](Communicator& comm) {
@@ -137,7 +128,7 @@ TEST(Fork, WorkersOfEveryMomentBreakNoLaterConnect) {
   fork_ranks(2, [&](int rank) {
     Workers workers(100);
     for (int round = 0; round < 20; ++round) {
-      Communicator comm = Communicator::connect(options_of(rank, 2, job));
+      Communicator comm = Communicator::connect(shm_options(rank, 2, job));
       ASSERT_EQ(sum_of_ones(comm), 2);
       auto part = comm.split(0, 0);
       const auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 64});

@@ -26,9 +26,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 const CommunicatorOptions kByMpi = {.transport = "mpi"};
 
 int level() {

@@ -12,9 +12,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-
 TEST(Gather, HasEachRanksValueUnrounded) {
   struct Value {
     double number;

@@ -16,10 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
 using Interruption = TcpCase;
 
 class EveryInterruption : public TcpCase, public testing::WithParamInterface<Wait> {};

@@ -90,12 +90,12 @@ inline void interrupt(Communicator& comm, const Wait& wait, Wish& wish, Prompt& 
     ended.reach(0);
   }
   // Rank 0 may have done its part of a barrier before it was interrupted.
-  const Error error = conformance::expect_error(Code::peer_lost, [&] {
+  const Error error = expect_error(Code::peer_lost, [&] {
     barrier(comm);
     barrier(comm);
   });
   EXPECT_EQ(error.culprit(), 0) << error.what();
-  EXPECT_TRUE(conformance::contains(error.what(), "rank 0 was interrupted")) << error.what();
+  EXPECT_TRUE(contains(error.what(), "rank 0 was interrupted")) << error.what();
 }
 
 inline void expect_that_a_wait_ends(const std::string& transport, const Wait& wait) {
@@ -103,8 +103,8 @@ inline void expect_that_a_wait_ends(const std::string& transport, const Wait& wa
   Prompt prompt;
   prompt.expect([&] {
     Milestones ended;
-    const std::string job = conformance::fresh_job();
-    conformance::fork_ranks(2, [&](int rank) {
+    const std::string job = fresh_job();
+    fork_ranks(2, [&](int rank) {
       Wish wish;
       Communicator comm =
           Communicator::connect({.transport = transport,
@@ -141,9 +141,9 @@ inline void expect_that_connecting_ends(const std::string& transport) {
     SCOPED_TRACE(transport + ", rank " + std::to_string(interrupted));
     Prompt prompt;
     prompt.expect([&] {
-      const std::string job = conformance::fresh_job();
+      const std::string job = fresh_job();
       MeetingProgress meeting;
-      conformance::fork_ranks(2, [&](int rank) {
+      fork_ranks(2, [&](int rank) {
         Wish wish;
         int asked = 0;
         const auto hook = [&, stop = wish.hook()] {
@@ -156,7 +156,7 @@ inline void expect_that_connecting_ends(const std::string& transport) {
                                              .interrupted = hook};
         const auto connect = [&] { Communicator::connect(options); };
         if (rank == interrupted) return expect_stopped(wish, prompt, connect);
-        const Error error = conformance::expect_error(Code::peer_lost, connect);
+        const Error error = expect_error(Code::peer_lost, connect);
         EXPECT_EQ(error.culprit(), interrupted) << error.what();
       });
     });

@@ -65,18 +65,18 @@ TEST(CommunicatorsLink, RefusesAnImpossibleOneFromTheCaller) {
 TEST(CommunicatorsLink, MustBeTheSameForAllRanks) {
   const Environment environment(Environment::Variables{{"PLAIT_LINK", "1gbit,20us"}});
   const ThreadGroup group(3);
-  const std::string job = conformance::fresh_job();
+  const std::string job = fresh_job();
   const auto expect_refusal = [](const std::function<Communicator(CommunicatorOptions)>& connect,
                                  int rank) {
     CommunicatorOptions options;
     if (rank == 2) options.link = parse_link("10gbit,20us");
-    const Error error = conformance::expect_error(Code::mismatch, [&] { connect(options); });
+    const Error error = expect_error(Code::mismatch, [&] { connect(options); });
     EXPECT_EQ(error.culprit(), 2);
     EXPECT_STREQ(error.what(),
                  "rank 0 emulates a link of 1gbit,20us, and rank 2 one of 10gbit,20us: the link "
                  "(PLAIT_LINK) must be the same for all ranks");
   };
-  conformance::fork_ranks(3, [&](int rank) {
+  fork_ranks(3, [&](int rank) {
     const auto connect = [&](CommunicatorOptions options) {
       options.transport = "shm";
       options.place = Place{.rank = rank, .world = 3, .job = job};

@@ -13,9 +13,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 // A group of one rank, by itself.
 class MailboxCacheTest : public testing::Test {
  protected:
@@ -120,7 +117,7 @@ std::int64_t faults() {
 
 // A program may have thirty groups. Those of eight ranks once took 200 MB each when they were made.
 TEST(MailboxOfCollectives, TakesPagesWhenItIsUsed) {
-  conformance::run_as_threads(8, [](Communicator& comm) {
+  run_as_threads(8, [](Communicator& comm) {
     barrier(comm);
     const std::int64_t before = faults();
     for (int round = 0; round < 10; ++round) {

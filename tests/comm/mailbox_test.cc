@@ -14,8 +14,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::expect_error;
-
 constexpr MailboxDesc kOneSlot = {.slots = 1, .slot_bytes = 64};
 
 // One rank, which exchanges chunks with itself.
@@ -96,8 +94,7 @@ TEST_F(MailboxStateTest, RefusesTheNextChunkOfItsCallWithAnotherTag) {
   Tag other = tag;
   other.sizes[2] = 1;
   const Error error = expect_error(Code::mismatch, [&] { mailbox.check_next(0, 0, other); });
-  EXPECT_TRUE(conformance::contains(error.what(), "broadcast: rank 0 and rank 0 disagree on"))
-      << error.what();
+  EXPECT_TRUE(contains(error.what(), "broadcast: rank 0 and rank 0 disagree on")) << error.what();
 }
 
 // A chunk on its way is not here yet, and a wait for it ends when it is.

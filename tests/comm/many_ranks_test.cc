@@ -19,8 +19,6 @@ namespace {
 
 using comm::shm::meet_at;
 using comm::shm::name_of_job;
-using conformance::fork_ranks;
-using conformance::fresh_job;
 
 constexpr uid_t kNobody = 65534;
 
@@ -36,22 +34,22 @@ TEST(ManyRanks, ADescriptorForEachPeerAtMost) {
   constexpr int kWorld = 8;
   const std::string job = fresh_job();
   fork_ranks(kWorld, [&](int rank) {
-    const int before = conformance::open_descriptors();
+    const int before = open_descriptors();
     const CommunicatorOptions options = {.transport = "shm",
                                          .place = Place{.rank = rank, .world = kWorld, .job = job}};
     Communicator comm = Communicator::connect(options);
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
     std::vector<Communicator> parts;
     // In another order, so that another rank is their first; and halves.
     for (const int sign : {1, -1}) {
       parts.push_back(*comm.split(0, sign * rank));
       parts.push_back(*parts.back().split(rank % 2, sign * rank));
       for (Communicator& part : parts) barrier(part);
-      EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
+      EXPECT_LE(open_descriptors() - before, kWorld + 1);
     }
     parts.clear();
-    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
   });
 }
 
@@ -64,12 +62,12 @@ TEST(ManyRanks, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
     const CommunicatorOptions options = {.transport = "shm",
                                          .place = Place{.rank = rank, .world = kWorld, .job = job}};
     Communicator comm = Communicator::connect(options);
-    const int before = conformance::open_descriptors();
+    const int before = open_descriptors();
     auto part = comm.split(rank == 0 ? -1 : 0, rank);
     ASSERT_EQ(part.has_value(), rank != 0);
     const int of_members = rank == 1 ? kMembers - 1 : 1;
     const int opened = part ? of_members : 0;
-    EXPECT_EQ(conformance::open_descriptors() - before, opened);
+    EXPECT_EQ(open_descriptors() - before, opened);
     if (!part) return;
     auto mailbox = part->make_mailbox({.slots = 1, .slot_bytes = 64});
     std::vector<Communicator> parts;
@@ -77,11 +75,11 @@ TEST(ManyRanks, ADescriptorForEachPeerAtMostWithoutTheParentsFirstRank) {
       parts.push_back(*part->split(0, sign * rank));
       barrier(parts.back());
     }
-    EXPECT_EQ(conformance::open_descriptors() - before, opened);
+    EXPECT_EQ(open_descriptors() - before, opened);
     parts.clear();
     mailbox.reset();
     part.reset();
-    EXPECT_EQ(conformance::open_descriptors(), before);
+    EXPECT_EQ(open_descriptors(), before);
   });
 }
 
@@ -99,7 +97,7 @@ TEST(ManyRanks, SixtyFourRanksHaveTwentySubGroups) {
     for (const auto& part : parts) {
       EXPECT_EQ(part->share(4096, "test", {}).size(), static_cast<std::size_t>(kWorld));
     }
-    EXPECT_LT(conformance::open_descriptors(), 2 * kWorld);
+    EXPECT_LT(open_descriptors(), 2 * kWorld);
   });
 }
 

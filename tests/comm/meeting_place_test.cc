@@ -25,9 +25,6 @@ namespace {
 
 using comm::shm::MeetingPlace;
 using comm::shm::name_of_job;
-using conformance::contains;
-using conformance::fork_ranks;
-using conformance::fresh_job;
 
 constexpr std::chrono::seconds kLong{30};
 constexpr std::chrono::milliseconds kShort{500};
@@ -206,8 +203,8 @@ TEST(MeetingPlace, RanksRemoveTheFileOfTheirDeadRankZero) {
       ::_exit(0);
     }
     folder.await_file();
-    const Error error = conformance::expect_error(
-        Code::peer_lost, [&] { Communicator::connect(options_for(1, job)); });
+    const Error error =
+        expect_error(Code::peer_lost, [&] { Communicator::connect(options_for(1, job)); });
     EXPECT_EQ(error.culprit(), 0);
   });
   EXPECT_EQ(folder.files(), 0U);

@@ -12,9 +12,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 std::unique_ptr<Transport> transport_of_one_rank(const WaitPolicy& policy = {}) {
   Site site = {.place = {.rank = 0, .world = 1}};
   site.policy = policy;

@@ -21,18 +21,7 @@ namespace {
 
 using base::Fd;
 using comm::shm::name_of_job;
-using conformance::contains;
-using conformance::fresh_job;
-using rendezvous_case::await_listener;
-using rendezvous_case::error_of;
-using rendezvous_case::expect_error;
-using rendezvous_case::expect_group;
-using rendezvous_case::fork_all;
-using rendezvous_case::hello;
-using rendezvous_case::kLong;
-using rendezvous_case::kShort;
-using rendezvous_case::kTimeToMeet;
-using rendezvous_case::options_for;
+using namespace rendezvous_case;
 
 constexpr uid_t kNobody = 65534;
 

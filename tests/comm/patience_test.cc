@@ -108,7 +108,7 @@ TEST(Patience, AsksAtItsPollsWhetherTheCallerInterrupts) {
     EXPECT_TRUE(group.was_interrupted());
     EXPECT_TRUE(group.failed());
   };
-  conformance::run_as_threads(1, body, {.interrupted = hook});
+  run_as_threads(1, body, {.interrupted = hook});
 }
 
 }  // namespace

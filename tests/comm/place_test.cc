@@ -259,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Two starts of mpiexec at the same time have different proxies, the parents of all their ranks.
 TEST(Place, KnowsHydrasRanksByTheirProxy) {
-  conformance::fork_ranks(2, [](int) {
+  fork_ranks(2, [](int) {
     const pid_t proxy = ::getppid();
     ::setsid();
     EXPECT_EQ(place_in(kHydra).job, "Hydra/proxy " + std::to_string(proxy));

@@ -13,9 +13,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 constexpr std::chrono::milliseconds kShort{300};
 constexpr MailboxDesc kOneSlot = {.slots = 1, .slot_bytes = 8};
 
@@ -25,13 +22,13 @@ void rest(int microseconds = 50) {
 
 // Two ranks with a short deadline, as processes and as threads. Rank 1 does nothing in time.
 void expect_timeout(const std::function<void(Mailbox&)>& poll, const std::string& sentence) {
-  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+  for (const auto& runner : {run_in_processes, run_as_threads}) {
     Milestones given_up;
     const auto body = [&](Communicator& comm) {
       const auto mailbox = comm.make_mailbox(kOneSlot);
       barrier(comm);
       if (comm.rank() == 1) given_up.await(0);
-      conformance::set_timeout(comm, kShort);
+      set_timeout(comm, kShort);
       const Error error = expect_error(Code::timeout, [&] {
         if (comm.rank() == 1) barrier(comm);
         poll(*mailbox);
@@ -78,7 +75,7 @@ TEST(PollingAMailbox, TakesItsTime) {
       }
       return barrier(comm);
     }
-    conformance::set_timeout(comm, kDeadline);
+    set_timeout(comm, kDeadline);
     for (std::uint32_t chunk = 0; chunk < 5; ++chunk) {
       while (!mailbox->arrived(1, 0, {.chunk = chunk})) {
         rest();
@@ -94,8 +91,8 @@ TEST(PollingAMailbox, TakesItsTime) {
     }
     barrier(comm);
   };
-  conformance::run_in_processes(2, body, {});
-  conformance::run_as_threads(2, body, {});
+  run_in_processes(2, body, {});
+  run_as_threads(2, body, {});
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ namespace plait::comm::shm {
 namespace {
 
 using base::Fd;
-using conformance::contains;
 
 TEST(ProcessTable, KnowsThatThisProcessLives) {
   ProcessTable table(base::make_anonymous_file("plait", 1), {base::mark_of_this_process()});

@@ -18,15 +18,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-using conformance::run_in_processes;
-using shm_job::options_of;
-using shm_job::poll_all_reduce;
-using shm_job::sum_of_ones;
-
 constexpr std::chrono::milliseconds kShort{400};
 
 // The ways in which a rank can wait for the others of a group.
@@ -80,7 +71,7 @@ class EveryWait : public testing::TestWithParam<Wait> {
   // Three ranks, as processes and as threads, with milestones of this run.
   using Body = std::function<void(Communicator& comm, Milestones& milestones)>;
   static void run(const Body& body) {
-    for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+    for (const auto& runner : {run_in_processes, run_as_threads}) {
       Milestones milestones;
       // The library asks it where a rank waits, so that others have seen that by then.
       const auto hook = [&] {
@@ -98,7 +89,7 @@ class EveryWait : public testing::TestWithParam<Wait> {
   static void wait_for_a_late_one(Communicator& comm, Milestones& milestones, int gives_up) {
     if (comm.rank() == gives_up) {
       milestones.await(kOneWaits);
-      conformance::set_timeout(comm, kShort);
+      set_timeout(comm, kShort);
     } else {
       begins_to_wait = true;
     }
@@ -113,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Reliability, EveryWait, testing::ValuesIn(kWaits),
 TEST_P(EveryWait, NoticesADeath) {
   const std::string job = fresh_job();
   fork_ranks(4, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 4, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 4, job));
     if (rank == 2) barrier(comm), ::_exit(0);  // as good as killed: nothing is destroyed
     const Error error = expect_error(Code::peer_lost, [&] { barrier(comm), wait(comm); });
     EXPECT_EQ(error.culprit(), 2) << error.what();
@@ -129,7 +120,7 @@ TEST(Reliability, ADeathIsSeenOutsideOfCalls) {
   const std::string job = fresh_job();
   Milestones polled;
   fork_ranks(3, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 3, job));
     barrier(comm);
     comm.check_ranks();  // all are there
     polled.reach(0);
@@ -153,7 +144,7 @@ TEST_P(EveryWait, NoticesADeathThoughAChildOfTheDeadLives) {
   const std::string job = fresh_job();
   Milestones noticed;
   fork_ranks(3, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 3, job));
+    Communicator comm = Communicator::connect(shm_options(rank, 3, job));
     if (rank == 1) {
       barrier(comm);
       if (::fork() == 0) {
@@ -195,7 +186,7 @@ TEST(Reliability, ALeavingIsNoticedThoughThereWasNoRoomToTellOfIt) {
     Milestones left;
     Milestones noticed;
     fork_ranks(2, [&](int rank) {
-      CommunicatorOptions options = options_of(rank, 2, job);
+      CommunicatorOptions options = shm_options(rank, 2, job);
       options.timeout = std::chrono::seconds(80);
       Communicator comm = Communicator::connect(options);
       std::vector<Communicator> groups;
@@ -253,7 +244,7 @@ TEST(Polling, ComputingBetweenTwoLooksIsNotWaiting) {
                    [](Communicator& comm) {
                      barrier(comm);
                      constexpr std::chrono::milliseconds kDeadline{1000};
-                     conformance::set_timeout(comm, kDeadline);
+                     set_timeout(comm, kDeadline);
                      float sum = 1;
                      Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
                      // Both compute for longer than the deadline, one of them even longer.

@@ -62,7 +62,7 @@ inline void await_listener(const std::string& job) {
   for (int tries = 0; tries < 20'000; ++tries) {
     std::ifstream table("/proc/net/unix");
     for (std::string line; std::getline(table, line);) {
-      if (line.ends_with(wanted) && conformance::contains(line, kListens)) return;
+      if (line.ends_with(wanted) && contains(line, kListens)) return;
     }
     ::usleep(1000);
   }
@@ -76,8 +76,7 @@ inline std::string hello(int rank, int world) {
 
 // Processes that are not ranks 0, 1, 2, ... in this order.
 inline void fork_all(const std::vector<std::function<void()>>& processes) {
-  conformance::fork_ranks(static_cast<int>(processes.size()),
-                          [&](int index) { processes[index](); });
+  fork_ranks(static_cast<int>(processes.size()), [&](int index) { processes[index](); });
 }
 
 }  // namespace plait::rendezvous_case

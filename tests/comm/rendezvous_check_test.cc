@@ -16,8 +16,6 @@
 namespace plait::comm::tcp {
 namespace {
 
-using conformance::expect_error;
-using conformance::fork_ranks;
 using Clock = std::chrono::steady_clock;
 
 class RendezvousCheckTest : public TcpCase {

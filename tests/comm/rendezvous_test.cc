@@ -22,19 +22,7 @@ namespace {
 
 using base::Fd;
 using comm::shm::name_of_job;
-using conformance::contains;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-using rendezvous_case::await_listener;
-using rendezvous_case::error_of;
-using rendezvous_case::expect_error;
-using rendezvous_case::expect_group;
-using rendezvous_case::fork_all;
-using rendezvous_case::hello;
-using rendezvous_case::kLong;
-using rendezvous_case::kShort;
-using rendezvous_case::kTimeToMeet;
-using rendezvous_case::options_for;
+using namespace rendezvous_case;
 
 // Rank 0 gives an attempt up before it has heard the rank that calls it, and makes another one.
 TEST(Rendezvous, ACallerThatRankZeroHasNotHeardCallsAgain) {

@@ -11,8 +11,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::expect_error;
-
 std::string text_with(const char* link, const std::string& text) {
   if (link == nullptr) return link_and({}, text);
   return link_and(LinkView{.clock = std::make_shared<LinkClock>(parse_link(link), 1), .ranks = {0}},

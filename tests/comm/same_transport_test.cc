@@ -11,8 +11,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::expect_error;
-
 // An all-gather in which the other rank brings the same text, sent by another transport.
 AllGatherBytes beside(const std::string& transport) {
   return [transport](const std::string& mine) {

@@ -7,9 +7,9 @@
 #include "plait/collectives.h"
 #include "plait/communicator.h"
 
-namespace plait::shm_job {
+namespace plait {
 
-inline CommunicatorOptions options_of(int rank, int world, const std::string& job) {
+inline CommunicatorOptions shm_options(int rank, int world, const std::string& job) {
   return {.transport = "shm", .place = Place{.rank = rank, .world = world, .job = job}};
 }
 
@@ -25,4 +25,4 @@ inline void poll_all_reduce(Communicator& comm) {
   while (!pending.done()) std::this_thread::yield();
 }
 
-}  // namespace plait::shm_job
+}  // namespace plait

@@ -21,11 +21,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
 // From here on this process can open `few` descriptors more.
 void leave_room_for(int few) {
   int highest = 0;

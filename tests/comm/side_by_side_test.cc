@@ -13,20 +13,13 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-using conformance::run_in_processes;
-using shm_job::options_of;
-using shm_job::sum_of_ones;
-
 TEST(SideBySide, JobsDoNotMeet) {
   const std::string one = fresh_job();
   const std::string two = fresh_job();
   fork_ranks(5, [&](int index) {
     const bool first = index < 2;
     Communicator comm =
-        Communicator::connect(first ? options_of(index, 2, one) : options_of(index - 2, 3, two));
+        Communicator::connect(first ? shm_options(index, 2, one) : shm_options(index - 2, 3, two));
     for (int round = 0; round < 100; ++round) ASSERT_EQ(sum_of_ones(comm), first ? 2 : 3);
   });
 }
@@ -36,7 +29,7 @@ TEST(SideBySide, ProcessesOfOneJobConnectAgainAndAgain) {
   fork_ranks(3, [&](int rank) {
     std::vector<Communicator> comms;
     for (int round = 0; round < 10; ++round) {
-      comms.push_back(Communicator::connect(options_of(rank, 3, job)));
+      comms.push_back(Communicator::connect(shm_options(rank, 3, job)));
       // All of them are groups of their own.
       for (Communicator& comm : comms) ASSERT_EQ(sum_of_ones(comm), 3);
     }
@@ -56,7 +49,7 @@ TEST(SideBySide, ThreadsOfAProcessHaveJobsOfTheirOwn) {
     for (int job = 0; job < kJobs; ++job) {
       threads.emplace_back([&, job] {
         EXPECT_NO_THROW({
-          Communicator comm = Communicator::connect(options_of(rank, 2, jobs[job]));
+          Communicator comm = Communicator::connect(shm_options(rank, 2, jobs[job]));
           for (int round = 0; round < 50; ++round) EXPECT_EQ(sum_of_ones(comm), 2);
           const auto part = comm.split(0, job);
           EXPECT_TRUE(part.has_value());

@@ -22,7 +22,7 @@ void run_linked(const std::function<void(Communicator&)>& body) {
   const Link link = {.bytes_per_second = 1e12,
                      .latency_ns = std::chrono::nanoseconds(kLatency).count()};
   const auto linked = [&](Communicator& comm) {
-    conformance::set_timeout(comm, kDeadline);
+    set_timeout(comm, kDeadline);
     body(comm);
   };
   EXPECT_NO_THROW(run_in_threads(2, linked, {.link = link}));
@@ -72,7 +72,7 @@ TEST(SlowLink, DoesNotHideWhoIsLate) {
   const Link link = {.bytes_per_second = 1e12, .latency_ns = 1000};
   const auto body = [](Communicator& comm) {
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    conformance::set_timeout(comm, kDeadline);
+    set_timeout(comm, kDeadline);
     if (comm.rank() == 1) mailbox->wait_arrived(1, 0, {});
     for (;;) mailbox->post(1, 0, {}, 0);
   };

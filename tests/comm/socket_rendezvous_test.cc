@@ -25,7 +25,7 @@ constexpr base::Nanoseconds kPatience = 60 * base::kSecond;
 
 // Rank 0 may have gone on, and the group have ended, before rank 1 reads that all have come.
 TEST(SocketRendezvous, AMeetingThatAllCameToIsNotRefused) {
-  const std::string name = name_of_job(conformance::fresh_job());
+  const std::string name = name_of_job(fresh_job());
   const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
   std::promise<void> one_waits;
   std::promise<void> zero_is_done;
@@ -64,7 +64,7 @@ TEST(SocketRendezvous, WhatTheCallersHookThrowsComesOutAsItIs) {
   for (const int interrupted : {0, 1}) {
     for (const Code code : {Code::system, Code::peer_lost}) {
       for (const Meeting& meet : kMeetings) {
-        const std::string name = name_of_job(conformance::fresh_job());
+        const std::string name = name_of_job(fresh_job());
         const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
         std::promise<void> has_ended;
         const std::jthread other([&] {
@@ -85,15 +85,14 @@ TEST(SocketRendezvous, WhatTheCallersHookThrowsComesOutAsItIs) {
 
 // The kernel knows the process from the connection on.
 TEST(SocketRendezvous, NamesTheProcessOfARankThatEndsWhileTheGroupAssembles) {
-  const std::string name = name_of_job(conformance::fresh_job());
+  const std::string name = name_of_job(fresh_job());
   const auto endpoint = [](int rank) { return Endpoint{rank, 2, 30 * base::kSecond}; };
   const pid_t one = ::fork();
   if (one == 0) {
     attend(name, endpoint(1));
     ::_exit(0);
   }
-  const Error error =
-      conformance::expect_error(Code::peer_lost, [&] { meet_at(name, endpoint(0)); });
+  const Error error = expect_error(Code::peer_lost, [&] { meet_at(name, endpoint(0)); });
   EXPECT_EQ(error.culprit(), 1);
   EXPECT_EQ(error.what(),
             base::sentence("rank 1 (pid ", one, ") has left or closed its connection"));
@@ -103,7 +102,7 @@ TEST(SocketRendezvous, NamesTheProcessOfARankThatEndsWhileTheGroupAssembles) {
 // Before ranks have met: rank 0 listens, or calls and is not answered yet.
 TEST(SocketRendezvous, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
   for (const int rank : {0, 1}) {
-    const std::string name = name_of_job(conformance::fresh_job());
+    const std::string name = name_of_job(fresh_job());
     const auto hook = Interruption::counted([] { throw Own(Code::system); });
     const Watch watch = [&](int /*peer*/) { hook(); };
     EXPECT_THROW(meet_at(name, {rank, 2, 30 * base::kSecond}, watch), Own);
@@ -112,7 +111,7 @@ TEST(SocketRendezvous, WhatTheCallersHookThrowsEndsTheMeetingAsItIs) {
 
 // Calls body(rank, rendezvous) on a thread for each rank.
 void meet_in_threads(int world, const std::function<void(int, std::unique_ptr<Rendezvous>)>& body) {
-  const std::string name = name_of_job(conformance::fresh_job());
+  const std::string name = name_of_job(fresh_job());
   std::vector<std::jthread> ranks;
   ranks.reserve(world);
   for (int rank = 0; rank < world; ++rank) {
@@ -177,10 +176,9 @@ TEST(SocketRendezvous, ARankThatLeavesOneGroupIsMissedInThatAlone) {
       if (rank == leaver) {
         left.reset();
       } else {
-        const Error error =
-            conformance::expect_error(Code::peer_lost, [&] { left->all_gather("bytes", {}); });
+        const Error error = expect_error(Code::peer_lost, [&] { left->all_gather("bytes", {}); });
         EXPECT_EQ(error.culprit(), leaver) << error.what();
-        EXPECT_TRUE(conformance::contains(error.what(), "left or closed")) << error.what();
+        EXPECT_TRUE(contains(error.what(), "left or closed")) << error.what();
       }
       EXPECT_EQ(kept->all_gather("here", {}).size(), 3U);
       EXPECT_EQ(rendezvous->all_gather("here", {}).size(), 3U);
@@ -201,7 +199,7 @@ TEST(SocketRendezvous, ManyGroupsEndAtOnce) {
     if (rank == 0) {
       last.reset();
     } else {
-      conformance::expect_error(Code::peer_lost, [&] { last->all_gather("bytes", {}); });
+      expect_error(Code::peer_lost, [&] { last->all_gather("bytes", {}); });
     }
     EXPECT_EQ(rendezvous->all_gather("still here", {}).size(), 2U);
   });

@@ -30,8 +30,7 @@ TEST(SplitClaim, RefusesWhatIsNone) {
   auto claims = bytes_of({{0, 0}, {0, 1}});
   claims[1] = "host";
   for (const int color : {0, -1}) {
-    const Error error =
-        conformance::expect_error(Code::mismatch, [&] { members_of(claims, color); });
+    const Error error = expect_error(Code::mismatch, [&] { members_of(claims, color); });
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_STREQ(error.what(), "split: rank 1 has sent 4 bytes instead of its color and key");
   }

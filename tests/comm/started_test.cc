@@ -21,8 +21,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 // More than slots hold.
 constexpr std::size_t kCount = 300'000;
 
@@ -107,7 +105,7 @@ TEST(Started, OutlivesTheThreadThatStartedIt) {
 #ifndef __SANITIZE_THREAD__  // which knows nothing of what a forked child does
 TEST(Started, AForkedChildAdvancesNothingOfItsParent) {
   Milestones checked;
-  conformance::run_in_processes(2, [&](Communicator& comm) {
+  run_in_processes(2, [&](Communicator& comm) {
     if (comm.rank() == 1) checked.await(0);  // so that the sum is not over when rank 0 forks
     std::vector<float> data(kCount, 1.0F);
     Pending pending = start_sum(data, comm);

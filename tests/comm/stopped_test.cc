@@ -32,7 +32,7 @@ void stop_and_continue(const std::vector<pid_t>& pids) {
 
 void be_stopped_before(Communicator& comm, const std::function<void(Communicator&)>& call) {
   const std::vector<pid_t> pids = comm::gather_values(::getpid(), comm);
-  conformance::set_timeout(comm, kDeadline);
+  set_timeout(comm, kDeadline);
   if (comm.rank() == 1) {
     const pid_t helper = ::fork();
     if (helper == 0) stop_and_continue(pids);
@@ -43,13 +43,12 @@ void be_stopped_before(Communicator& comm, const std::function<void(Communicator
   EXPECT_NO_THROW(call(comm));
 }
 
-class StoppedJob : public testing::TestWithParam<conformance::RankMaker> {};
+class StoppedJob : public testing::TestWithParam<RankMaker> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Reliability, StoppedJob,
-    testing::Values(conformance::RankMaker{.name = "shm", .run = conformance::run_in_processes},
-                    conformance::RankMaker{.name = "tcp", .run = conformance::run_over_tcp}),
-    [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Reliability, StoppedJob,
+                         testing::Values(RankMaker{.name = "shm", .run = run_in_processes},
+                                         RankMaker{.name = "tcp", .run = run_over_tcp}),
+                         [](const auto& one) { return one.param.name; });
 
 TEST_P(StoppedJob, GoesOnInACall) {
   GetParam().run(

@@ -5,6 +5,6 @@
 
 namespace plait {
 
-class Processes : public conformance::RanksTest {};
+class Processes : public RanksTest {};
 
 }  // namespace plait

@@ -20,22 +20,11 @@
 namespace plait {
 namespace {
 
-using conformance::Body;
-using conformance::Case;
-using conformance::case_name;
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-using conformance::run_over_tcp;
-using conformance::run_threads_over_tcp;
-using conformance::set_timeout;
-using conformance::worlds_of;
 using std::chrono::milliseconds;
 using Ranks = std::vector<int>;
 
-const conformance::RankMaker kShm = {.name = "shm", .run = run_in_processes};
-const conformance::RankMaker kTcp = {.name = "tcp", .run = run_over_tcp, .sees_calls = false};
+const RankMaker kShm = {.name = "shm", .run = run_in_processes};
+const RankMaker kTcp = {.name = "tcp", .run = run_over_tcp, .sees_calls = false};
 
 // This is as good as a kill: nothing is destroyed, and the kernel closes what the process had.
 [[noreturn]] void die() { ::_exit(testing::Test::HasFailure() ? 1 : 0); }

@@ -12,9 +12,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 // Takes some steps, and says when it begins and ends.
 class Steps final : public Pending::Task {
  public:

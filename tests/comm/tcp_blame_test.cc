@@ -16,9 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_over_tcp;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
@@ -42,7 +39,7 @@ TEST(TcpBlame, FollowsTheWaits) {
       is_ready = true;
     } else {
       milestones.await(kReady);
-      conformance::set_timeout(comm, kShort);
+      set_timeout(comm, kShort);
     }
     const Error error =
         expect_error(Code::timeout, [&] { line->wait_arrived(comm.rank() + 1, 0, {}); });
@@ -79,7 +76,7 @@ TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
       return;
     }
     milestones.await(kReady);
-    conformance::set_timeout(comm, kShort);
+    set_timeout(comm, kShort);
     const Error error = expect_error(Code::timeout, [&] {
       comm::wait_until(
           group, [] { return false; }, [] { return comm::kNever; },

@@ -154,16 +154,16 @@ class TcpCase : public testing::Test {
  protected:
   ~TcpCase() override {
     port_.give_back();
-    EXPECT_TRUE(conformance::await("as many descriptors are open as before the test",
-                                   [this] { return conformance::open_descriptors() == before_; }));
+    EXPECT_TRUE(await("as many descriptors are open as before the test",
+                      [this] { return open_descriptors() == before_; }));
   }
 
  private:
-  const int before_ = conformance::open_descriptors();
+  const int before_ = open_descriptors();
 
  protected:
   Port port_;
-  std::string job_ = conformance::fresh_job();
+  std::string job_ = fresh_job();
   Environment environment_{Environment::Variables{{"PLAIT_RENDEZVOUS", port_.address()}}};
 };
 

@@ -24,8 +24,6 @@ using comm::tcp::Frame;
 using comm::tcp::Kind;
 using comm::tcp::kLastKind;
 using comm::tcp::kMostTextBytes;
-using conformance::contains;
-using conformance::fork_ranks;
 using std::chrono::milliseconds;
 
 constexpr int kSlots = 3;
@@ -180,7 +178,7 @@ TEST_F(TcpFrames, ThatAreNonsenseEndTheGroupAtMost) {
     Milestones over;
     fork_ranks(2, [&](int rank) {
       Communicator comm = Communicator::connect(options_of(rank, 2, job_));
-      conformance::set_timeout(comm, milliseconds(200));
+      set_timeout(comm, milliseconds(200));
       comm.cached_mailbox(kMailbox);
       if (rank == 1) {
         Nonsense nonsense(round + kRounds * testing::UnitTest::GetInstance()->random_seed());
@@ -224,8 +222,7 @@ TEST_F(TcpFrames, ThatAreCutOffEndTheGroup) {
         send_all(connection_of_this_rank(), bytes.substr(0, kept));
         ::_exit(0);
       }
-      const Error error =
-          conformance::expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(1, 0, {}); });
+      const Error error = expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(1, 0, {}); });
       EXPECT_EQ(error.culprit(), 1);
     });
   }
@@ -248,11 +245,10 @@ TEST_F(TcpFrames, ThatDoNotFitAreRefused) {
         std::string bytes = bytes_of(frame) + std::string(frame.bytes, 'x');
         const int socket = connection_of_this_rank();
         for (int i = 0; i < 3; ++i) send_all(socket, bytes);
-        conformance::expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(0, 0, {}); });
+        expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(0, 0, {}); });
         return;
       }
-      const Error error =
-          conformance::expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(1, 0, {}); });
+      const Error error = expect_error(Code::peer_lost, [&] { mailbox.wait_arrived(1, 0, {}); });
       EXPECT_EQ(error.culprit(), 1);
       EXPECT_TRUE(contains(error.what(), "a chunk came over it for which there was no room"))
           << error.what();

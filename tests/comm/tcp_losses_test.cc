@@ -23,9 +23,6 @@ namespace plait {
 namespace {
 
 using comm::tcp::card_of_this_process;
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;

@@ -17,7 +17,6 @@ namespace {
 
 using comm::tcp::Hello;
 using comm::tcp::Word;
-using conformance::fork_ranks;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
@@ -45,13 +44,13 @@ TEST_F(TcpMany, FortyRanksSumUp) {
 TEST_F(TcpMany, HaveADescriptorForEachPeerAtMost) {
   constexpr int kWorld = 8;
   fork_ranks(kWorld, [&](int rank) {
-    const int before = conformance::open_descriptors();
+    const int before = open_descriptors();
     Communicator comm = Communicator::connect(options_of(rank, kWorld, job_));
     const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 64});
-    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
     std::vector<Communicator> parts;
     for (int part = 1; part <= 3; ++part) parts.push_back(*comm.split(0, rank));
-    EXPECT_LE(conformance::open_descriptors() - before, kWorld + 1);
+    EXPECT_LE(open_descriptors() - before, kWorld + 1);
   });
 }
 

@@ -24,9 +24,6 @@ using comm::tcp::Message;
 using comm::tcp::Proofs;
 using comm::tcp::prove;
 using comm::tcp::Word;
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

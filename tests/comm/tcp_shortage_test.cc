@@ -15,7 +15,6 @@
 namespace plait {
 namespace {
 
-using conformance::fork_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
@@ -53,8 +52,7 @@ TEST_F(TcpShortage, SilentCallersTakeNoDescriptorThatARankNeeds) {
 void allow_one_more_descriptor() {
   int first = 0;
   while (::fcntl(first, F_GETFD) >= 0) ++first;
-  const rlimit one = {.rlim_cur = static_cast<rlim_t>(first) + 1,
-                      .rlim_max = conformance::kMostDescriptors};
+  const rlimit one = {.rlim_cur = static_cast<rlim_t>(first) + 1, .rlim_max = kMostDescriptors};
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
 }
 
@@ -63,15 +61,13 @@ void allow_one_more_descriptor() {
 void expect_reason_of_rank_2(int rank, CommunicatorOptions options) {
   if (rank == 2) {
     options.interrupted = [] {
-      if (conformance::established_connections() == 2) allow_one_more_descriptor();
+      if (established_connections() == 2) allow_one_more_descriptor();
     };
   }
   const auto start = Clock::now();
-  const Error error =
-      conformance::expect_error(Code::system, [&] { Communicator::connect(options); });
+  const Error error = expect_error(Code::system, [&] { Communicator::connect(options); });
   EXPECT_LT(Clock::now() - start, seconds(20));  // the deadline is a minute
-  EXPECT_TRUE(conformance::contains(error.what(), "cannot watch the connections of this rank"))
-      << error.what();
+  EXPECT_TRUE(contains(error.what(), "cannot watch the connections of this rank")) << error.what();
   if (rank != 2) {
     EXPECT_EQ(error.culprit(), 2) << error.what();
   }

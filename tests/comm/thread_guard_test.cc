@@ -11,8 +11,6 @@
 namespace plait::comm {
 namespace {
 
-using conformance::expect_error;
-
 class ThreadGuardTest : public testing::Test {
  protected:
   ThreadGuardTest()

@@ -29,7 +29,7 @@ base::Nanoseconds time_alone() {
 base::Nanoseconds time_with_polls(base::Nanoseconds first_poll) {
   base::Nanoseconds time = 0;
   int polls = 0;
-  static_cast<void>(conformance::await("a product polls", [&] {
+  static_cast<void>(await("a product polls", [&] {
     TimedProduct timed(kNsPerFlop);
     const base::Nanoseconds begin = base::now();
     timed.multiply(product(), [&] {

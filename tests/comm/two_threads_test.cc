@@ -14,9 +14,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 constexpr int kBesideIsDone = 0;
 constexpr int kBarrierWaits = 1;  // rank 0, in the barrier for which rank 1 doesn't come yet
 
@@ -49,7 +46,7 @@ void run_beside_a_barrier(const std::function<void(Communicator& comm)>& beside)
     });
     wait_in_barrier(comm);
   };
-  for (const auto& runner : {conformance::run_in_processes, conformance::run_as_threads}) {
+  for (const auto& runner : {run_in_processes, run_as_threads}) {
     Milestones reached;
     runner(2, [&](Communicator& comm) { body(comm, reached); }, telling_of_a_wait(reached));
   }
@@ -78,7 +75,7 @@ TEST(TwoThreads, AreToldSoWhereTheyMeet) {
 
 TEST(TwoThreads, OneMayPollNothingWhileTheOtherCalls) {
   Milestones reached;
-  conformance::run_as_threads(
+  run_as_threads(
       2,
       [&](Communicator& comm) {
         if (comm.rank() == 1) {
@@ -115,25 +112,25 @@ TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
     });
     expect_error(Code::peer_lost, [&] { barrier(comm); });
   };
-  conformance::run_as_threads(2, body, {});
+  run_as_threads(2, body, {});
 }
 
 // A communicator serves one thread at a time, but each call may come from another thread.
 TEST(TwoThreads, OneMayComeAfterTheOther) {
-  conformance::run_as_threads(2,
-                              [](Communicator& comm) {
-                                for (int round = 0; round < 20; ++round) {
-                                  std::jthread([&] { barrier(comm); }).join();
-                                  barrier(comm);
-                                }
-                              },
-                              {});
+  run_as_threads(2,
+                 [](Communicator& comm) {
+                   for (int round = 0; round < 20; ++round) {
+                     std::jthread([&] { barrier(comm); }).join();
+                     barrier(comm);
+                   }
+                 },
+                 {});
 }
 
 // In a child forked meanwhile no other thread is left that could use it.
 TEST(TwoThreads, AreNotBlamedInAForkedChild) {
   Milestones reached;
-  conformance::run_in_processes(
+  run_in_processes(
       2,
       [&](Communicator& comm) {
         if (comm.rank() == 1) {

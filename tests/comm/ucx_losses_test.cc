@@ -26,9 +26,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

@@ -119,8 +119,6 @@ PLAIT_EXPORT unsigned ucp_worker_progress(ucp_worker_h worker) {
 namespace plait {
 namespace {
 
-using conformance::fork_ranks;
-
 class UcxSlots : public TcpCase {
  protected:
   Environment::Variables through_shared_memory() const {
@@ -262,11 +260,11 @@ TEST_F(UcxSlots, ARankThatDiesWhileTheyConnectIsNamedInOneSentence) {
       } else if (!has_connected) {
         calls.before_connecting = see_the_end;
       }
-      const Error error = conformance::expect_error(Code::peer_lost, [&] {
+      const Error error = expect_error(Code::peer_lost, [&] {
         Communicator::connect(options_of(one == 0 ? 1 : 0, 2, job_, "ucx"));
       });
       EXPECT_EQ(error.culprit(), 1);
-      EXPECT_TRUE(conformance::contains(error.what(), "rank 1 (pid ")) << error.what();
+      EXPECT_TRUE(contains(error.what(), "rank 1 (pid ")) << error.what();
       EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
       EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
       see_the_end();

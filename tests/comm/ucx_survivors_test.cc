@@ -4,11 +4,9 @@
 namespace plait {
 namespace {
 
-const conformance::RankMaker kOverUcx = {
-    .name = "ucx", .run = conformance::run_over_ucx, .sees_calls = false};
+const RankMaker kOverUcx = {.name = "ucx", .run = run_over_ucx, .sees_calls = false};
 
-INSTANTIATE_TEST_SUITE_P(Ucx, Processes, conformance::worlds_of(kOverUcx, {3, 4}),
-                         conformance::case_name);
+INSTANTIATE_TEST_SUITE_P(Ucx, Processes, worlds_of(kOverUcx, {3, 4}), case_name);
 
 }  // namespace
 }  // namespace plait

@@ -90,7 +90,7 @@ void in_every_placement(const std::vector<std::pair<int, int>>& worlds, const Ex
   for (const auto& [world, per_host] : worlds) {
     for (const int shift : {0, 1, 2}) {
       for (const std::uint32_t per_lane : {1U, 4U}) {
-        conformance::run_as_threads(world, [&](Communicator& comm) {
+        run_as_threads(world, [&](Communicator& comm) {
           VectorLanes lanes(comm, per_lane);
           expect(comm, lanes, Hosts(comm.rank(), world, per_host), uneven_layout(world, shift));
         });

@@ -55,7 +55,7 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
     options.transport = transport;
     Communicator comm = Communicator::connect(options);
     barrier(comm);
-    conformance::set_timeout(comm, timeout);
+    set_timeout(comm, timeout);
     if (rank == 2) {
       const pid_t self = ::getpid();
       if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
@@ -63,13 +63,13 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
     }
     reached.reach(kHasLeftBarrier);
     const auto start = std::chrono::steady_clock::now();
-    const Error error = conformance::expect_error(
-        signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
+    const Error error =
+        expect_error(signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
     reached.reach(kHasGivenUp);
     EXPECT_EQ(error.culprit(), 2) << error.what();
-    EXPECT_TRUE(conformance::contains(error.what(), "rank 2")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();
     if (signal == SIGKILL) {
-      EXPECT_TRUE(conformance::contains(error.what(), "is lost")) << error.what();
+      EXPECT_TRUE(contains(error.what(), "is lost")) << error.what();
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
     }
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
@@ -87,11 +87,11 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
 // Rank 0 gives up waiting for rank 1. Both then connect again and again.
 inline void connect_after_a_failure(const std::string& transport, const std::string& job) {
   Milestones failed;
-  conformance::fork_ranks(2, [&](int rank) {
+  fork_ranks(2, [&](int rank) {
     CommunicatorOptions options = options_of(rank, 2, job, transport);
     if (rank == 0) {
       options.timeout = std::chrono::milliseconds(300);
-      conformance::expect_error(Code::timeout, [&] { Communicator::connect(options); });
+      expect_error(Code::timeout, [&] { Communicator::connect(options); });
       failed.reach(0);
     } else {
       failed.await(0);

@@ -32,18 +32,18 @@ TEST(Wait, BlamesNobodyWhereNobodyIsAwaited) {
 TEST(Wait, EndsWhereNobodyIsAwaited) {
   constexpr std::chrono::milliseconds kShort{100};
   const auto body = [&](Communicator& comm) {
-    conformance::set_timeout(comm, kShort);
+    set_timeout(comm, kShort);
     if (comm.rank() == 1) return;
-    const Error error = conformance::expect_error(Code::timeout, [&] {
+    const Error error = expect_error(Code::timeout, [&] {
       wait_until(
           comm.state().group(), [] { return false; }, [] { return kNever; },
           [] { return nothing_awaited({.operation = Operation::matmul_all_reduce}); });
     });
     EXPECT_EQ(error.culprit(), 0);
-    EXPECT_TRUE(conformance::contains(error.what(), "matmul_all_reduce: rank 0 waits for no chunk"))
+    EXPECT_TRUE(contains(error.what(), "matmul_all_reduce: rank 0 waits for no chunk"))
         << error.what();
   };
-  conformance::run_as_threads(2, body, {});
+  run_as_threads(2, body, {});
 }
 
 // Whatever a rank waits for in an operator, a failure says in which, and at which chunk.

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <thread>
 
-namespace plait::conformance {
+namespace plait {
 
 // Waits until ready() returns true. After a minute, which is far longer than a slow core needs, it
 // gives up: the test fails, and says what did not happen. Returns whether it happened.
@@ -24,4 +24,4 @@ template <class Ready>
   return true;
 }
 
-}  // namespace plait::conformance
+}  // namespace plait

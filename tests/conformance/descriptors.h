@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace plait::conformance {
+namespace plait {
 
 inline constexpr int kMostDescriptors = 4096;
 
@@ -45,4 +45,4 @@ inline std::int64_t tcp_bytes_sent() {
   return bytes;
 }
 
-}  // namespace plait::conformance
+}  // namespace plait

@@ -6,7 +6,7 @@
 #include "conformance/await.h"
 #include "plait/collectives.h"
 
-namespace plait::conformance {
+namespace plait {
 
 void expect_that_a_late_rank_multiplies(const Multiply& multiply) {
   std::atomic<bool> multiplies{false};
@@ -38,4 +38,4 @@ void expect_that_a_late_rank_multiplies(const Multiply& multiply) {
   });
 }
 
-}  // namespace plait::conformance
+}  // namespace plait

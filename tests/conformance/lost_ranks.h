@@ -9,7 +9,7 @@
 
 #include "conformance/ranks.h"
 
-namespace plait::conformance {
+namespace plait {
 
 // Ends the process as a kill would: nothing is destroyed.
 [[noreturn]] inline void die() { ::_exit(0); }
@@ -28,4 +28,4 @@ Error expect_loss_of(int rank, const Call& call) {
 using Multiply = std::function<void(Communicator& comm, const std::function<void()>& hook)>;
 void expect_that_a_late_rank_multiplies(const Multiply& multiply);
 
-}  // namespace plait::conformance
+}  // namespace plait

@@ -15,7 +15,7 @@
 
 #include "comm/state.h"
 
-namespace plait::conformance {
+namespace plait {
 
 std::string fresh_job() {
   static std::atomic<int> count{0};
@@ -140,13 +140,13 @@ void run_over(const std::string& transport, const std::vector<int>& hosts, int w
 
 }  // namespace
 
-Run over_hosts(const std::vector<int>& hosts, const std::string& transport) {
+RunRanks over_hosts(const std::vector<int>& hosts, const std::string& transport) {
   return [=](int world, const Body& body, const CommunicatorOptions& options) {
     run_over(transport, hosts, world, body, options);
   };
 }
 
-Run threads_over_hosts(const std::vector<int>& hosts) {
+RunRanks threads_over_hosts(const std::vector<int>& hosts) {
   return [hosts](int world, const Body& body, const CommunicatorOptions& options) {
     CommunicatorOptions mine = options;
     mine.transport = "tcp";
@@ -180,4 +180,4 @@ void run_under_mpi(int world, const Body& body, const CommunicatorOptions& optio
   body(comm);
 }
 
-}  // namespace plait::conformance
+}  // namespace plait

@@ -15,16 +15,17 @@
 
 #include "plait/communicator.h"
 
-namespace plait::conformance {
+namespace plait {
 
 using Body = std::function<void(Communicator&)>;
 
 // Runs `body` on every rank of a new group. A failure on any rank fails the test.
-using Run = std::function<void(int world, const Body& body, const CommunicatorOptions& options)>;
+using RunRanks =
+    std::function<void(int world, const Body& body, const CommunicatorOptions& options)>;
 
 struct RankMaker {
   std::string name;
-  Run run;
+  RunRanks run;
   std::string link = {};          // an emulated link between the ranks
   bool sees_calls = true;         // ranks see one another's calls, not only chunks
   std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
@@ -40,9 +41,9 @@ void run_over_ucx(int world, const Body& body, const CommunicatorOptions& option
 void run_threads_over_tcp(int world, const Body& body, const CommunicatorOptions& options = {});
 
 // Runs ranks on simulated hosts, rank r on host `hosts[r]`, as processes.
-Run over_hosts(const std::vector<int>& hosts, const std::string& transport = "tcp");
+RunRanks over_hosts(const std::vector<int>& hosts, const std::string& transport = "tcp");
 // Runs ranks over TCP on such hosts as threads.
-Run threads_over_hosts(const std::vector<int>& hosts);
+RunRanks threads_over_hosts(const std::vector<int>& hosts);
 
 void run_under_mpi(int world, const Body& body, const CommunicatorOptions& options);
 
@@ -57,27 +58,27 @@ std::string fresh_job();
 // within `seconds`. A child that does not is killed.
 void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 100);
 
-struct Case {
+struct RanksCase {
   RankMaker maker;
   int world;
 };
 
-inline void PrintTo(const Case& one, std::ostream* out) {  // NOLINT: gtest looks for this name
+inline void PrintTo(const RanksCase& one, std::ostream* out) {  // NOLINT: gtest looks for this name
   *out << one.maker.name << one.world;
 }
 
 inline auto worlds_of(const RankMaker& maker, const std::vector<int>& worlds) {
-  std::vector<Case> cases;
+  std::vector<RanksCase> cases;
   cases.reserve(worlds.size());
   for (const int world : worlds) cases.push_back({maker, world});
   return testing::ValuesIn(cases);
 }
 
-inline std::string case_name(const testing::TestParamInfo<Case>& info) {
+inline std::string case_name(const testing::TestParamInfo<RanksCase>& info) {
   return info.param.maker.name + std::to_string(info.param.world);
 }
 
-class RanksTest : public testing::TestWithParam<Case> {
+class RanksTest : public testing::TestWithParam<RanksCase> {
  protected:
   int world() const { return GetParam().world; }
   void run(const Body& body, CommunicatorOptions options = {}) const {
@@ -104,4 +105,4 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-}  // namespace plait::conformance
+}  // namespace plait

@@ -12,8 +12,6 @@
 namespace plait::measure {
 namespace {
 
-using conformance::run_in_processes;
-
 // `refusing`: the ranks whose own check fails.
 void expect_same_error(const std::vector<int>& refusing) {
   run_in_processes(3, [&](Communicator& comm) {
@@ -22,8 +20,7 @@ void expect_same_error(const std::vector<int>& refusing) {
       if (refuses) base::fail(Code::system, "rank ", comm.rank(), " has no room");
     };
     if (comm.rank() == refusing.front()) {
-      const Error error =
-          conformance::expect_error(Code::system, [&] { refusal_of_all(comm, check); });
+      const Error error = expect_error(Code::system, [&] { refusal_of_all(comm, check); });
       EXPECT_EQ(error.what(), base::sentence("rank ", comm.rank(), " has no room"));
     } else {
       EXPECT_EQ(refusal_of_all(comm, check), Code::system);

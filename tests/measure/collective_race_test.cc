@@ -12,8 +12,6 @@
 namespace plait::measure {
 namespace {
 
-using conformance::run_as_threads;
-
 TEST(CollectiveRaces, TakeTurnsInAlternatingOrderOnEveryRank) {
   run_as_threads(3, [](Communicator& comm) {
     const Effort effort = {.repetitions = 4, .each = 0, .lasting = 0};

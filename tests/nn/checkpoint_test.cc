@@ -12,8 +12,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 // A copy in memory of its own, without gaps, that can be spoilt and freed.
 class Copy {
  public:

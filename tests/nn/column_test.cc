@@ -10,8 +10,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 TEST(ColumnLayer, AWrongForwardThatWouldKeepItsGatherIsOnlyRefused) {
   run_as_threads(2, [](Communicator& comm) {
     const LayerProblem problem(LayerKind::column, 12, comm);

@@ -12,9 +12,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 class LayerEdges : public testing::TestWithParam<LayerKind> {
  protected:
   static bool is_column() { return GetParam() == LayerKind::column; }
@@ -282,8 +279,7 @@ TEST_P(LayerEdges, RefusesABackendThatCannotGoBackward) {
               if (frozen) call.grad_weight = {};
               const Error error =
                   expect_error(Code::invalid_argument, [&] { other.backward(call, &state); });
-              EXPECT_TRUE(conformance::contains(error.what(), "backend amx can't do"))
-                  << error.what();
+              EXPECT_TRUE(contains(error.what(), "backend amx can't do")) << error.what();
             }
           });
       layer.backward(problem.backward(), &state);  // nothing was aborted

@@ -14,8 +14,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 constexpr int kWorld = 3;
 constexpr int kRuns = 3;
 

@@ -16,10 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::await;
-using conformance::contains;
-using conformance::expect_error;
-
 // No std::exception: what is thrown is the caller's own affair.
 struct Stopped {};
 

@@ -11,9 +11,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 // Returns the refusal of a changed backward call of a one-rank layer, after a forward.
 template <class Change>
 std::string refused(LayerKind kind, const Change& change) {

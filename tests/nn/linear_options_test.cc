@@ -11,8 +11,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 TEST(LinearOptions, AreTheSettings) {
   const SettingsPlans plans({});
   const LinearOptions usual = linear_options({}, plans);
@@ -126,8 +124,7 @@ std::vector<std::byte> grad_x_of(Communicator& comm, Dtype wire, bool column_bac
 // f32 on one host, the operands' dtype between hosts; reduced by an operator or beside a product.
 TEST(LinearOptions, HaveAnAutomaticWireThatSuitsThePlaceOfTheRanks) {
   for (const bool several : {false, true}) {
-    const auto run =
-        several ? conformance::threads_over_hosts({0, 1}) : conformance::Run(run_as_threads);
+    const auto run = several ? threads_over_hosts({0, 1}) : RunRanks(run_as_threads);
     run(2,
         [&](Communicator& comm) {
           for (const bool in_operator : {false, true}) {

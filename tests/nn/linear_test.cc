@@ -19,9 +19,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-
 class EveryLayer : public testing::TestWithParam<LayerKind> {};
 
 INSTANTIATE_TEST_SUITE_P(Nn, EveryLayer, testing::Values(LayerKind::column, LayerKind::row),

@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Rank 1 dies between forward and backward; a deadline is a minute away.
 TEST_P(EveryStep, NoticesADeathBeforeBackward) {
-  conformance::run_in_processes(3, [](Communicator& comm) {
+  run_in_processes(3, [](Communicator& comm) {
     const LayerProblem problem(GetParam().kind, 300, comm, GetParam().options.sequence_parallel);
     with_layer(GetParam().kind, problem.desc(), comm, GetParam().options, [&](auto layer) {
       LinearState state;
@@ -41,10 +41,10 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
       if (comm.rank() == 1) {
         layer.forward(problem.forward(), &state);
         barrier(comm);
-        conformance::die();
+        die();
       }
       // A rank that is still in the barrier when another has noticed gets the error there.
-      conformance::expect_loss_of(1, [&] {
+      expect_loss_of(1, [&] {
         layer.forward(problem.forward(), &state);
         barrier(comm);
         layer.backward(problem.backward(), &state);
@@ -55,7 +55,7 @@ TEST_P(EveryStep, NoticesADeathBeforeBackward) {
 
 // A late rank that makes a weight's gradient, as the deadline's sentence has it.
 TEST(ALateRank, MultipliesForAGradient) {
-  conformance::expect_that_a_late_rank_multiplies([](Communicator& comm, const auto& hook) {
+  expect_that_a_late_rank_multiplies([](Communicator& comm, const auto& hook) {
     const Matrix grad_out(Dtype::bf16, 512, 768, 1);
     const Matrix x(Dtype::bf16, 512, 768, 2);
     const Matrix to(Dtype::f32, 768, 768);

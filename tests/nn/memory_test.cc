@@ -19,8 +19,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 constexpr std::int64_t kTokens = 64;
 constexpr std::size_t kGathered = kTokens * LayerProblem::kInputs * 2;  // bf16
 

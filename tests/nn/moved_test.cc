@@ -16,9 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-
 using Uses = std::vector<std::function<void()>>;
 
 void expect_refused(const Uses& uses, const std::string& sentence) {

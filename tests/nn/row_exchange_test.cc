@@ -10,8 +10,6 @@
 namespace plait::nn {
 namespace {
 
-using conformance::run_as_threads;
-
 // A matrix for collectives: nothing lies between its rows.
 struct Dense {
   Dense(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)

@@ -13,11 +13,6 @@
 namespace plait {
 namespace {
 
-using conformance::await;
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 TEST(TwoThreadsOfALayer, AreToldSoAndTheGroupGoesOn) {
   std::atomic<bool> refused{false};
   std::atomic<bool> waits{false};

@@ -9,8 +9,6 @@
 namespace plait::nn {
 namespace {
 
-using conformance::run_as_threads;
-
 TEST(RoomIn, KeepsABufferThatIsLargeEnough) {
   Buffer buffer;
   const TensorView large = room_in(

@@ -85,7 +85,7 @@ TEST(PreparedOperators, AllocateNothingWhenTheyRun) {
       const Plan plan = parse_plan(text);
       if (!has_schedule(op, plan.schedule)) continue;
       for (const std::int64_t m : {1, 150, 1100}) {  // the last borrow a place for packed X
-        conformance::run_as_threads(2, [&](Communicator& comm) {
+        run_as_threads(2, [&](Communicator& comm) {
           const OpProblem problem(op, m, comm);
           Op packed = prepare(problem.desc(), comm, {.plan = plan});
           EXPECT_EQ(allocations_of(packed, problem.call()), 0)

@@ -23,10 +23,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-using conformance::run_over_tcp;
-
 constexpr std::int64_t kDepth = 40;
 
 // Plans whose parts and chunks would begin anywhere among the columns, were it not for the groups.
@@ -238,10 +234,10 @@ TEST(CodedWire, IsOneThatAllRanksAskFor) {
     const Share share(size, comm.rank());
     const Matrix out(Dtype::bf16, size.m, size.n);
     const Dtype wire = comm.rank() == 0 ? Dtype::s8 : Dtype::bf16;
-    const Error error = conformance::expect_error(Code::mismatch, [&] {
+    const Error error = expect_error(Code::mismatch, [&] {
       matmul_all_reduce(share.x.view, share.weight(), out.view, comm, {.wire = wire});
     });
-    EXPECT_TRUE(conformance::contains(error.what(), "the wire")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "the wire")) << error.what();
   });
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr Device kGpu = Device::cuda(0);
 
 std::string refusal(const std::function<void()>& call) {
-  return conformance::expect_error(Code::invalid_argument, call).what();
+  return expect_error(Code::invalid_argument, call).what();
 }
 
 template <class View>
@@ -37,7 +37,7 @@ OpCall gpu_call(const OpProblem& p) {
 }
 
 void with_problem(const std::function<void(OpProblem&, Communicator&)>& body) {
-  conformance::run_as_threads(2, [&](Communicator& comm) {
+  run_as_threads(2, [&](Communicator& comm) {
     OpProblem problem(Operator::matmul_all_reduce, 8, comm);
     body(problem, comm);
   });

@@ -15,8 +15,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 constexpr int kWorld = 3;
 
 // Thirds, some of them so small that sums of their products are denormal.

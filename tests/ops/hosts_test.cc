@@ -16,9 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::over_hosts;
-using conformance::tcp_bytes_sent;
-
 constexpr std::int64_t kRows = 203;
 constexpr std::int64_t kColumns = 300;
 

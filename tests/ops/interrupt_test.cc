@@ -18,10 +18,6 @@
 namespace plait {
 namespace {
 
-using conformance::await;
-using conformance::contains;
-using conformance::expect_error;
-
 constexpr std::int64_t kRows = 300;
 
 // No std::exception: what is thrown is the caller's own affair.
@@ -172,7 +168,7 @@ TEST(APollHook, ErrorsKeepTheirKind) {
   struct Own : Error {
     Own() : Error(Code::timeout, "the caller's own words") {}
   };
-  conformance::run_as_threads(2, [&](Communicator& comm) {
+  run_as_threads(2, [&](Communicator& comm) {
     const OpProblem problem(Operator::matmul_all_reduce, kRows, comm);
     const auto call = [&](const PollHook& poll) {
       matmul_all_reduce(problem.x.view, problem.packed, problem.out.view, comm, {.poll = poll});

@@ -19,14 +19,6 @@
 namespace plait {
 namespace {
 
-using conformance::await;
-using conformance::contains;
-using conformance::die;
-using conformance::expect_error;
-using conformance::expect_loss_of;
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-
 // Rows enough that the exchange takes several chunks.
 constexpr std::int64_t kRows = 300;
 
@@ -136,7 +128,7 @@ TEST_P(EveryPlan, EndsAtTheDeadline) {
     const OpProblem problem(GetParam().op, kRows, comm);
     Op op = prepare(problem.desc(), comm, {.plan = plan()});
     op.run(problem.call());
-    conformance::set_timeout(comm, std::chrono::milliseconds(300));
+    set_timeout(comm, std::chrono::milliseconds(300));
     const bool is_late = comm.rank() == 1;
     if (is_late && !await("rank 0 reaches its deadline", [&] { return has_ended.load(); })) return;
     const Error error = expect_error(Code::timeout, [&] { op.run(problem.call()); });
@@ -299,7 +291,7 @@ TEST(APollHook, IsCalledInTheSetUpOfAnOperator) {
 
 // A late rank that is in a product without communication, as the deadline's sentence has it.
 TEST(ALateRank, MultipliesAlone) {
-  conformance::expect_that_a_late_rank_multiplies([](Communicator& comm, const PollHook& hook) {
+  expect_that_a_late_rank_multiplies([](Communicator& comm, const PollHook& hook) {
     const OpProblem problem(Operator::matmul, 2000, comm, 700, 960);
     matmul(problem.x.view, problem.packed, problem.out.view, comm, {.poll = hook});
   });

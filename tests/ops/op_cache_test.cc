@@ -10,8 +10,6 @@
 namespace plait::ops {
 namespace {
 
-using conformance::run_as_threads;
-
 // X must be packed: its k is no multiple of anything.
 constexpr std::int64_t kRows = 300;
 constexpr std::int64_t kDepth = 99;

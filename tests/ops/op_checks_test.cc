@@ -14,10 +14,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 std::string refusal(const std::function<void()>& call) {
   return expect_error(Code::invalid_argument, call).what();
 }

@@ -22,11 +22,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-
 // 300 rows are too many for sums to be sent to all ranks, or copied; 3 rows are not.
 constexpr std::int64_t kMost = 300;
 constexpr std::int64_t kColumns = 500;

@@ -20,9 +20,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-
 std::vector<Plan> plans_of(Operator op) {
   std::vector<Plan> plans;
   for (const char* text : {"serial", "pipelined parts=3", "fused", "fused chunk=64"}) {
@@ -234,9 +231,9 @@ TEST_P(EveryOperator, WaitsForASlowLinkBeyondTheDeadline) {
                      const OpProblem problem(GetParam(), 300, comm);
                      Op op = prepare(problem.desc(), comm, {.plan = plan});
                      meeting.arrive_and_wait();
-                     conformance::set_timeout(comm, std::chrono::milliseconds(400));
+                     set_timeout(comm, std::chrono::milliseconds(400));
                      EXPECT_NO_THROW(op.run(problem.call()));
-                     conformance::set_timeout(comm, std::chrono::minutes(1));
+                     set_timeout(comm, std::chrono::minutes(1));
                    }
                  },
                  {.link = link});

@@ -19,11 +19,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-using conformance::run_as_threads;
-
 // Another plan for every size, so that ranks which ask about different ones hear different answers.
 class Table final : public PlanSource {
  public:
@@ -183,7 +178,7 @@ TEST(AskingAPlanSource, EndsAtTheDeadline) {
   run_as_threads(2, [&](Communicator& comm) {
     const OpProblem problem(Operator::matmul_all_reduce, 40, comm);
     ask(problem, comm);
-    conformance::set_timeout(comm, std::chrono::milliseconds(300));
+    set_timeout(comm, std::chrono::milliseconds(300));
     while (comm.rank() == 1 && !has_ended)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const Error error = expect_error(Code::timeout, [&] { ask(problem, comm); });

@@ -13,11 +13,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::fork_ranks;
-using conformance::fresh_job;
-
 // From here on this process gets so many bytes more.
 void leave_room_for(rlim_t bytes) {
   rlim_t pages = 0;

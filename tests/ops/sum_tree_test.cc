@@ -13,8 +13,6 @@
 namespace plait {
 namespace {
 
-using conformance::run_as_threads;
-
 constexpr std::int64_t kRows = 37;
 constexpr std::int64_t kColumns = 130;
 

@@ -16,10 +16,6 @@
 namespace plait {
 namespace {
 
-using conformance::expect_error;
-using conformance::run_in_processes;
-using conformance::run_over_tcp;
-
 constexpr std::int64_t kRows = 48, kColumns = 160, kDepth = 4096;
 
 // The operands of the whole problem. Each rank has a share of k.

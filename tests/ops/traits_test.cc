@@ -15,10 +15,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 constexpr std::int64_t kRows = 5;  // of all ranks: three of rank 0, two of rank 1
 
 class EveryRow : public testing::TestWithParam<Operator> {

@@ -19,8 +19,6 @@
 namespace plait::overlap {
 namespace {
 
-using conformance::run_as_threads;
-
 struct Rank : RankLanes {
   Rank(Communicator& comm, std::int64_t rows)
       : RankLanes(comm, rows),

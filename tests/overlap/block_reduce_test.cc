@@ -17,9 +17,6 @@
 namespace plait::overlap {
 namespace {
 
-using conformance::await;
-using conformance::run_as_threads;
-
 float part_of(int rank, std::int64_t row, std::int64_t column) {
   return static_cast<float>(rank + 1) * value_of(row, column);
 }

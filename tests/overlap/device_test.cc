@@ -24,7 +24,7 @@ TEST(Devices, AreRefusedByTheirNumber) {
                              : loaded.list.size() == 1 ? "there is one GPU, cuda:0"
                                                        : "there are GPUs from cuda:0 to cuda:" +
                                                              std::to_string(loaded.list.size() - 1);
-  EXPECT_EQ(std::string(conformance::expect_error(Code::invalid_argument, far).what()),
+  EXPECT_EQ(std::string(expect_error(Code::invalid_argument, far).what()),
             "test: cuda:1000 cannot be used: " + ending);
 }
 

@@ -9,11 +9,6 @@
 namespace plait::overlap {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-using conformance::run_in_processes;
-using conformance::run_over_tcp;
 using other_cuts::gather_rows;
 using other_cuts::kWorld;
 using other_cuts::sum;

@@ -18,7 +18,6 @@ namespace plait::overlap {
 namespace {
 
 using comm::Hosts;
-using conformance::run_as_threads;
 
 // Rows that no world divides, and more chunks than lanes have slots.
 constexpr std::int64_t kRows = 53;

@@ -11,10 +11,6 @@
 namespace plait::tune {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 TEST(Agreement, OnTimesIsTheSlowestRanks) {
   run_as_threads(3, [](Communicator& comm) {
     EXPECT_EQ(slowest(10.0 * (comm.rank() == 1 ? 7 : 1), comm), 70);

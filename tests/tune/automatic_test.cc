@@ -22,10 +22,6 @@
 namespace plait {
 namespace {
 
-using conformance::contains;
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 class AutomaticPlans : public testing::Test {
  protected:
   std::string path(const std::string& name = "plans") const { return folder_ / name; }
@@ -263,7 +259,7 @@ class UnevenHosts : public AutomaticPlans {
     return key;
   }
 
-  const conformance::Run run_ = conformance::over_hosts({0, 0, 0, 1});
+  const RunRanks run_ = over_hosts({0, 0, 0, 1});
 };
 
 TEST_F(UnevenHosts, HaveThePlanThatWasMeasured) {

@@ -11,8 +11,6 @@
 namespace plait::tune {
 namespace {
 
-using conformance::run_as_threads;
-
 void expect_sane(const plan::MachineProfile& profile) {
   EXPECT_EQ(profile.machine, plan::machine_fingerprint());
   EXPECT_EQ(profile.threads, 1);

@@ -13,9 +13,6 @@
 namespace plait::tune {
 namespace {
 
-using conformance::expect_error;
-using conformance::run_as_threads;
-
 PlanKey problem(int m = 64) {
   return parse_plan_key("op=matmul_all_reduce n=256 k=256 ranks=3 transport=threads m=" +
                         std::to_string(m));

@@ -14,8 +14,6 @@
 namespace plait::tune {
 namespace {
 
-using conformance::run_as_threads;
-
 // The bytes of all chunks that this rank has sent over an emulated link.
 std::int64_t bytes_sent(const Trace& trace) {
   const trace::RankRecords all = trace::unpack(trace.pack());

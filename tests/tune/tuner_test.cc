@@ -12,8 +12,6 @@
 namespace plait::tune {
 namespace {
 
-using conformance::run_as_threads;
-
 TEST(Shortlists, BeginWithSerialAndHaveTheUsualPlans) {
   const plan::CostModel model(plan::built_in_profile());
   const PlanKey key = parse_plan_key("op=matmul_all_reduce m=512 n=4096 k=4096 link=10gbit,5us");

@@ -13,8 +13,6 @@
 namespace plait::verify {
 namespace {
 
-using conformance::contains;
-
 constexpr int kRanks = 2;
 
 VerifyCase some_case() {

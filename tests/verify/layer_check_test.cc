@@ -13,8 +13,6 @@
 namespace plait::verify {
 namespace {
 
-using conformance::contains;
-
 constexpr int kRanks = 2;
 
 // Two micro-batches whose gradients are accumulated.
