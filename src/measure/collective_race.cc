@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/thread_time.h"
 #include "comm/state.h"
 #include "comm/wait_policy.h"
 #include "measure/progress.h"

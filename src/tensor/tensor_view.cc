@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "plait/weight.h"
 
 namespace plait {
 
@@ -19,6 +20,10 @@ std::optional<Device> parse_device(std::string_view text) {
   const auto index = base::parse_int(text.substr(kCuda.size()));
   if (!index || *index < 0 || *index > std::numeric_limits<int>::max()) return std::nullopt;
   return Device::cuda(static_cast<int>(*index));
+}
+
+std::string_view name(WeightLayout layout) {
+  return layout == WeightLayout::out_in ? "out_in" : "in_out";
 }
 
 }  // namespace plait

@@ -10,7 +10,9 @@
 
 #include "base/atomic_file.h"
 #include "base/check.h"
+#include "plait/trace.h"
 #include "trace/json_string.h"
+#include "trace/pack.h"
 
 namespace plait::trace {
 namespace {
@@ -177,3 +179,17 @@ void write_json(const std::string& path, const std::vector<RankRecords>& ranks) 
 }
 
 }  // namespace plait::trace
+
+namespace plait {
+
+void write_json(const std::string& path, std::span<const std::vector<std::byte>> packs) {
+  std::vector<trace::RankRecords> ranks;
+  ranks.reserve(packs.size());
+  for (const auto& bytes : packs) ranks.push_back(trace::unpack(bytes));
+  std::ranges::sort(ranks, {}, &trace::RankRecords::rank);
+  const auto twin = std::ranges::adjacent_find(ranks, {}, &trace::RankRecords::rank);
+  PLAIT_CHECK(twin == ranks.end(), "trace: two of the packs are of rank ", twin->rank);
+  trace::write_json(path, ranks);
+}
+
+}  // namespace plait

@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "base/check.h"
-#include "trace/clock_line.h"
 #include "trace/collect.h"
 #include "trace/pack.h"
 #include "trace/ring.h"

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "base/thread_time.h"
 #include "comm/state.h"
 #include "comm/transports.h"
 #include "plait/collectives.h"

@@ -1,13 +1,26 @@
-#include "overlap/cuda/cuda_devices.h"
-
+// The plugin: the GPUs of this host, as CUDA's runtime knows them.
 #include <cuda_runtime.h>
 
 #include "base/check.h"
+#include "comm/build_name.h"
+#include "comm/plugin.h"
 #include "overlap/cuda/cuda_op.h"
 #include "overlap/cuda/driver.h"
+#include "overlap/device.h"
+#include "plait/export.h"
 
 namespace plait::overlap {
 namespace {
+
+class CudaDevices final : public Devices {
+ public:
+  std::string refusal() const override;
+  std::vector<DeviceInfo> list() const override;
+  std::string refusal_of(const void* data, Device device) const override;
+  std::string refusal_of(Stream stream, Device device) const override;
+  std::string refusal_of(const DeviceOpSpec& spec) const override;
+  std::unique_ptr<OpImpl> make_op(const DeviceOpSpec& spec, Communicator& comm) const override;
+};
 
 // CUDA keeps the error of a failed call, and a later check would find it: it is cleared here.
 std::string text_of(cudaError_t error) {
@@ -90,3 +103,12 @@ std::unique_ptr<OpImpl> CudaDevices::make_op(const DeviceOpSpec& spec, Communica
 }
 
 }  // namespace plait::overlap
+
+extern "C" PLAIT_EXPORT const plait::comm::PluginHead* plait_cuda_plugin() {
+  static const plait::overlap::CudaDevices devices;
+  static const plait::overlap::DevicePlugin plugin = {
+      // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): it ends with a zero
+      {.build = plait::comm::build_name().data()},
+      &devices};
+  return &plugin;
+}
