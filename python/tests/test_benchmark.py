@@ -37,8 +37,9 @@ def measure(folder: Path, *command: object) -> tuple[dict[str, Any], str]:
 
 
 def test_prints_and_writes_every_row(tmp_path: Path) -> None:
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    found, printed = measure(tmp_path, *launch, BENCH / "measure.py", "--seconds", 0.01, "--hidden", 64)
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    sizes = ("--seconds", 0.01, "--hidden", 64)
+    found, printed = measure(tmp_path, *launch, BENCH / "measure.py", *sizes)
     assert len(found["rows"]) == 17
     assert all(spent > 0 for row in found["rows"] for spent in row["values"].values())
     assert found["conditions"]["torch uses"] in printed
