@@ -59,37 +59,6 @@ class ProgramsTest(unittest.TestCase):
             self.assertTrue(waited["machine"].endswith(", products waited for"))
             self.assertTrue(all(one["bits_equal"] for one in waited["schedules"]))
 
-    def test_another_world_is_that_of_every_section(self):
-        with tempfile.TemporaryDirectory() as folder:
-            shapes = Path(folder) / "shapes.txt"
-            shapes.write_text("3 64 64\n4 64 64\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--only", "alone,rival,row",
-                                    "--operators", "all-gather-matmul", RANKS="1")
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            files = sorted(Path(folder).glob("*.json"))
-            self.assertEqual(len(files), 4 + RIVAL.exists())
-            self.assertEqual({one["ranks"] for file in files for one in json.loads(file.read_text())}, {1})
-            self.assertIn(", ranks 1, ", result.stdout)
-
-    def test_low_rows_are_measured_again(self):
-        with tempfile.TemporaryDirectory() as folder:
-            shapes = Path(folder) / "shapes.txt"
-            shapes.write_text("512 64 64\n512 128 192\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--repeat", "1", "--kinds", "f32", "--only", "alone",
-                                    "--operators", "matmul-all-reduce")
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            kept = Path(folder) / "kept"
-            file = Path(folder) / "overlap_alone_matmul-all-reduce_f32.json"
-            subprocess.run([BENCH / "keep.py", "--folder", kept, "--repeat", "1", file], check=True)
-            words = [BENCH / "again.py", "--folder", kept, "--seconds", "0.01", "--speedup"]
-            for speedup, lines in (("0", 0), ("1000", 2)):
-                again = subprocess.run([*words, speedup], capture_output=True, text=True, check=False,
-                                       env={**os.environ, "BUILD": str(BUILD)})
-                self.assertEqual((again.returncode, again.stderr), (0, ""))
-                self.assertEqual(len(again.stdout.splitlines()), lines)
-            (found,) = json.loads((kept / "alone_f32_again.json").read_text())
-            self.assertEqual([row["what"]["m x n x k"] for row in found["rows"]], ["512 x 64 x 64", "512 x 128 x 192"])
-
     def test_what_is_wrong_is_said_first(self):
         with tempfile.TemporaryDirectory() as folder:
             for words in (["--only", "all"], ["--kinds", ""], ["--operators", "matmul"],
@@ -98,21 +67,6 @@ class ProgramsTest(unittest.TestCase):
                     result = self.run_bench(folder, *words)
                     self.assertEqual((result.returncode, result.stdout), (2, ""))
                     self.assertTrue(result.stderr.startswith("usage: bench/overlap/run.sh"))
-
-    @unittest.skipUnless(RIVAL.exists(), "built where MPI and oneDNN are")
-    def test_the_rival_may_have_no_product_of_a_dtype(self):
-        """Like oneDNN 2, which has no bf16 product without AVX-512."""
-        with tempfile.TemporaryDirectory() as folder:
-            shapes = Path(folder) / "shapes.txt"
-            shapes.write_text("8 64 64\n")
-            result = self.run_bench(folder, "--shapes", shapes, "--seconds", "0.01", "--only", "rival",
-                                    "--operators", "matmul-all-reduce", RANKS="1", ONEDNN_MAX_CPU_ISA="AVX2")
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            (found,) = json.loads((Path(folder) / "overlap_rival_matmul-all-reduce_bf16.json").read_text())
-            self.assertRegex(found["rival_refusal"], r"^oneDNN \S+ has no product of bf16 on this processor$")
-            self.assertIsNone(found["rival_ms"])
-            self.assertEqual([one["over_rival"] for one in found["plans"]], [None] * len(found["plans"]))
-            self.assertIn(found["rival_refusal"], result.stdout)
 
     @unittest.skipUnless(RIVAL.exists(), "built where MPI and oneDNN are")
     def test_the_rival_refuses_what_it_cannot_do(self):
