@@ -61,7 +61,7 @@ struct Settings {
 // neither sets plan_cache, it is plait/plans in $XDG_CACHE_HOME, or else in ~/.cache.
 PLAIT_EXPORT Settings load_settings();
 
-// The same with this text in place of the file that PLAIT_CONFIG names.
+// Reads this text in place of the file that PLAIT_CONFIG names, and the environment.
 PLAIT_EXPORT Settings load_settings(std::string_view toml, std::string_view file = "settings");
 
 // The settings of a file with this text, without the environment. Refusals call it `file`.
