@@ -56,6 +56,27 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     assert found["conditions"]["plait uses"] in text
 
 
+@pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
+def test_steps_of_models(tmp_path: Path) -> None:
+    """It ends with 1 where the losses of two plans differ by a bit."""
+    words = "--models llama2-70b --rounds 1 --tokens 64 --width 0.015625"
+    done = subprocess.run(
+        [str(BENCH.parent / "models" / "run.sh"), *words.split()],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PLAIT_PYTHON": sys.executable, "RESULTS": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "models_llama2-70b.json").read_text())["rows"]
+    plans = {"2 parts", "4 parts", "8 parts", "fused", "automatic"}
+    assert plans | {"link", "communication", "allowed", "published"} <= row["values"].keys()
+    assert row["values"]["published"] == 0.0785
+    assert 0.05 < float(row["what"]["wanted share"]) < 0.3
+    assert "7.85 %" in done.stdout or "7.8 %" in done.stdout
+
+
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("megatron", "transformers"))),
     reason="needs megatron-core and transformers",
