@@ -242,7 +242,7 @@ def document(options: argparse.Namespace, link: str, found: dict[str, Contender]
         if abs(share - options.share) <= CLOSE * options.share
         else f"**{shown}**",
         "serial step, ms": 1e3 * serial,
-        "published": MODELS[options.model].gain / 100,
+        "published": f"{MODELS[options.model].gain:.2f} %",
         "allowed": allowed,
     }
     for name in itertools.islice(found, 1, None):
@@ -254,7 +254,7 @@ def document(options: argparse.Namespace, link: str, found: dict[str, Contender]
         "widths x": f"{options.width:.4g}",
         "wanted share": f"{options.share:.3f}",
     }
-    unit = {name: "%" for name in ("published", "allowed", *found)}
+    unit = {name: "%" for name in ("allowed", *found)}
     return {
         "what": options.model,
         "conditions": {
