@@ -7,8 +7,8 @@
 # two ranks. The emulated link gives communication the share of the serial step that plait predict has for the published
 # case: 8 Ascend 910B over HCCS, compared with a link that takes no time.
 # Results: build/bench/models_*.json. PLAIT_PYTHON names a Python that has plait, its command and Megatron-Core;
-# otherwise it is that of build/venv, with the wheel of the release build. RESULTS: another folder for results. --width: of
-# all models, instead of these.
+# otherwise it is that of build/venv, with the wheel of the release build. RESULTS: another folder for results.
+# --width: of all models, instead of these.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 

@@ -68,8 +68,9 @@ PLAIT_EXPORT Settings load_settings(std::string_view toml, std::string_view file
 PLAIT_EXPORT Settings parse_settings(std::string_view toml, std::string_view file = "settings");
 
 // Reads every variable that plait reads, also those of communicators and kernels, and refuses a bad
-// value before ranks connect. Returns a sentence for each variable PLAIT_..., COC_... or USE_COC_...
-// that plait does not read: "PLAIT_TIMEOT: plait does not read it; did you mean PLAIT_TIMEOUT?"
+// value before ranks connect. Returns a sentence for each variable PLAIT_..., COC_... and
+// USE_COC_... that plait does not read: "PLAIT_TIMEOT: plait does not read it; did you mean
+// PLAIT_TIMEOUT?"
 PLAIT_EXPORT std::vector<std::string> check_environment();
 
 // The row of `customized` that applies to a problem: rank 0's share of it.
