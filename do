@@ -29,7 +29,7 @@ usage: ./do VERB
   test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
-  bench [NAME ARGS]  all, or one of: chaos, comm, compare, gemm, model, network, overlap, plans, predict, python, trace
+  bench [NAME ARGS]  all, or: chaos, comm, compare, gemm, model, models, network, overlap, plans, predict, python, trace
                      (compare takes an older build; `python users` and `network users` are about Megatron-Core, Hugging
                      Face and vLLM, on one host and between two)
   build [PRESET]     a build without tests: release, asan or tsan

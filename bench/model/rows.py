@@ -15,6 +15,7 @@ import report  # noqa: E402, likewise
 TABLE = "Training steps over emulated links: gain over the serial step, and the part of what Amdahl's law allows"
 BAR = 0.80  # share of what Amdahl's law allows
 FAR_OFF = 0.1  # as a share of the wanted value: no link was found for it
+NOISE = 0.02  # as a share of the products' time: the error of two medians, as in src/measure/race.h
 
 
 def document(one: dict, wanted: float) -> dict:
@@ -25,7 +26,11 @@ def document(one: dict, wanted: float) -> dict:
             "wanted share": f"{wanted:g}"}
     values = {"link": one["link"], "share": found if abs(share - wanted) <= FAR_OFF * wanted else f"**{found}**",
               "serial step, ms": serial["step_ms"], "allowed": one["amdahl_gain_percent"] / 100}
+    products = serial["step_ms"] * (1 - share)
     for plan in plans:
+        if plan["step_ms"] < (1 - NOISE) * products:  # faster than is possible
+            values[plan["name"]] = "**disturbed, repeat**"
+            continue
         values[plan["name"]] = plan["gain_percent"] / 100
         values[f"{plan['name']}, of allowed"] = plan["gain_percent"] / one["amdahl_gain_percent"]
     unit = {name: "%" for name in ("allowed", *(plan["name"] for plan in plans))}

@@ -8,8 +8,8 @@
 // The file is TOML, and PLAIT_CONFIG names it; PLAIT_PLAN, PLAIT_WIRE and so on take precedence
 // over it. MindSpeed CoC's names are understood too. Misspelt names in the file, unreadable values
 // and contradictions are refused: Error{invalid_argument} names the file and the line, or the
-// variable. (Variables with misspelt names are not read: plait info lists them.) All ranks of a
-// communicator must have the same settings.
+// variable. (Variables with misspelt names are not read: check_environment() lists them.) All ranks
+// of a communicator must have the same settings.
 #pragma once
 
 #include <compare>
@@ -61,8 +61,17 @@ struct Settings {
 // neither sets plan_cache, it is plait/plans in $XDG_CACHE_HOME, or else in ~/.cache.
 PLAIT_EXPORT Settings load_settings();
 
+// Reads this text in place of the file that PLAIT_CONFIG names, and the environment.
+PLAIT_EXPORT Settings load_settings(std::string_view toml, std::string_view file = "settings");
+
 // The settings of a file with this text, without the environment. Refusals call it `file`.
 PLAIT_EXPORT Settings parse_settings(std::string_view toml, std::string_view file = "settings");
+
+// Reads every variable that plait reads, also those of communicators and kernels, and refuses a bad
+// value before ranks connect. Returns a sentence for each variable PLAIT_..., COC_... and
+// USE_COC_... that plait does not read: "PLAIT_TIMEOT: plait does not read it; did you mean
+// PLAIT_TIMEOUT?"
+PLAIT_EXPORT std::vector<std::string> check_environment();
 
 // The row of `customized` that applies to a problem: rank 0's share of it.
 PLAIT_EXPORT ProductShape shape_of(const PlanKey& key);

@@ -3,7 +3,7 @@
 from plait._typing import Array
 """libplait for Python. Import its names from plait."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import enum
 from typing import Any, overload
 
@@ -536,6 +536,41 @@ def default_plan(op: Operator | str) -> Plan:
 def followed_by(op: Operator | str, plan: Plan | str) -> Plan:
     """The plan, or the nearest that the operator can follow."""
 
+class ShapePlans:
+    """
+    Plans of single shapes, {(m, k, n): plan}: a mapping that is a part of
+    its settings. Keys and plans may also be as CoC writes them:
+    {"[16384, 5120, 1920]": 8}.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]: ...
+
+    def __contains__(self, arg: object, /) -> bool: ...
+
+    def __getitem__(self, arg: object, /) -> Plan: ...
+
+    def __setitem__(self, arg0: object, arg1: object, /) -> None: ...
+
+    def __delitem__(self, arg: object, /) -> None: ...
+
+    def __eq__(self, other: object, /) -> bool: ...
+
+    def copy(self) -> dict[tuple[int, int, int], Plan]: ...
+
+    def keys(self) -> list[tuple[int, int, int]]: ...
+
+    def values(self) -> list[Plan]: ...
+
+    def items(self) -> list[tuple[tuple[int, int, int], Plan]]: ...
+
+    def update(self, plans: object) -> None: ...
+
+    def clear(self) -> None: ...
+
 class Settings:
     """
     What is set for a whole program without changing it: in a file, in the
@@ -554,8 +589,11 @@ class Settings:
     def plan(self, plan: Plan | str | None) -> None: ...
 
     @property
-    def customized(self) -> dict[tuple[int, int, int], Plan]:
+    def customized(self) -> ShapePlans:
         """Plans of single shapes: {(m, k, n): plan}."""
+
+    @customized.setter
+    def customized(self, arg: object, /) -> None: ...
 
     @property
     def column_backward(self) -> bool: ...
@@ -607,9 +645,24 @@ class Settings:
 
     def __eq__(self, other: object, /) -> bool: ...
 
+@overload
 def load_settings() -> Settings:
     """
     Read the file that PLAIT_CONFIG names, and the environment, which goes before it.
+    """
+
+@overload
+def load_settings(toml: str, file: str = 'settings') -> Settings:
+    """
+    The same with the text of a file, in place of the one that PLAIT_CONFIG names.
+    """
+
+def check_environment() -> list[str]:
+    """
+    Read every variable that plait reads, and refuse a bad value before ranks connect.
+
+    Returns a sentence for each variable PLAIT_..., COC_... or USE_COC_... that plait does
+    not read.
     """
 
 def parse_settings(toml: str, file: str = 'settings') -> Settings:

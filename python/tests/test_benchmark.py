@@ -19,6 +19,27 @@ needs_users = pytest.mark.skipif(
 )
 
 
+@pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
+def test_steps_of_models(tmp_path: Path) -> None:
+    """It ends with 1 where the losses of two plans differ by a bit."""
+    words = "--models llama2-70b --rounds 1 --tokens 64 --width 0.015625"
+    done = subprocess.run(
+        [str(BENCH.parent / "models" / "run.sh"), *words.split()],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PLAIT_PYTHON": sys.executable, "RESULTS": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "models_llama2-70b.json").read_text())["rows"]
+    plans = {"2 parts", "4 parts", "8 parts", "fused", "automatic"}
+    assert plans | {"link", "communication", "allowed", "published"} <= row["values"].keys()
+    assert row["values"]["published"] == "7.85 %"
+    assert 0.05 < float(row["what"]["wanted share"]) < 0.3
+    assert "7.85 %" in done.stdout
+
+
 def measure(folder: Path, *command: object) -> tuple[dict[str, Any], str]:
     """Run a benchmark, and return its figures and the page that it prints."""
     figures = folder / "figures.json"

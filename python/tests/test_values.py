@@ -97,6 +97,67 @@ def test_settings() -> None:
         plait.parse_settings('plan = "serial"\nspeed = 2\n', "my.toml")
 
 
+def test_what_is_written_to_customized_is_set() -> None:
+    settings = plait.Settings()
+    rows = settings.customized
+    settings.customized[(16384, 5120, 1920)] = plait.Plan("pipelined parts=8")
+    rows["[16384,1920,5120]"] = 1
+    rows[4, 5, 6] = -1
+    rows[7, 8, 9] = "fused chunk=64"
+    assert settings.customized == {
+        (4, 5, 6): plait.Plan("fused"),
+        (7, 8, 9): plait.Plan("fused chunk=64"),
+        (16384, 1920, 5120): plait.Plan("serial"),
+        (16384, 5120, 1920): plait.Plan("pipelined parts=8"),
+    }
+    assert list(rows) == sorted(rows.keys())
+    assert (7, 8, 9) in settings.customized
+    assert len(rows) == 4
+    del rows[4, 5, 6]
+    with pytest.raises(KeyError, match=r"\(4, 5, 6\)"):
+        rows[4, 5, 6]
+    other = settings.copy()
+    rows.clear()
+    assert settings == plait.Settings()
+    assert len(other.customized) == 3
+    settings.customized = {"[16384, 5120, 1920]": 8, "[16384, 1920, 5120]": 1}
+    settings.customized.update({(1, 2, 3): 2})
+    text = '[customized]\n"[16384,5120,1920]" = 8\n"[16384,1920,5120]" = 1\n"[1,2,3]" = 2\n'
+    assert settings == plait.parse_settings(text)
+    assert dict(settings.customized.items()) == settings.customized.copy()
+    other.customized = settings.customized
+    assert other == settings
+
+
+@pytest.mark.parametrize("key", [(1, 2), (0, 1, 2), (1, 2, 3.5), "[1, 2", "128", 5, (True, 1, 2)])
+def test_a_key_that_is_no_shape_is_refused(key: object) -> None:
+    settings = plait.Settings()
+    with pytest.raises(plait.Error, match=r"is not \(m, k, n\), three sizes of at least 1"):
+        settings.customized[key] = "serial"
+    assert not settings.customized
+
+
+@pytest.mark.parametrize("plan", [0, 65, -2, 1.5, None, True, [1]])
+def test_a_plan_that_is_none_is_refused(plan: object) -> None:
+    settings = plait.Settings()
+    settings.customized[1, 2, 3] = "serial"
+    with pytest.raises(plait.Error, match="is no plan: it can be a plan or its text"):
+        settings.customized = {(4, 5, 6): "fused", (1, 2, 3): plan}
+    assert settings.customized == {(1, 2, 3): plait.Plan("serial")}
+
+
+def test_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COC_PARALEL_NUM", "4")
+    sentence = "COC_PARALEL_NUM: plait does not read it; did you mean COC_PARALLEL_NUM?"
+    assert sentence in plait.check_environment()
+    monkeypatch.setenv("PLAIT_PLAN", "serial")
+    settings = plait.load_settings("plan = 'fused'\nwire = 'bf16'")
+    assert (settings.plan, settings.wire) == (plait.Plan("serial"), plait.Dtype.bf16)
+    monkeypatch.setenv("PLAIT_TIMEOUT", "abc")
+    with pytest.raises(plait.Error, match="PLAIT_TIMEOUT=abc is not a duration"):
+        plait.check_environment()
+
+
 def test_a_timeline_has_its_spans(tmp_path: Path) -> None:
     trace = plait.Trace(3)
     with trace.span(plait.Lane.compute, "matmul", flops=7):

@@ -86,7 +86,7 @@ int as_ranks(const RanksRequest& request, Words command,
     // The check here reports an error once; otherwise every started rank would report it.
     const std::string transport =
         request.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : request.transport;
-    check_transport(transport);
+    comm::check_transport(transport);
     PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
                 request.ranks, " plait ", command[0], " ...");
     PLAIT_CHECK(!comm::crosses_hosts(transport), "the transport ", transport,

@@ -79,7 +79,8 @@ int info(Words words) {
   options.add_flag("--json", json, "print JSON");
   options.add_flag("--settings", settings,
                    "show every setting, its value, and its origin: the file that\n"
-                   "PLAIT_CONFIG names, a variable, or the default");
+                   "PLAIT_CONFIG names, a variable, or the default; names variables that\n"
+                   "plait does not read, and refuses bad values");
   options.add_flag("--why", why,
                    "explain the choice of a transport for a PROBLEM: ranks=N, hosts=N,\n"
                    "launcher=run|torchrun|mpirun|srun and transport=NAME, in any order;\n"

@@ -13,7 +13,6 @@
 #include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "comm/transports.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
 #include "plan/weight_kind.h"
@@ -110,13 +109,6 @@ std::string read_backend(std::string_view, const std::string& text) {
   PLAIT_CHECK(std::find(names.begin(), names.end(), text) != names.end(), "there is no backend ",
               text, rather(text, names));
   return text;
-}
-
-void check_transport(const std::string& name) {
-  std::vector<std::string> names;
-  for (const comm::TransportEntry& entry : comm::transports()) names.emplace_back(entry.name);
-  PLAIT_CHECK(name.empty() || std::find(names.begin(), names.end(), name) != names.end(),
-              "there is no transport ", name, rather(name, names));
 }
 
 const plan::Model& read_model_name(const std::string& text) {

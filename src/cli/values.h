@@ -61,9 +61,6 @@ std::vector<std::string> backend_names();
 // Parses one of backend_names(). Empty or "auto": the best, which is returned as empty.
 std::string read_backend(std::string_view option, const std::string& text);
 
-// Refuses an unknown transport; empty is the best.
-void check_transport(const std::string& name);
-
 // Finds a known model.
 const plan::Model& read_model_name(const std::string& text);
 

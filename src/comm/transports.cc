@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/nearest.h"
 #include "comm/mpi/factory.h"
 #include "comm/shm/factory.h"
 #include "comm/tcp/factory.h"
@@ -37,6 +38,19 @@ Availability can_use(const TransportEntry& entry, const Site& site) {
 }  // namespace
 
 std::span<const TransportEntry> transports() { return kTransports; }
+
+void check_transport(const std::string& name) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const TransportEntry& entry : kTransports) {
+    names.emplace_back(entry.name);
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  const std::string nearest = base::did_you_mean(name, names);
+  base::fail(Code::invalid_argument, "there is no transport ", name,
+             nearest.empty() ? "; there are " + list : nearest);
+}
 
 bool crosses_hosts(std::string_view name) {
   return std::any_of(kTransports.begin(), kTransports.end(), [&](const TransportEntry& entry) {

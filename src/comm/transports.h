@@ -22,6 +22,10 @@ struct TransportEntry {
 
 std::span<const TransportEntry> transports();
 
+// Refuses a name that is no transport's, with the names that exist. An empty name stands for the
+// best one.
+void check_transport(const std::string& name);
+
 // False for a name that is no transport's.
 bool crosses_hosts(std::string_view name);
 

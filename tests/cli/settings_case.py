@@ -28,6 +28,11 @@ class SettingsCase(CommandTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return json.loads(result.stdout)
 
+    def remarks(self):
+        """The remarks on settings, without the one on the variable that marks a test's processes."""
+        remarks = self.json("--settings")["remarks"]
+        return [one for one in remarks if not one.startswith("PLAIT_TEST_MARK: ")]
+
     def found(self):
         """The settings by name: value and origin."""
         settings = self.json("--settings")["settings"]

@@ -91,6 +91,15 @@ TEST(Transports, RefusesAnUnknownName) {
             "there is no transport \"SHM\": it is threads, shm, tcp, mpi or ucx");
 }
 
+TEST(Transports, SuggestTheNameThatWasProbablyMeant) {
+  EXPECT_EQ(refusal([] { check_transport("treads"); }),
+            "there is no transport treads; did you mean threads?");
+  EXPECT_EQ(refusal([] { check_transport("foo"); }),
+            "there is no transport foo; there are threads, shm, tcp, mpi, ucx");
+  EXPECT_NO_THROW(check_transport(""));
+  EXPECT_NO_THROW(check_transport("threads"));
+}
+
 TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
   const Environment environment(Environment::Variables{{"PLAIT_TRANSPORT", "smoke-signals"}});
   EXPECT_EQ(refusal([] { Communicator::connect(); }),

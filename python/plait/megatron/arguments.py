@@ -4,17 +4,21 @@
     --coc-parallel-num N      in N parts; 1: serial
     --coc-fused-kernel        fused; takes precedence over the number of parts
     --coc-mode 0 or 1         serial, unless fused is asked for; -1 and 2 leave it to the others
+    --coc-config FILE         the dictionary coc_cfgs, in a file of Python that is read, not run
 
 The environment decides what these options leave open: PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM
-and USE_COC_FUSED_KERNEL.
+and USE_COC_FUSED_KERNEL. Its misspelt variables are named, and its bad values refused.
 """
 
 import argparse
+import logging
 import os
 
 import plait
 from plait.megatron.swap import enable
 from plait.torch import Schedule
+
+_log = logging.getLogger("plait.megatron")
 
 _SWITCHES = ("COC_PARALLEL_NUM", "USE_COC_FUSED_KERNEL", "PLAIT_PLAN", "PLAIT_CONFIG")
 
@@ -42,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         default=-1,
         help="0 and 1: serial, unless fused is asked for; -1 and 2: as the other options say",
     )
+    group.add_argument(
+        "--coc-config",
+        metavar="FILE",
+        help="read the dictionary coc_cfgs from a file of Python, such as MindSpeed's "
+        "user_config.py; the file is not run",
+    )
     # Known only to be refused: a parser that doesn't know them would hand them on to the script.
     for option in ("--use-ascend-mc2", "--tp-2d", "--unaligned-linear"):
         group.add_argument(option, action="store_true", help=argparse.SUPPRESS)
@@ -59,7 +69,9 @@ def enable_from_arguments(args: argparse.Namespace) -> bool:
     parts: int | None = getattr(args, "coc_parallel_num", None)
     fused: bool = getattr(args, "coc_fused_kernel", False)
     mode: int = getattr(args, "coc_mode", -1)
-    asked = getattr(args, "use_ascend_coc", False) or fused or parts is not None or mode != -1
+    config: str | None = getattr(args, "coc_config", None)
+    asked = getattr(args, "use_ascend_coc", False) or fused or mode != -1
+    asked = asked or parts is not None or config is not None
     if not asked and not any(os.environ.get(name) for name in _SWITCHES):
         return False
     _refuse_rivals(args)
@@ -70,7 +82,11 @@ def enable_from_arguments(args: argparse.Namespace) -> bool:
         schedule, parts = "serial", None
     elif parts is not None:
         schedule = "pipelined"
-    enable(schedule=schedule, parts=parts)
+    remarks = plait.check_environment()
+    if os.environ.get("RANK", "0") == "0":
+        for remark in remarks:
+            _log.warning("%s", remark)
+    enable(schedule=schedule, parts=parts, coc_cfgs=config)
     return True
 
 

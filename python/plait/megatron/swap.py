@@ -15,6 +15,7 @@ import plait.torch
 from plait.megatron import fusion, other_layers, seams
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
+from plait.megatron.user_config import CocCfgs, load_coc_cfgs
 from plait.torch.options import Engine, Product, Schedule
 
 _log = logging.getLogger("plait.megatron")
@@ -31,6 +32,7 @@ def enable(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
+    coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
     product: Product = "plait",
 ) -> None:
@@ -38,12 +40,21 @@ def enable(
 
     Every rank makes the call, with the same options. Without any, the environment decides:
     PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
-    automatic. `engine="c10d"` serves layers on any device by torch's own collectives;
+    automatic. `coc_cfgs` is MindSpeed CoC's dictionary of that name, or the path of a Python file
+    that assigns it, which is read and not run. It takes the place of PLAIT_CONFIG's file, and
+    variables go before it. `engine="c10d"` serves layers on any device by torch's own collectives;
     `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
     again does nothing; other options raise, until disable(). Where Megatron's methods are not those
     that plait knows, one sentence is logged, nothing is replaced, and report() says so.
     """
     global _service, _last, _unwatch, _unknown
+    if coc_cfgs is not None:
+        if settings is not None:
+            raise plait.Error(
+                plait.Code.invalid_argument,
+                "plait.megatron.enable: settings and coc_cfgs can't be combined; leave out one",
+            )
+        settings = load_coc_cfgs(coc_cfgs)
     asked = plait.torch.Options(
         schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
     )
@@ -117,12 +128,19 @@ def enabled(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
+    coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
     product: Product = "plait",
 ) -> Iterator[None]:
     """Enable for a block: outside of it, the same process has Megatron's own layers."""
     enable(
-        schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
+        schedule=schedule,
+        parts=parts,
+        wire=wire,
+        settings=settings,
+        coc_cfgs=coc_cfgs,
+        engine=engine,
+        product=product,
     )
     try:
         yield

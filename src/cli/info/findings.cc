@@ -8,17 +8,13 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/instruction_set.h"
-#include "cli/info/variables.h"
-#include "cli/values.h"
-#include "comm/emulated/link_clock.h"
 #include "comm/tcp/address.h"
-#include "comm/tcp/ports.h"
 #include "comm/tcp/rendezvous.h"
 #include "comm/transports.h"
-#include "comm/wait_policy.h"
+#include "environment/variables.h"
 #include "plait/error.h"
 #include "plait/gemm.h"
-#include "plan/settings/load.h"
+#include "plait/settings.h"
 
 namespace plait::cli {
 namespace {
@@ -74,13 +70,7 @@ void find_kernels(Findings& findings) {
 // The first error that a program would get that reads the settings, connects and multiplies.
 std::string why_refused() {
   try {
-    plan::load(plan::process_environment());
-    check_transport(base::env("PLAIT_TRANSPORT").value_or(""));
-    comm::link_from_environment();
-    comm::wait_policy_from_environment();
-    base::instruction_set_limit();
-    comm::tcp::secret_from_environment();
-    comm::tcp::ports_from_environment();
+    check_environment();
   } catch (const Error& error) {
     return error.what();
   }
@@ -113,9 +103,9 @@ Findings find_out() {
   findings.limits = launch::read_cgroup_limits();
   find_place(findings);
   find_network(findings.network);
-  findings.settings = find_variables();
+  findings.settings = environment::find_variables();
   for (const auto& [variable, value] : findings.settings) {
-    if (const std::string why = why_unknown(variable); !why.empty())
+    if (const std::string why = environment::why_unknown(variable); !why.empty())
       findings.unknown[variable] = why;
   }
   findings.refused = why_refused();

@@ -49,7 +49,8 @@ struct Findings {
   Place place;
   std::string misplaced;  // why the place in the environment cannot be read; empty: it can
   NetworkFinding network;
-  std::map<std::string, std::string> settings;  // variables that are set, see find_variables()
+  std::map<std::string, std::string>
+      settings;  // variables that are set, see environment::find_variables()
   // variables that plait does not read, with why_unknown()
   std::map<std::string, std::string> unknown;
   std::string refused;  // the first error in those values; empty: none

@@ -8,9 +8,9 @@
 
 #include "base/env.h"
 #include "base/text.h"
-#include "cli/info/variables.h"
 #include "cli/table.h"
 #include "cli/values.h"
+#include "environment/variables.h"
 #include "plan/settings/load.h"
 #include "plan/settings/table.h"
 
@@ -63,11 +63,12 @@ SettingFindings find_settings() {
                                  .variable = std::string(setting.variable)});
   }
   remark_on_backend(findings, loaded);
-  for (const EnvironmentSetting& setting : environment_settings()) {
+  for (std::string& remark : check_environment()) findings.remarks.push_back(std::move(remark));
+  for (const environment::EnvironmentSetting& setting : environment::environment_settings()) {
     const auto value = base::env(setting.variable.c_str());
     findings.of_environment.push_back(
         {.name = setting.name,
-         .value = value ? shown_value(setting.variable, *value) : setting.usual,
+         .value = value ? environment::shown_value(setting.variable, *value) : setting.usual,
          .origin = value ? setting.variable : "default",
          .variable = setting.variable});
   }

@@ -86,7 +86,7 @@ Problem parse_problem(const std::vector<std::string>& words) {
   place.rank = std::min(place.rank, place.world - 1);
   PLAIT_CHECK(place.hosts <= place.world, "--why: ", base::show_count(place.world, "rank"),
               " cannot run on ", place.hosts, " hosts");
-  check_transport(problem.transport);
+  comm::check_transport(problem.transport);
   return problem;
 }
 

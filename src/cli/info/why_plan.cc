@@ -12,6 +12,7 @@
 #include "cli/table.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
+#include "comm/transports.h"
 #include "launch/cgroup.h"
 #include "launch/cpu_binding.h"
 #include "launch/topology.h"
@@ -59,7 +60,7 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend("backend", key.backend);
   if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
-  check_transport(key.transport);
+  comm::check_transport(key.transport);
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (!key.link) key.link = comm::link_from_environment();
   return key;

@@ -172,6 +172,10 @@ namespace plait {
 
 Settings load_settings() { return plan::load(plan::process_environment()).settings; }
 
+Settings load_settings(std::string_view toml, std::string_view file) {
+  return plan::load(toml, std::string(file), plan::process_environment()).settings;
+}
+
 Settings parse_settings(std::string_view toml, std::string_view file) {
   const auto nothing = [](const char*) { return std::optional<std::string>(); };
   return plan::load(toml, std::string(file), nothing).settings;

@@ -60,6 +60,19 @@ class ProgramsTest(unittest.TestCase):
         for found in results.documents:
             self.assertLessEqual({"date", "processor", "load"}, set(found["conditions"]))
 
+    def test_a_gain_that_is_impossible_is_not_shown(self):
+        one = step("llama2-70b", 10.0, {"pipelined parts=8": 8.5, "fused": 50.0})
+        one["schedules"][2]["step_ms"] = 700.0  # the products alone take 900 of 1000
+        found = rows.document(one, 0.1)
+        values = found["rows"][0]["values"]
+        self.assertEqual((values["pipelined parts=8"], values["fused"]), (0.085, "**disturbed, repeat**"))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.json"
+            report.write(file, found)
+            results = report.Results([file])
+            self.assertIn("**disturbed, repeat**", results.table(rows.TABLE)[2][0])
+            results.tables()
+
 
 if __name__ == "__main__":
     unittest.main()

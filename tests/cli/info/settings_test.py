@@ -14,7 +14,7 @@ class SettingsTest(SettingsCase):
         self.environment["XDG_CACHE_HOME"] = "/cache"
         found = self.json("--settings")
         self.assertEqual(list(found), ["file", "settings", "remarks"])
-        self.assertEqual((found["file"], found["remarks"]), (None, []))
+        self.assertEqual((found["file"], self.remarks()), (None, []))
         self.assertEqual({one["from"] for one in found["settings"]}, {"default"})
         values = {one["name"]: one["value"] for one in found["settings"]}
         self.assertEqual(values, {
@@ -42,11 +42,11 @@ class SettingsTest(SettingsCase):
 
     def test_a_backend_that_there_is_not(self):
         self.environment["PLAIT_BACKEND"] = "abacus"
-        (remark,) = self.json("--settings")["remarks"]
+        (remark,) = self.remarks()
         self.assertRegex(remark, r"^backend = abacus \(PLAIT_BACKEND\): there is no such backend; "
                                  r"there are .*\bvector\b")
         self.environment["PLAIT_BACKEND"] = "reference"
-        self.assertEqual(self.json("--settings")["remarks"], [])
+        self.assertEqual(self.remarks(), [])
 
     def test_a_file_and_the_environment(self):
         self.write("coc_parallel_num = 4\n[coc_cfgs]\nk_min = 1024\nmatmul_soc_friendly = false\n")
@@ -67,8 +67,30 @@ class SettingsTest(SettingsCase):
         self.assertRegex(page, rf"\ncustomized +\[1,2,3\]=serial +{self.file}:2\n"
                                r" +\[16384,5120,1920\]=pipelined parts=8\n")
         self.assertIn("\ntimeout           600s ", page)
-        self.assertTrue(page.endswith(f"\n{self.file}:1: k_max has no effect: plait pads packed weights "
-                                      "for every k\n"))
+        self.assertIn(f"\n{self.file}:1: k_max has no effect: plait pads packed weights for every k\n", page)
+
+    def test_variables_that_nothing_reads_are_named(self):
+        self.environment |= {"COC_PARALEL_NUM": "4", "PLAIT_TIMEOT": "5s"}
+        sentences = ["COC_PARALEL_NUM: plait does not read it; did you mean COC_PARALLEL_NUM?",
+                     "PLAIT_TIMEOT: plait does not read it; did you mean PLAIT_TIMEOUT?"]
+        self.assertEqual(self.remarks(), sentences)
+        page = self.plait("info", "--settings").stdout
+        for sentence in sentences:
+            self.assertIn(f"\n{sentence}\n", page)
+
+    def test_bad_values_that_only_programs_read_are_refused(self):
+        for name, value, sentence in [
+            ("PLAIT_TRANSPORT", "foo", "there is no transport foo; there are threads, shm, tcp, mpi, ucx"),
+            ("PLAIT_LINK", "rope", 'PLAIT_LINK: the link "rope" is not like "25gbit,5us"'),
+            ("PLAIT_TIMEOUT", "abc", "PLAIT_TIMEOUT=abc is not a duration"),
+            ("PLAIT_ISA", "avx", "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"),
+            ("PLAIT_RENDEZVOUS", "node1", "PLAIT_RENDEZVOUS=node1 is not like HOST:PORT"),
+        ]:
+            self.environment[name] = value
+            result = self.plait("info", "--settings")
+            self.assertEqual((result.returncode, result.stdout), (2, ""), name)
+            self.assertIn(sentence, result.stderr)
+            del self.environment[name]
 
     def test_what_cannot_be_read(self):
         self.write("\nplam = 'fused'\n")

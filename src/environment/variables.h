@@ -1,11 +1,11 @@
-// The environment variables that plait reads.
+// The environment variables that plait reads, of all modules.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-namespace plait::cli {
+namespace plait::environment {
 
 // Settings that communicators and kernels read from the environment only.
 struct EnvironmentSetting {
@@ -25,4 +25,7 @@ std::map<std::string, std::string> find_variables();
 // "plait does not read it; did you mean PLAIT_TIMEOUT?"; empty for a variable that it reads.
 std::string why_unknown(const std::string& variable);
 
-}  // namespace plait::cli
+// Refuses the first value that communicators or kernels refuse when they read it.
+void check_values();
+
+}  // namespace plait::environment

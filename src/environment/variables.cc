@@ -1,16 +1,23 @@
-#include "cli/info/variables.h"
+#include "environment/variables.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "base/env.h"
+#include "base/instruction_set.h"
 #include "base/nearest.h"
+#include "comm/emulated/link_clock.h"
+#include "comm/tcp/ports.h"
+#include "comm/tcp/rendezvous.h"
+#include "comm/transports.h"
 #include "comm/wait_policy.h"
+#include "plait/settings.h"
 #include "plan/settings/coc.h"
 #include "plan/settings/table.h"
 
-namespace plait::cli {
+namespace plait::environment {
 namespace {
 
 // Variables that a launcher sets for a rank, the path of the settings, and the file in which the
@@ -42,12 +49,12 @@ std::vector<EnvironmentSetting> environment_settings() {
   const comm::WaitPolicy policy;
   return {{"transport", "PLAIT_TRANSPORT", "auto"},
           {"link", "PLAIT_LINK", "none"},
-          {"timeout", "PLAIT_TIMEOUT", fmt::format("{}s", policy.timeout / base::kSecond)},
+          {"timeout", "PLAIT_TIMEOUT", base::sentence(policy.timeout / base::kSecond, 's')},
           {"lost_after", "PLAIT_LOST_AFTER",
-           fmt::format("{:g}s", static_cast<double>(policy.lost_after) / base::kSecond)},
+           base::sentence(static_cast<double>(policy.lost_after) / base::kSecond, 's')},
           {"wait", "PLAIT_WAIT",
-           fmt::format("spin={}us,yield={}us", policy.spin / base::kMicrosecond,
-                       policy.yield / base::kMicrosecond)},
+           base::sentence("spin=", policy.spin / base::kMicrosecond,
+                          "us,yield=", policy.yield / base::kMicrosecond, "us")},
           {"rendezvous", "PLAIT_RENDEZVOUS", "auto"},
           {"interface", "PLAIT_INTERFACE", "all"},
           {"ports", "PLAIT_PORTS", "any"},
@@ -79,4 +86,29 @@ std::string why_unknown(const std::string& variable) {
   return "plait does not read it" + base::did_you_mean(variable, known);
 }
 
-}  // namespace plait::cli
+void check_values() {
+  comm::check_transport(base::env("PLAIT_TRANSPORT").value_or(""));
+  comm::link_from_environment();
+  comm::wait_policy_from_environment();
+  base::instruction_set_limit();
+  comm::tcp::secret_from_environment();
+  comm::tcp::ports_from_environment();
+  if (base::env("PLAIT_RENDEZVOUS")) comm::tcp::rendezvous_from_environment();
+}
+
+}  // namespace plait::environment
+
+namespace plait {
+
+std::vector<std::string> check_environment() {
+  load_settings();
+  environment::check_values();
+  std::vector<std::string> remarks;
+  for (const auto& [variable, value] : environment::find_variables()) {
+    if (const std::string why = environment::why_unknown(variable); !why.empty())
+      remarks.push_back(base::sentence(variable, ": ", why));
+  }
+  return remarks;
+}
+
+}  // namespace plait
