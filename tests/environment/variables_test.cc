@@ -1,4 +1,4 @@
-// What is said of the variables of this process before ranks connect.
+// The sentences about PLAIT_ and COC_ variables that nothing reads, and about values that are refused.
 #include "environment/variables.h"
 
 #include <gtest/gtest.h>
