@@ -8,13 +8,16 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made again if the list of packages has changed.
+# Made again if the list of packages has changed. PyPI's torch fetches gigabytes for GPUs, so torch's own registry is
+# asked first for the wheel for CPUs (200 MB). Where it can't be reached, any torch of that version will do.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return
   rm -rf "$venv"
-  python3 -m venv "$venv" &&
-    in_venv python -m pip install -r python/requirements-test.txt &&
+  python3 -m venv "$venv" || return
+  in_venv python -m pip install --no-deps --retries 1 --index-url https://download.pytorch.org/whl/cpu \
+    "$(grep '^torch==' python/requirements-test.txt)" || echo 'no torch from its own registry'
+  in_venv python -m pip install -r python/requirements-test.txt &&
     cp python/requirements-test.txt "$stamp"
 }
 
@@ -146,17 +149,36 @@ check_python_sources() {
 # The tests need the release build.
 prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
 
+# test_python [briefly]: with `briefly`, without the checks of sources and packages, on one and two ranks, and with one
+# file for Megatron and one for transformers.
 test_python() {
+  local ranks=python/tests/ranks
   prepare_python || return 0
+  [[ ${1:-} == briefly ]] || check_package
+  # Some programs among the first start their own ranks: the examples and Megatron scripts.
+  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
+  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
+  if [[ ${1:-} == briefly ]]; then
+    run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest \
+      $ranks/with_megatron/test_megatron_gpt.py
+    run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest \
+      $ranks/with_transformers/test_parallelize.py
+  else
+    test_python_at_length
+  fi
+}
+
+check_package() {
   check 'python sources' check_python_sources || true
   check 'other Pythons' check_pythons || true
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel --below python "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
-  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
-  # Some programs among the first start their own ranks: the examples and Megatron scripts.
+}
+
+# The same tests with more ranks, and those of the packages that use plait.
+test_python_at_length() {
   local ranks=python/tests/ranks
-  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
   # Each rank compiles alone, which two ranks have shown.
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py \
     -k 'not (test_compiler or opcheck)'
