@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 BENCH = Path(__file__).parents[2] / "bench" / "python"
 MEASURE, REPORT = BENCH / "measure.py", BENCH.parent / "report.py"
 NOT_ALLOWED = 77  # of namespaces

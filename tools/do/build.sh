@@ -31,8 +31,8 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# Of the release build: `whole`, or `brief`, which is without kernels for GPUs, benchmarks and examples. A folder that
-# has been whole stays so.
+# How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples. A
+# folder that has been whole stays so.
 extent=whole
 
 # Ninja configures again if a CMake file has changed, but not if the presets or the wanted extent have.

@@ -149,15 +149,16 @@ check_python_sources() {
 # The tests need the release build.
 prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
 
-# test_python [briefly]: with `briefly`, without the checks of sources and packages, on one and two ranks, and with one
-# file for Megatron and one for transformers.
+# test_python [briefly]: with `briefly`, without the checks of sources and packages, without tests that are marked as
+# long, on one and two ranks, and with one file for Megatron and one for transformers.
 test_python() {
-  local ranks=python/tests/ranks
+  local ranks=python/tests/ranks short=()
+  [[ ${1:-} != briefly ]] || short=(-m 'not long')
   prepare_python || return 0
   [[ ${1:-} == briefly ]] || check_package
   # Some programs among the first start their own ranks: the examples and Megatron scripts.
-  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
-  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
+  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')" "${short[@]}"
+  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py "${short[@]}"
   if [[ ${1:-} == briefly ]]; then
     run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest \
       $ranks/with_megatron/test_megatron_gpt.py
@@ -176,7 +177,7 @@ check_package() {
   check 'python sdist' check_sdist || true
 }
 
-# The same tests with more ranks, and those of the packages that use plait.
+# Runs the same tests with more ranks, and those of the packages that use plait.
 test_python_at_length() {
   local ranks=python/tests/ranks
   # Each rank compiles alone, which two ranks have shown.
@@ -234,16 +235,16 @@ pytest_to() {
   in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider --junit-xml="$1"
 }
 
-# pytest_halves REPORT: the tests in one process. Many start programs, one after another, and most of such a program's
-# time one core is idle. So two programs run at a time.
+# pytest_halves REPORT [OPTIONS...]: the tests in one process. Many start programs, one after another, and most of such
+# a program's time one core is idle. So two programs run at a time.
 pytest_halves() {
   local file first status=0 examples=(python/tests/test_{benchmark,examples}.py) others=()
   for file in python/tests/test_*.py; do
     [[ " ${examples[*]} " == *" $file "* ]] || others+=("$file")
   done
-  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" &
+  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" "${@:2}" &
   first=$!
-  pytest_to "$1" python -m pytest "${others[@]}" || status=$?
+  pytest_to "$1" python -m pytest "${others[@]}" "${@:2}" || status=$?
   wait "$first" || status=$?
   for file in "$1" "${1%.xml}.examples.xml"; do
     [[ -e $file ]] || { echo "a half of the tests ended without its report, ${file##*/}"; status=70; }

@@ -6,8 +6,8 @@ test_briefly() {
   extent=brief
   test_preset release -LE long
   test_python briefly
-  left_out="not run: longer tests (random problems, killed ranks, hosts in namespaces, benchmarks), sanitizers, fewer \
-instructions, 4 ranks, newer packages, vLLM, lint; ./do test all runs them"
+  # shellcheck disable=SC2034  # summary() prints it
+  left_out='not run: longer tests, sanitizers, fewer instructions, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
 }
 
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
