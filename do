@@ -21,8 +21,11 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               everything CI checks: all builds and their tests, and what `lint` checks (an hour or more)
-  test unit          the release build and its unit tests, for everyday work
+  test               the tests of the library, the command and the Python package, before each push: 15 minutes on two
+                     cores, 5 once all is built; fetches less than 300 MB at a time
+  test all           everything CI checks, before a branch is merged: these tests and longer ones, two builds with
+                     sanitizers, newer versions of others, vLLM (1.5 GB), and what `lint` checks; 45 minutes
+  test unit          the unit tests among them, for everyday work
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
@@ -85,8 +88,9 @@ verb_lint() {
 }
 
 verb_test() {
-  case ${1:-all} in
-    unit) need_packages build; test_preset release -L unit ;;
+  case ${1:-} in
+    '') need_packages python; tell_of_first_build release 'five to ten'; test_briefly ;;
+    unit) need_packages build; extent=brief; test_preset release -L unit -LE long ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
     python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
     vllm) need_packages python; step 'build release' build_targets release src/all
@@ -94,7 +98,7 @@ verb_test() {
     lint) verb_lint "${@:2}"; return ;;
     all) need_packages check; tell_of_first_build release
       test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
+    *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
 }

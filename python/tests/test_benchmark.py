@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 BENCH = Path(__file__).parents[2] / "bench" / "python"
 NOT_ALLOWED = 77  # of namespaces
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -62,7 +63,17 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+# The first programs of the guides. The others start torch, Megatron or transformers for what
+# tests of ranks show too.
+SHORT = ["all_reduce.py", "gpu.py", "torch_backend.py", "torch_mlp.py"]
+
+
+def examples() -> list[Any]:
+    names = sorted(path.name for path in EXAMPLES.glob("*.py"))
+    return [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names]
+
+
+@pytest.mark.parametrize("name", examples())
 def test_runs(name: str, tmp_path: Path) -> None:
     launcher, arguments, needed, said = PROGRAMS[name]
     if needed is not None and importlib.util.find_spec(needed) is None:
@@ -76,6 +87,7 @@ def test_runs(name: str, tmp_path: Path) -> None:
     assert re.search(said, done.stdout), done.stdout
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_loaded_by_fewer_ranks(tmp_path: Path) -> None:
     program = str(EXAMPLES / "torch_checkpoint.py")
     saved, loaded = (run([*TORCHRUN[:-1], ranks, program], tmp_path) for ranks in ("2", "1"))
@@ -83,6 +95,7 @@ def test_a_checkpoint_is_loaded_by_fewer_ranks(tmp_path: Path) -> None:
     assert loaded.stdout == saved.stdout.replace("saved by 2", "loaded by 1"), loaded.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
 def test_megatron_gpt_over_a_link(tmp_path: Path) -> None:
     link = ["--link", "2gbit,20us", "--schedule", "fused"]

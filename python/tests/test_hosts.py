@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 PROGRAM = """
 import sys
 from datetime import timedelta

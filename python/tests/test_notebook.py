@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "python" / "timeline.ipynb"
 

@@ -78,6 +78,7 @@ print("twice")
 """
 
 
+@pytest.mark.long
 def test_groups_may_begin_again(tmp_path: Path) -> None:
     """torchrun's store keeps what the first groups have left in it."""
     script = tmp_path / "program.py"
@@ -125,6 +126,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.long
 def test_a_gradient_is_not_made_in_another_group_of_the_same_name(tmp_path: Path) -> None:
     assert "was destroyed between a call and its gradient" in alone(tmp_path, OLD_GRADIENT)
 
@@ -152,6 +154,7 @@ print("counted")
 """
 
 
+@pytest.mark.long
 def test_groups_may_be_collected_while_a_report_is_made(tmp_path: Path) -> None:
     assert alone(tmp_path, COLLECTED_ANYWHERE) == "counted\n"
 
@@ -177,6 +180,7 @@ for call in (pt.all_gather_matmul, lambda x, w: torch.ops.plait.all_gather_matmu
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "by_torch_ops"),
     [("there", "all_gather_matmulBackward"), ("renamed", "GeneratedBackwardFor_plait_")],
@@ -215,6 +219,7 @@ LAUNCHERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_init_under_every_launcher(tmp_path: Path, launcher: str) -> None:
     world, command = LAUNCHERS[launcher]
@@ -323,6 +328,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
 def test_the_environment_alone_serves_a_training_script(tmp_path: Path) -> None:
     """Nothing of the script is edited, nor is an option given to it: the losses are the same."""
@@ -345,6 +351,7 @@ def test_the_environment_alone_serves_a_training_script(tmp_path: Path) -> None:
     assert max(abs(a - b) / a for a, b in zip(theirs, ours, strict=True)) < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
 def test_megatron_scripts_run_unchanged(tmp_path: Path) -> None:
     script = tmp_path / "train.py"

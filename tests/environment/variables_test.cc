@@ -1,4 +1,4 @@
-// The sentences about PLAIT_ and COC_ variables that nothing reads, and about values that are refused.
+// Sentences about variables that nothing reads, and about values that are refused.
 #include "environment/variables.h"
 
 #include <gtest/gtest.h>

@@ -111,6 +111,8 @@ TEST_P(CallsOfFewerRows, HaveTheBitsOfWhatWasPreparedForThemAlone) {
     run_as_threads(world, [&](Communicator& comm) {
       for (const Plan& plan : plans()) {
         have_the_same_bits(GetParam(), plan, {}, comm);
+        // Dtypes do not change which rows are whose, so one world shows them.
+        if (comm.world() != 3) continue;
         have_the_same_bits(GetParam(), plan, {.x = Dtype::f32}, comm);
         have_the_same_bits(GetParam(), plan, {.wire = Dtype::bf16}, comm);
         have_the_same_bits(GetParam(), plan, {.scheme = "s8:group=32"}, comm);

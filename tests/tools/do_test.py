@@ -80,7 +80,7 @@ class DoTest(unittest.TestCase):
     def test_arguments_that_a_verb_does_not_take_are_wrong_usage(self):
         with tempfile.TemporaryDirectory() as folder:
             kept = copy_of_do(folder)
-            for line in ["clean fly", "demo fly", "lint fly", "build fly", "gpu pack -fly"]:
+            for line in ["clean fly", "demo fly", "lint fly", "build fly", "test fly", "gpu pack -fly"]:
                 words = line.split()
                 refused = run(Path(folder) / "do", *words)
                 self.assertEqual(refused.returncode, 2, words)
@@ -95,6 +95,30 @@ class DoTest(unittest.TestCase):
             self.skipTest("not built by ninja, or without MPI")
         command = re.search(r"^build src/cli/plait: .*$", rules.read_text(), re.MULTILINE)
         self.assertIn("lib/plait/libplait_mpi_openmpi.so", command[0])
+
+    def configure(self, script):
+        """Lists the configurations of a script: each with the options that `cmake` got."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(Path(folder) / "build")
+            sources = f"set -euo pipefail; cd {folder}; source {TOOLS}/build.sh; source {TOOLS}/cuda.sh; CI="
+            cmake = "cmake() { echo $*; mkdir -p build/$2; touch build/$2/build.ninja; }; has_nvcc() { false; }"
+            ran = run("bash", "-c", f"{sources}; {cmake}; touch CMakePresets.json; sleep 0.01; {script}")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        return ran.stdout.splitlines()
+
+    def test_a_brief_build_lacks_kernels_benchmarks_and_examples_until_all_is_wanted(self):
+        brief, whole = self.configure("extent=brief; configure release; configure release; extent=whole; "
+                                      "configure release; configure release; extent=brief; configure release")
+        for part in ("CUDA", "BUILD_BENCHES", "BUILD_EXAMPLES"):
+            self.assertRegex(brief, rf"-DPLAIT_{part}=OFF( |$)")
+            self.assertRegex(whole, rf"-DPLAIT_{part}=(ON|auto)( |$)")
+
+    def test_the_sanitizers_builds_have_one_extent(self):
+        (once,) = self.configure("configure asan; extent=brief; configure asan")
+        self.assertNotIn("BENCHES", once)
+
+    def test_ci_checks_all(self):
+        self.assertIn("exec ./do test all\n", (ROOT / ".ci/run").read_text())
 
     def test_gpu_takes_nothing_or_pack(self):
         refused = run(ROOT / "do", "gpu", "fly")
@@ -185,6 +209,10 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(ran.stdout.splitlines()[-5:], [
             "not run on this processor:", "  release: this processor has no AMX (3)",
             "not run, for the reason that each gives:", "  asan: no network (1)", "1 passed, 0 failed"])
+
+    def test_what_a_verb_leaves_out_is_said_before_the_counts(self):
+        ran = self.run_steps("left_out='not run: sanitizers'; check one true; summary")
+        self.assertEqual(ran.stdout.splitlines()[-2:], ["not run: sanitizers", "1 passed, 0 failed"])
 
     def run_report(self, script):
         """Counts as if ctest had written REPORT."""

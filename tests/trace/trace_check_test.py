@@ -1,6 +1,8 @@
 """tools/trace_check.py accepts timelines, refuses other files, and sums correctly."""
 
+import contextlib
 import copy
+import io
 import json
 import os
 import subprocess
@@ -8,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-TOOL = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "trace_check.py")
+import trace_check
 
 
 def name(pid, tid=None, text="compute"):
@@ -42,8 +44,11 @@ GOOD = NAMES + [
 
 class TraceCheck(unittest.TestCase):
     def run_on(self, path, *options):
-        command = [sys.executable, TOOL, path, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        """Calls the tool in this process, since a hundred new ones would take half a minute."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = trace_check.main([path, *options])
+        return subprocess.CompletedProcess(path, status, out.getvalue(), err.getvalue())
 
     def run_tool(self, text, *options):
         with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
@@ -73,6 +78,12 @@ class TraceCheck(unittest.TestCase):
         self.assertEqual(rows["flight"]["spans"], 2)
         self.assertEqual(rows["flight"]["busy_ns"], 8000)  # 1 to 9 us; the second overlaps the first
         self.assertEqual(rows["flight"]["exposed_ns"], 0)
+
+    def test_it_is_a_program(self):
+        command = [sys.executable, trace_check.__file__, "none.json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr, "trace_check: none.json: No such file or directory\n")
 
     def test_people_get_a_table(self):
         text = json.dumps({"traceEvents": GOOD, "otherData": {"dropped": {"0": 7}}})

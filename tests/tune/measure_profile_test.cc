@@ -36,7 +36,7 @@ TEST(AProfile, HasEveryFigureAndIsTheSameOnAllRanks) {
     int total = 0;
     const plan::MachineProfile profile = measure_profile(comm, {.threads = 1,
                                                                 .side = 512,
-                                                                .longest = base::kSecond / 5,
+                                                                .longest = 20 * base::kMillisecond,
                                                                 .progress = [&](int done, int all) {
                                                                   EXPECT_EQ(done, last + 1);
                                                                   last = done;

@@ -31,16 +31,26 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# Ninja configures again if a CMake file has changed, but not if the presets have.
+# How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples. A
+# folder that has been whole stays so.
+extent=whole
+
+# Ninja configures again if a CMake file has changed, but not if the presets or the wanted extent have.
 configure() {
-  local stamp=build/$1/presets.stamp
-  [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]] && return
-  local options=() options_of_cuda=()
+  local stamp=build/$1/presets.stamp options=() options_of_cuda=()
+  if [[ -f $stamp && -f build/$1/build.ninja && ! CMakePresets.json -nt $stamp ]]; then
+    [[ $1 != release || $extent == brief || $(<"$stamp") == whole ]] && return
+  fi
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
-  [[ -z ${CI:-} || $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
+  [[ $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
   [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
-  cuda_options "$1"
-  cmake --preset "$1" "${options[@]}" "${options_of_cuda[@]}" && touch "$stamp"
+  if [[ $1 == release && $extent == brief ]]; then
+    options+=(-DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
+  elif [[ $1 == release ]]; then
+    options+=(-DPLAIT_CUDA=auto -DPLAIT_BUILD_BENCHES=ON -DPLAIT_BUILD_EXAMPLES=ON)
+    cuda_options
+  fi
+  cmake --preset "$1" "${options[@]}" "${options_of_cuda[@]}" && printf '%s\n' "$extent" >"$stamp"
 }
 
 # run_benches [NAME ARGS...]: runs the benches of one folder of bench/, or of all.

@@ -19,11 +19,11 @@ prepare_cutlass() {
     touch "$cutlass/complete"
 }
 
-# cuda_options PRESET: sets `options_of_cuda`. CI must fail if there is nvcc and the plugin can't be built; elsewhere it
-# is then left out. CI runs no kernel, so it compiles them quickly. Other builds than the release build have no plugin.
+# cuda_options: sets `options_of_cuda` of the release build. CI must fail if there is nvcc and the plugin can't be
+# built; elsewhere it is then left out. CI runs no kernel, so it compiles them quickly.
 cuda_options() {
   options_of_cuda=()
-  [[ $1 == release ]] && has_nvcc || return 0
+  has_nvcc || return 0
   if prepare_cutlass; then
     options_of_cuda=("-DPLAIT_CUTLASS_DIR=$PWD/$cutlass/cutlass_library/source")
   fi

@@ -10,16 +10,11 @@ lint() {
   check clang-tidy tidy || true
 }
 
-# If several sources were compiled together, a second build folder is configured with a command for each source.
+# ./do compiles several sources together, so a second build folder is configured with a command for each source.
 tidy() {
-  local build=build/release
-  if [[ -n ${CI:-} ]]; then
-    build=build/configured
-    local options_of_cuda=()
-    cuda_options release
-    cmake --preset release -B "$build" "${options_of_cuda[@]}" || return
-  fi
-  tools/do/tidy.py --build "$build" "$(tidy_scope)"
+  local build=build/configured options_of_cuda=()
+  cuda_options
+  cmake --preset release -B "$build" "${options_of_cuda[@]}" && tools/do/tidy.py --build "$build" "$(tidy_scope)"
 }
 
 check_documents() {

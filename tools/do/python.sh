@@ -8,13 +8,16 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made again if the list of packages has changed.
+# Made again if the list of packages has changed. PyPI's torch fetches gigabytes for GPUs, so torch's own registry is
+# asked first for the wheel for CPUs (200 MB). Where it can't be reached, any torch of that version will do.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return
   rm -rf "$venv"
-  python3 -m venv "$venv" &&
-    in_venv python -m pip install -r python/requirements-test.txt &&
+  python3 -m venv "$venv" || return
+  in_venv python -m pip install --no-deps --retries 1 --index-url https://download.pytorch.org/whl/cpu \
+    "$(grep '^torch==' python/requirements-test.txt)" || echo 'no torch from its own registry'
+  in_venv python -m pip install -r python/requirements-test.txt &&
     cp python/requirements-test.txt "$stamp"
 }
 
@@ -146,20 +149,40 @@ check_python_sources() {
 # The tests need the release build.
 prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
 
+# test_python [briefly]: with `briefly`, without the checks of sources and packages, without tests that are marked as
+# long, on one and two ranks, and with one file for Megatron and one for transformers.
 test_python() {
+  local ranks=python/tests/ranks short=()
+  [[ ${1:-} != briefly ]] || short=(-m 'not long')
   prepare_python || return 0
+  [[ ${1:-} == briefly ]] || check_package
+  # Some programs among the first start their own ranks: the examples and Megatron scripts.
+  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')" "${short[@]}"
+  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py "${short[@]}"
+  if [[ ${1:-} == briefly ]]; then
+    run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest \
+      $ranks/with_megatron/test_megatron_gpt.py
+    run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest \
+      $ranks/with_transformers/test_parallelize.py
+  else
+    test_python_at_length
+  fi
+}
+
+check_package() {
   check 'python sources' check_python_sources || true
   check 'other Pythons' check_pythons || true
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel --below python "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
-  count_pytest 'python tests' pytest_halves "$(pytest_report 'python tests')"
-  # Some programs among the first start their own ranks: the examples and Megatron scripts.
+}
+
+# Runs the same tests with more ranks, and those of the packages that use plait.
+test_python_at_length() {
   local ranks=python/tests/ranks
-  run_pytest 'python tests, 2 ranks' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/test_*.py
-  # Each rank compiles alone, which two ranks have shown.
+  # Each rank compiles, counts, records and refuses alone, which two ranks have shown.
   run_pytest 'python tests, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest $ranks/test_*.py \
-    -k 'not (test_compiler or opcheck)'
+    -k 'not (test_compiler or opcheck or test_flops or test_profile or test_transforms or test_float_mode)'
   run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   run_pytest 'python tests, Megatron, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
     $ranks/with_megatron/test_megatron_layers.py -k 'f32-native or bits or tied'
@@ -209,19 +232,19 @@ run_pytest() { count_pytest "$1" pytest_to "$(pytest_report "$1")" "${@:2}"; }
 pytest_report() { printf '%s/build/log/%s.xml' "$PWD" "${1//[ ,]/-}"; }
 
 pytest_to() {
-  in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-900}" "${@:2}" -q -p no:cacheprovider --junit-xml="$1"
+  in_venv env OMP_NUM_THREADS=1 timeout "${pytest_limit:-1800}" "${@:2}" -q -p no:cacheprovider --junit-xml="$1"
 }
 
-# pytest_halves REPORT: the tests in one process. Many start programs, one after another, and most of such a program's
-# time one core is idle. So two programs run at a time.
+# pytest_halves REPORT [OPTIONS...]: the tests in one process. Many start programs, one after another, and most of such
+# a program's time one core is idle. So two programs run at a time.
 pytest_halves() {
   local file first status=0 examples=(python/tests/test_{benchmark,examples}.py) others=()
   for file in python/tests/test_*.py; do
     [[ " ${examples[*]} " == *" $file "* ]] || others+=("$file")
   done
-  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" &
+  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" "${@:2}" &
   first=$!
-  pytest_to "$1" python -m pytest "${others[@]}" || status=$?
+  pytest_to "$1" python -m pytest "${others[@]}" "${@:2}" || status=$?
   wait "$first" || status=$?
   for file in "$1" "${1%.xml}.examples.xml"; do
     [[ -e $file ]] || { echo "a half of the tests ended without its report, ${file##*/}"; status=70; }

@@ -9,6 +9,7 @@ rows=()  # of the summary: "name|result|seconds"
 passed=0      # ctest tests and named checks together
 failed=0
 skipped=()    # "BUILD: reason (how many tests skipped themselves for it)"
+left_out=     # a line about what this verb does not test
 not_again=()  # "reason: the tests that therefore do not run again with fewer instructions"
 
 # ninja and ctest handle Ctrl-C themselves and then fail, which bash takes for an answer: it would run the next step.
@@ -121,6 +122,7 @@ summary() {
   if ((${#not_again[@]} > 0)); then
     say 'not run again with fewer instructions:' && printf '  %s\n' "${not_again[@]}"
   fi
+  [[ -z $left_out ]] || say "$left_out"
   say "$passed passed, $failed failed"
   ((failed == 0)) || exit 1
 }

@@ -1,5 +1,14 @@
 # shellcheck shell=bash
-# Builds a preset and runs its tests.
+# Builds a preset and runs its tests. A test with the label "long" is left to `./do test all` and `./do test release`.
+
+# test_briefly: what `./do test` runs.
+test_briefly() {
+  extent=brief
+  test_preset release -LE long
+  test_python briefly
+  # shellcheck disable=SC2034  # summary() prints it
+  left_out='not run: longer tests, sanitizers, fewer instructions, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
+}
 
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
 test_preset() {
@@ -7,7 +16,7 @@ test_preset() {
   [[ $1 != tsan ]] || prepare_tsan
   if check "build $1" build "$1"; then
     run_tests "$@"
-    [[ $1 != release ]] || note_missing_cuda
+    [[ $1 != release || $extent == brief ]] || note_missing_cuda
     [[ $* != release ]] || test_fewer_instructions
   else
     failed=$((failed + 1))

@@ -21,6 +21,8 @@ import plait.torch as pt
 from plait.torch import compiler
 from plait.torch.compiler import Pass, Report
 
+pytestmark = pytest.mark.long
+
 M, K, N = 8, 24, 20
 RAW = torch.ops._c10d_functional
 WAIT = RAW.wait_tensor.default
