@@ -8,16 +8,14 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made again if the list of packages has changed. PyPI's torch fetches gigabytes for GPUs, so torch's own registry is
-# asked first for the wheel for CPUs (200 MB). Where it can't be reached, any torch of that version will do.
+# Made again if the list of packages has changed. Which torch pip takes, that for CPUs (200 MB) or that for GPUs (some GB),
+# depends on the indexes that it is configured with.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return
   rm -rf "$venv"
-  python3 -m venv "$venv" || return
-  in_venv python -m pip install --no-deps --retries 1 --index-url https://download.pytorch.org/whl/cpu \
-    "$(grep '^torch==' python/requirements-test.txt)" || echo 'no torch from its own registry'
-  in_venv python -m pip install -r python/requirements-test.txt &&
+  python3 -m venv "$venv" &&
+    in_venv python -m pip install -r python/requirements-test.txt &&
     cp python/requirements-test.txt "$stamp"
 }
 
