@@ -21,15 +21,15 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               the tests of the library, the command and the Python package, before each push: 15 minutes on two
-                     cores, 5 once all is built; fetches less than 300 MB at a time
-  test all           everything CI checks, before a branch is merged: these tests and longer ones, two builds with
-                     sanitizers, newer versions of others, vLLM (1.5 GB), and what `lint` checks; 45 minutes
+  test               before each push: the tests of the library, the command and the Python package; a quarter of an
+                     hour on two cores, and no download above 300 MB
+  test all           before a branch is merged, and in CI: these tests and longer ones, two builds with sanitizers, the
+                     newest Megatron-Core, vLLM (1.5 GB), and what `lint` checks; three times as long
   test unit          the unit tests among them, for everyday work
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
-  test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test` leaves out most engines
+  test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test all` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
   bench [NAME ARGS]  all, or: chaos, comm, compare, gemm, model, models, network, overlap, plans, predict, python, trace

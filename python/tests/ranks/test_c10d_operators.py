@@ -108,6 +108,7 @@ def test_no_communicator_is_made() -> None:
     dist.destroy_process_group(group)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_opcheck_and_other_ways_to_call(name: str, gloo: Group) -> None:
     problem = Problem(name, 8 * dist.get_world_size(), 12, 12, torch.float32)

@@ -189,6 +189,7 @@ def test_gathered_rows_compile() -> None:
     agree(torch.equal(found, expected), "compiled backward")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiles_whole(backend: str, gloo: dist.ProcessGroup) -> None:
     """An MLP as one graph, over the default group and over another by its name."""
@@ -232,6 +233,7 @@ def two_layers(world: int) -> torch.nn.Module:
     )
 
 
+@pytest.mark.long
 def test_layers_are_not_compiled_for_each_shape(world: int) -> None:
     model = two_layers(world)
     compiled = torch.compile(model, backend="eager", dynamic=False)

@@ -38,6 +38,7 @@ def test_quantised_weights(name: str, scheme: str) -> None:
     agree(off <= 1e-4 * problem.sizes.max().item(), f"{name} {scheme}: {off}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_opcheck_of_quantised_weights(name: str) -> None:
     problem = Problem(name, 8 * dist.get_world_size(), 6 * dist.get_world_size(), 12, torch.float32)
@@ -63,6 +64,7 @@ def test_gathered_rows_of_quantised_weights() -> None:
     torch.library.opcheck(operator, (own, *parts, None, "", "serial", 0, "", 4 * world))
 
 
+@pytest.mark.long
 def test_quantised_weights_are_packed_once_and_compile(world: int) -> None:
     w1 = pt.quantize(torch.randn(16, 12, generator=torch.Generator().manual_seed(6)), "s8")
     w2 = pt.quantize(torch.randn(12, 16, generator=torch.Generator().manual_seed(7)), "s4:group=8")
