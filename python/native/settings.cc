@@ -85,24 +85,24 @@ void bind_customized(nb::module_& m) {
              return nb::typed<nb::iterator, ShapeKey>(nb::iter(copy_of(self)));
            })
       .def("__contains__",
-           [](const ShapePlans& self, nb::object key) { return self.contains(read_shape(key)); })
+           [](const ShapePlans& self, nb::handle key) { return self.contains(read_shape(key)); })
       .def("__getitem__",
-           [](const ShapePlans& self, nb::object key) {
+           [](const ShapePlans& self, nb::handle key) {
              const auto row = self.find(read_shape(key));
              if (row == self.end()) throw nb::key_error(shown(key).c_str());
              return row->second;
            })
       .def("__setitem__",
-           [](ShapePlans& self, nb::object key, nb::object plan) {
+           [](ShapePlans& self, nb::handle key, nb::handle plan) {
              self.insert_or_assign(read_shape(key), read_plan(plan));
            })
       .def("__delitem__",
-           [](ShapePlans& self, nb::object key) {
+           [](ShapePlans& self, nb::handle key) {
              if (self.erase(read_shape(key)) == 0) throw nb::key_error(shown(key).c_str());
            })
       .def(
           "__eq__",
-          [](const ShapePlans& self, nb::object other) {
+          [](const ShapePlans& self, nb::handle other) {
             if (nb::isinstance<ShapePlans>(other)) return self == nb::cast<ShapePlans&>(other);
             return copy_of(self).equal(other);
           },
@@ -139,7 +139,7 @@ void bind_settings(nb::module_& m) {
           nb::for_setter(nb::arg("plan").none()))
       .def_prop_rw(
           "customized", [](Settings& self) -> ShapePlans& { return self.customized; },
-          [](Settings& self, nb::object plans) {
+          [](Settings& self, nb::handle plans) {
             ShapePlans read;  // all of them, or none
             update(read, plans);
             self.customized = std::move(read);
