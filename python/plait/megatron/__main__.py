@@ -5,6 +5,9 @@
 Options that plait knows are taken out, before the script's name and after it; the script gets the
 rest, `--help` included. At the end rank 0 writes to stderr what was served. The exit status is the
 script's. With a version of Megatron-Core that plait doesn't know, the script runs as it is.
+
+Where torch finds no CUDA device, the CPU stands in for one (plait.megatron.host). --no-stand-ins
+leaves torch as it is.
 """
 
 import argparse

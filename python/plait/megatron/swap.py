@@ -13,6 +13,7 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParall
 import plait
 import plait.torch
 from plait.megatron import fusion, other_layers, seams
+from plait.megatron.host import stand_in_for_cuda
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
 from plait.torch.options import Engine, Product, Schedule
@@ -33,6 +34,7 @@ def enable(
     settings: plait.Settings | None = None,
     engine: Engine = "native",
     product: Product = "plait",
+    stand_ins: bool = False,
 ) -> None:
     """Serve Megatron's column and row layers from now on.
 
@@ -40,10 +42,13 @@ def enable(
     PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
     automatic. `engine="c10d"` serves layers on any device by torch's own collectives;
     `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
-    again does nothing; other options raise, until disable(). Where Megatron's methods are not those
+    again does nothing; other options raise, until disable(). `stand_ins` calls
+    stand_in_for_cuda(), and disable() doesn't take it back. Where Megatron's methods are not those
     that plait knows, one sentence is logged, nothing is replaced, and report() says so.
     """
     global _service, _last, _unwatch, _unknown
+    if stand_ins:
+        stand_in_for_cuda()
     asked = plait.torch.Options(
         schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
     )

@@ -27,9 +27,11 @@ _done = False
 
 
 def stand_in_for_cuda() -> bool:
-    """Let this process run Megatron on the CPU if torch finds no CUDA device; true if it does.
+    """Let this process run Megatron on the CPU; true unless torch finds a CUDA device.
 
-    Call it before the program makes groups and models. A program that has a GPU isn't changed.
+    Call it before the program makes groups and models. It stands in for torch.cuda, for tensors
+    that are made on "cuda", and for NCCL, in the whole process until it ends. A process that has a
+    GPU isn't changed.
     """
     global _done
     if _done:

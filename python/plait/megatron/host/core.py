@@ -4,6 +4,7 @@ Everything is replaced in the place where it is looked up at a call, whatever th
 """
 
 import importlib.util
+import logging
 import sys
 import types
 from typing import Any
@@ -30,6 +31,8 @@ def stand_in() -> None:
     # Megatron-Core's own layers of experts compare it with None, but import it from there.
     vars(moe_utils).setdefault("te_general_gemm", None)
     vars(random).update(_get_cuda_rng_state=_get_state, _set_cuda_rng_state=_set_state)
+    # There is one generator, so the CPU's changes too where Megatron draws for CUDA.
+    logging.getLogger(random.__name__).addFilter(lambda line: "RNG state changed" not in line.msg)
     torch_norm.WrappedTorchNorm.__new__ = _norm
     _replace_backend()
     # Megatron compiles small functions for kernels of a GPU. A CPU gains nothing from them.

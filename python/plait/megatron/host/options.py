@@ -85,7 +85,8 @@ def adjust(args: argparse.Namespace, given: list[str]) -> list[str]:
 
 
 def _refuse(args: argparse.Namespace, given: list[str]) -> None:
-    if "--transformer-impl" in given and args.transformer_impl == "transformer_engine":
+    asked = any(one.split("=")[0] == "--transformer-impl" for one in given)
+    if asked and args.transformer_impl == "transformer_engine":
         raise _refused("--transformer-impl transformer_engine", "it needs a GPU; use local")
     if getattr(args, "context_parallel_size", 1) > 1:
         raise _refused("--context-parallel-size", _ENGINE)
