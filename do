@@ -25,7 +25,8 @@ usage: ./do VERB
   test unit          the release build and its unit tests, for everyday work
   test release|asan|tsan
                      one build and all its tests
-  test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
+  test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB);
+                     `test` also trains more models by Megatron-LM's script
   test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
@@ -88,7 +89,7 @@ verb_test() {
   case ${1:-all} in
     unit) need_packages build; test_preset release -L unit ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
-    python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
+    python) need_packages python; step 'build release' build_targets release src/all; test_python briefly ;;
     vllm) need_packages python; step 'build release' build_targets release src/all
       if prepare_python; then test_vllm; fi ;;
     lint) verb_lint "${@:2}"; return ;;

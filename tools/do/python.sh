@@ -146,6 +146,7 @@ check_python_sources() {
 # The tests need the release build.
 prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
 
+# test_python [briefly]: with `briefly`, one short run of Megatron-LM's script.
 test_python() {
   prepare_python || return 0
   check 'python sources' check_python_sources || true
@@ -167,6 +168,9 @@ test_python() {
     run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
+  local briefly=(-u PLAIT_TEST_BRIEFLY)
+  [[ ${1:-} != briefly ]] || briefly=(PLAIT_TEST_BRIEFLY=1)
+  run_pytest "python tests, Megatron-LM's script" env "${briefly[@]}" python -m pytest python/tests/with_megatron_lm
   run_pytest "python tests, torch's own" torchrun --standalone --nproc-per-node 4 -m pytest $ranks/with_torchs_tests
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
   run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \

@@ -121,7 +121,7 @@ def _tokens_are_shared_equally(layer: ColumnParallelLinear) -> Iterator[None]:
         raise _unequal_shares(layer, str(error)) from error
 
 
-def _unequal_shares(layer: torch.nn.Module, found: str) -> plait.Error:
+def _unequal_shares(layer: ColumnParallelLinear | RowParallelLinear, found: str) -> plait.Error:
     ranks = layer.tp_group.size()
     return plait.Error(
         plait.Code.invalid_argument,

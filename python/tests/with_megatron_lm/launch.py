@@ -33,6 +33,11 @@ def free_port() -> int:
         return port
 
 
+def answer(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def be_rank(script: str, request: dict[str, Any], rank: int, port: int) -> None:
     """Run the script as torchrun would."""
     file = os.open(f"{request['output']}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -74,7 +79,7 @@ def main() -> None:
     stand_in_for_cuda()
     for module in MODULES:
         importlib.import_module(module)
-    print("ready", flush=True)
+    answer("ready")
     for line in sys.stdin:
         request = json.loads(line)
         port = free_port()
@@ -85,7 +90,7 @@ def main() -> None:
                 be_rank(script, request, rank, port)
                 return
             ranks.append(pid)
-        print(json.dumps(wait(ranks, time.monotonic() + request["seconds"])), flush=True)
+        answer(json.dumps(wait(ranks, time.monotonic() + request["seconds"])))
 
 
 if __name__ == "__main__":

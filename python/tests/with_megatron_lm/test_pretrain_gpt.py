@@ -3,18 +3,22 @@
 With PLAIT_TEST_BRIEFLY, there is one run of four steps.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import ENVIRONMENT, SMALL, Scripts
+from pretraining import ENVIRONMENT, SMALL, Scripts
 
+BESIDE = Path(__file__).parents[3].parent / "shared" / "megatron-lm"
 TP2 = "--tensor-model-parallel-size 2"
 UNFUSED = "--no-gradient-accumulation-fusion"
 LLAMA = """--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear
@@ -27,6 +31,59 @@ thorough = pytest.mark.skipif(
     "PLAIT_TEST_BRIEFLY" in os.environ,
     reason="a whole model takes its time: ./do test",
 )
+
+
+@pytest.fixture(scope="session")
+def folder() -> Path:
+    """Give the folder of Megatron-LM's scripts."""
+    pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+    found = Path(os.environ.get("PLAIT_MEGATRON_LM", BESIDE))
+    if not (found / "pretrain_gpt.py").is_file():
+        pytest.skip("Megatron-LM's scripts are not here: PLAIT_MEGATRON_LM names their folder")
+    return found
+
+
+@pytest.fixture(scope="session")
+def data(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Give options that name an indexed dataset: Python's own library, by a tokenizer of it."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    made = tmp_path_factory.mktemp("text")
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[:40]
+    learned = ByteLevelBPETokenizer()
+    learned.train([str(file) for file in files], 1000, special_tokens=["<end>"])
+    PreTrainedTokenizerFast(tokenizer_object=learned._tokenizer, eos_token="<end>").save_pretrained(
+        made / "tokenizer"
+    )
+    lines = [json.dumps({"text": file.read_text(encoding="utf-8")}) for file in files]
+    (made / "text.json").write_text("\n".join(lines))
+    tokenizer = ["--tokenizer-type", "HuggingFaceTokenizer"]
+    tokenizer += ["--tokenizer-model", str(made / "tokenizer")]
+    script = folder / "tools" / "preprocess_data.py"
+    arguments = ["--input", str(made / "text.json"), "--output-prefix", str(made / "text")]
+    arguments += ["--append-eod", "--workers", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "plait.megatron", str(script), *arguments, *tokenizer],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    paths = ["--data-path", str(made / "text_text_document")]
+    return [*paths, "--data-cache-path", str(made / "cache"), *tokenizer]
+
+
+@pytest.fixture(scope="session")
+def scripts(
+    folder: Path, data: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scripts]:
+    """Give what runs the script."""
+    started = Scripts(folder, data, tmp_path_factory.mktemp("outputs"))
+    yield started
+    started.end()
 
 
 def test_four_steps_by_torchrun(folder: Path, data: list[str]) -> None:
@@ -104,9 +161,12 @@ def test_losses(scripts: Scripts, case: Case) -> None:
     assert off < bound, f"{theirs.losses}, with plait {ours.losses}"
     assert ("calls served by plait" in ours.text) == case.served
     if "--eval-iters 1" in steps:
-        found = [re.findall(r"validation loss .* lm loss value: (\S+)", one.text) for one in
-                 (theirs, ours)]
-        assert len(found[0]) == len(found[1]) > 0
+        found: list[list[float]] = [
+            [float(loss) for loss in re.findall(r"validation loss at .* value: (\S+)", one.text)]
+            for one in (theirs, ours)
+        ]
+        assert found[0]
+        assert found[1] == pytest.approx(found[0], rel=bound)
 
 
 def weights(saved: Path) -> dict[str, Any]:
@@ -122,7 +182,7 @@ def weights(saved: Path) -> dict[str, Any]:
 @thorough
 @pytest.mark.parametrize("dtype", ["", "--bf16"], ids=["f32", "bf16"])
 def test_schedules_have_the_same_bits(scripts: Scripts, dtype: str, tmp_path: Path) -> None:
-    found = []
+    found: list[tuple[list[float], dict[str, Any]]] = []
     for options in (
         ["--coc-parallel-num", "1"],
         ["--coc-parallel-num", "4"],

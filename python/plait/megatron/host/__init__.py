@@ -41,7 +41,7 @@ def stand_in_for_cuda() -> bool:
     _done = True
     cuda.stand_in()
     core.stand_in()
-    devices.OnCpu().__enter__()
+    devices.stand_in()
     options.stand_in()
     if os.environ.get("RANK", "0") == "0":
         _log.warning("torch finds no CUDA device: the CPU stands in for one")

@@ -62,7 +62,9 @@ def _set_state(state: torch.Tensor, *_: object, **__: object) -> None:
 def _norm(cls: type, config: Any, hidden_size: int, eps: float = 1e-5, **_: object) -> Any:
     """Make torch's norm with sequence parallelism too: the step adds up its gradients by a mark."""
     if config.layernorm_zero_centered_gamma:
-        raise AssertionError("--apply-layernorm-1p needs a norm of Transformer Engine; leave it out")
+        raise AssertionError(
+            "--apply-layernorm-1p needs a norm of Transformer Engine; leave it out"
+        )
     kind = {
         "LayerNorm": torch.nn.LayerNorm,
         "RMSNorm": torch.nn.RMSNorm,

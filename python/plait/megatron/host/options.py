@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import plait
 from megatron.core.tensor_parallel import layers
+
+import plait
 
 _log = logging.getLogger("plait.megatron")
 
