@@ -137,11 +137,14 @@ CASES = [
     Case("LLaMA", f"{TP2} {LLAMA} --sequence-parallel"),
     Case("PP 2", "--pipeline-model-parallel-size 2", served=False),
     Case("PP 2 x TP 2", f"{TP2} --pipeline-model-parallel-size 2", 4),
-    Case("experts, allgather", f"{TP2} {EXPERTS} --moe-token-dispatcher-type allgather"),
+    Case(
+        "experts, allgather",
+        f"{TP2} {EXPERTS} --sequence-parallel --moe-token-dispatcher-type allgather",
+    ),
     Case(
         "experts, alltoall",
-        f"{TP2} {EXPERTS} --moe-token-dispatcher-type alltoall --sequence-parallel "
-        "--expert-model-parallel-size 2",
+        f"{TP2} {EXPERTS} --sequence-parallel --moe-token-dispatcher-type alltoall "
+        "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1",
     ),
     Case("evaluation", f"{TP2} --eval-iters 1 --eval-interval 3"),
 ]

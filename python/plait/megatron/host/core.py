@@ -14,7 +14,7 @@ import torch.distributed as dist
 from megatron.core import utils
 from megatron.core.tensor_parallel import random
 from megatron.core.transformer import torch_norm
-from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from torch.distributed import distributed_c10d
 
 BACKEND = "gloo"
@@ -30,6 +30,7 @@ def stand_in() -> None:
     _leave_out_triton()
     # Megatron-Core's own layers of experts compare it with None, but import it from there.
     vars(moe_utils).setdefault("te_general_gemm", None)
+    vars(token_dispatcher)["maybe_move_tensor_to_cpu"] = _to_numpy
     vars(random).update(_get_cuda_rng_state=_get_state, _set_cuda_rng_state=_set_state)
     # There is one generator, so the CPU's changes too where Megatron draws for CUDA.
     logging.getLogger(random.__name__).addFilter(lambda line: "RNG state changed" not in line.msg)
@@ -49,6 +50,11 @@ def _leave_out_triton() -> None:
         module.is_batch_invariant_mode_enabled = lambda: False
         module.enable_batch_invariant_mode = lambda: None  # options.py refuses it
         sys.modules[_KERNELS] = module
+
+
+def _to_numpy(value: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
+    """Make numbers of tokens what collectives take; Megatron's own does nothing on a CPU."""
+    return value.numpy() if as_numpy and torch.is_tensor(value) else value
 
 
 def _get_state(*_: object, **__: object) -> torch.Tensor:

@@ -127,6 +127,9 @@ def stand_in() -> None:
         vars(module)["validate_args"] = validate_args
     # Its kernels are compiled by nvcc. Without the fusions above, none is called.
     vars(initialize.fused_kernels)["load"] = lambda args: None
+    # Warming up its compiled functions draws random numbers, as many as TP leaves to a rank. There
+    # is one generator, so that the same seed would give each TP weights of its own.
+    vars(initialize)["_warmup_jit_function"] = lambda: None
     _leave_out_compiling()
 
 
