@@ -14,7 +14,8 @@ LAUNCH = str(Path(__file__).parent / "launch.py")
 SMALL = """--num-layers 2 --hidden-size 128 --num-attention-heads 8 --seq-length 64
     --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3
     --lr-warmup-iters 1 --lr-decay-iters 10 --log-interval 1 --eval-interval 1000 --eval-iters 0
-    --attention-dropout 0 --hidden-dropout 0 --use-cpu-initialization --split 95,5,0"""
+    --save-interval 1000 --attention-dropout 0 --hidden-dropout 0 --use-cpu-initialization
+    --split 95,5,0"""
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
