@@ -16,6 +16,7 @@ from megatron.core.tensor_parallel import random
 from megatron.core.transformer import torch_norm
 from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from torch.distributed import distributed_c10d
+from torch.utils.data import dataloader
 
 BACKEND = "gloo"
 
@@ -36,6 +37,7 @@ def stand_in() -> None:
     logging.getLogger(random.__name__).addFilter(lambda line: "RNG state changed" not in line.msg)
     torch_norm.WrappedTorchNorm.__new__ = _norm
     _replace_backend()
+    _give_loaders_a_generator()
     # Megatron compiles small functions for kernels of a GPU. A CPU gains nothing from them.
     torch.compiler.set_stance("force_eager")
 
@@ -80,6 +82,28 @@ def _norm(cls: type, config: Any, hidden_size: int, eps: float = 1e-5, **_: obje
     for parameter in norm.parameters():
         parameter.sequence_parallel = config.sequence_parallel
     return norm
+
+
+def _give_loaders_a_generator() -> None:
+    """Let loaders of data draw their seeds from a generator of their own.
+
+    Beside a GPU, dropout doesn't draw from the CPU's: a run that resumes has its states again, and
+    makes a loader after that.
+    """
+    begin = dataloader._BaseDataLoaderIter.__init__
+    own = torch.Generator()
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        before = torch.get_rng_state()
+        torch.set_rng_state(own.get_state())
+        try:
+            begin(self, *args, **kwargs)
+            own.set_state(torch.get_rng_state())
+        finally:
+            torch.set_rng_state(before)
+
+    iterator: Any = dataloader._BaseDataLoaderIter
+    iterator.__init__ = __init__
 
 
 def _replace_backend() -> None:

@@ -93,6 +93,10 @@ def _refuse(args: argparse.Namespace, given: list[str]) -> None:
         raise _refused("--context-parallel-size", _ENGINE)
     if getattr(args, "profile", False) and not getattr(args, "use_pytorch_profiler", False):
         raise _refused("--profile", "it needs a GPU; add --use-pytorch-profiler")
+    saves = getattr(args, "save", None) and getattr(args, "ckpt_format", "") == "torch_dist"
+    if saves and importlib.util.find_spec("triton") is None:
+        # It saves from a process that starts anew and imports the script, without stand-ins.
+        raise _refused("--ckpt-format torch_dist", "its writers import Triton; use torch")
     for name, values, option, reason in REFUSED:
         value = getattr(args, name, None)
         value = getattr(value, "name", value)  # of an enumeration
