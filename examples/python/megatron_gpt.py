@@ -20,21 +20,14 @@ import torch.distributed as dist
 
 warnings.filterwarnings("ignore")
 
-# Megatron allocates on CUDA's current device; on a machine without one that is the CPU.
-torch.cuda.current_device = lambda: "cpu"
-
 from megatron.core import parallel_state  # noqa: E402
 from megatron.core.models.gpt import GPTModel  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
-from megatron.core.tensor_parallel import random as megatron_random  # noqa: E402
-from megatron.core.transformer.transformer_block import TransformerBlockSubmodules  # noqa: E402
+from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed  # noqa: E402
 from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: E402
 
 import plait.megatron  # noqa: E402
 import plait.torch  # noqa: E402
-
-# Nothing is dropped out, so that nothing is drawn from the generators that Megatron forks.
-megatron_random.CudaRNGStatesTracker.fork = lambda self, *_, **__: contextlib.nullcontext()
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
@@ -54,16 +47,6 @@ def read_options() -> argparse.Namespace:
     if options.link and options.compare == "megatron":
         parser.error("--link needs --compare serial: only what plait sends goes over such a link")
     return options
-
-
-class Norm:
-    """Megatron's local norm refuses sequence parallelism; torch's works with it."""
-
-    def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: object):
-        norm = torch.nn.LayerNorm(hidden_size, eps=eps, dtype=config.params_dtype)
-        for parameter in norm.parameters():
-            parameter.sequence_parallel = config.sequence_parallel
-        return norm
 
 
 def make_model(options: argparse.Namespace, **settings: object) -> GPTModel:
@@ -86,12 +69,9 @@ def make_model(options: argparse.Namespace, **settings: object) -> GPTModel:
         bias_dropout_fusion=False,
         **{"gradient_accumulation_fusion": False, **settings},
     )
-    spec = get_gpt_layer_local_spec()
-    spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
-    block = TransformerBlockSubmodules(layer_specs=[spec] * options.layers, layer_norm=Norm)
     return GPTModel(
         config,
-        block,
+        get_gpt_layer_local_spec(),
         vocab_size=1024,
         max_sequence_length=options.tokens,
         position_embedding_type="rope",
@@ -138,8 +118,10 @@ def main() -> None:
     if options.link:
         os.environ["PLAIT_LINK"] = options.link
     torch.set_num_threads(1)
+    plait.megatron.stand_in_for_cuda()  # where there is none
     dist.init_process_group("gloo")
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    model_parallel_cuda_manual_seed(0)
 
     with contextlib.ExitStack() as layers:
         if options.compare == "serial":

@@ -160,6 +160,8 @@ test_python() {
   if [[ ${1:-} == briefly ]]; then
     run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest \
       $ranks/with_megatron/test_megatron_gpt.py
+    run_pytest "python tests, Megatron-LM's script" env PLAIT_TEST_BRIEFLY=1 \
+      python -m pytest python/tests/with_megatron_lm
     run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest \
       $ranks/with_transformers/test_parallelize.py
   else
@@ -188,6 +190,7 @@ test_python_at_length() {
     run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
+  run_pytest "python tests, Megatron-LM's script" python -m pytest python/tests/with_megatron_lm
   run_pytest "python tests, torch's own" torchrun --standalone --nproc-per-node 4 -m pytest $ranks/with_torchs_tests
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
   run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \

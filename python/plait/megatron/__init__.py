@@ -16,8 +16,9 @@ Two more things of Megatron change. Where APEX is missing, layers can be made wi
 those that are left to Megatron, after `disable()` too. And calls of Transformer Engine's layers are
 counted: plait leaves them as they are.
 
-Without an edit: `torchrun -m plait.megatron pretrain_gpt.py ARGS...`. For programs that write specs
-there are both layers as classes, and `SpecProvider`.
+Without an edit: `torchrun -m plait.megatron pretrain_gpt.py ARGS...`, which also runs on hosts
+without CUDA (`stand_in_for_cuda()`). For programs that write specs there are both layers as
+classes, and `SpecProvider`.
 """
 
 from typing import Any
@@ -26,6 +27,7 @@ from plait import _package
 
 with _package.needs_extra("megatron"):
     from plait.megatron.arguments import add_arguments, enable_from_arguments
+    from plait.megatron.host import stand_in_for_cuda
     from plait.megatron.report import Report, Row
     from plait.megatron.swap import disable, enable, enabled, report
 
@@ -41,6 +43,7 @@ __all__ = [
     "enable_from_arguments",
     "enabled",
     "report",
+    "stand_in_for_cuda",
 ]
 
 

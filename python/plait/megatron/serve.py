@@ -1,7 +1,8 @@
 """Serving a layer's call, or leaving it to Megatron's own code."""
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +12,7 @@ from megatron.core.tensor_parallel.mappings import (
     scatter_to_tensor_model_parallel_region,
 )
 
+import plait
 import plait.torch
 from plait.megatron.refusals import column_refusal, row_refusal
 from plait.megatron.report import Calls
@@ -48,15 +50,16 @@ class Service:
         bias = None if layer.skip_bias_add else layer.bias
         if bias is not None and not shared.requires_grad:
             bias = bias.detach()  # Megatron's frozen column layers give their bias no gradient
-        output = plait.torch.column_parallel_linear(
-            input_,
-            shared,
-            bias,
-            group=layer.tp_group,
-            sequence_parallel=layer.sequence_parallel,
-            accumulate_into_main_grad=layer.gradient_accumulation_fusion,
-            options=self.options,
-        )
+        with _tokens_are_shared_equally(layer):
+            output = plait.torch.column_parallel_linear(
+                input_,
+                shared,
+                bias,
+                group=layer.tp_group,
+                sequence_parallel=layer.sequence_parallel,
+                accumulate_into_main_grad=layer.gradient_accumulation_fusion,
+                options=self.options,
+            )
         gathers = layer.gather_output if runtime_gather_output is None else runtime_gather_output
         if gathers:
             output = gather_from_tensor_model_parallel_region(output, group=layer.tp_group)
@@ -68,6 +71,8 @@ class Service:
             return self.row(layer, input_)
         if not layer.input_is_parallel:
             input_ = scatter_to_tensor_model_parallel_region(input_, group=layer.tp_group)
+        if layer.sequence_parallel and input_.shape[0] % layer.tp_group.size() != 0:
+            raise _unequal_shares(layer, f"its input has {input_.shape[0]} tokens")
         output = plait.torch.row_parallel_linear(
             input_,
             layer.weight,
@@ -102,6 +107,28 @@ class Service:
                         type(layer).__name__,
                     )
         return True
+
+
+@contextlib.contextmanager
+def _tokens_are_shared_equally(layer: ColumnParallelLinear) -> Iterator[None]:
+    """Name Megatron's rule where ranks have different numbers of tokens; each knows its own."""
+    try:
+        yield
+    except plait.Error as error:
+        differ = error.code == plait.Code.mismatch and "disagree on m:" in str(error)
+        if not layer.sequence_parallel or not differ:
+            raise
+        raise _unequal_shares(layer, str(error)) from error
+
+
+def _unequal_shares(layer: ColumnParallelLinear | RowParallelLinear, found: str) -> plait.Error:
+    ranks = layer.tp_group.size()
+    return plait.Error(
+        plait.Code.invalid_argument,
+        f"{type(layer).__name__}: {found}; with sequence parallelism, Megatron's rule is that "
+        f"tokens are shared equally: their number must be a multiple of {ranks}, the ranks of "
+        "tensor parallelism",
+    )
 
 
 def _speaks(layer: torch.nn.Module) -> bool:

@@ -13,6 +13,7 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParall
 import plait
 import plait.torch
 from plait.megatron import fusion, other_layers, seams
+from plait.megatron.host import stand_in_for_cuda
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
 from plait.megatron.user_config import CocCfgs, load_coc_cfgs
@@ -35,6 +36,7 @@ def enable(
     coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
     product: Product = "plait",
+    stand_ins: bool = False,
 ) -> None:
     """Serve Megatron's column and row layers from now on.
 
@@ -44,7 +46,8 @@ def enable(
     that assigns it, which is read and not run. It takes the place of PLAIT_CONFIG's file, and
     variables go before it. `engine="c10d"` serves layers on any device by torch's own collectives;
     `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
-    again does nothing; other options raise, until disable(). Where Megatron's methods are not those
+    again does nothing; other options raise, until disable(). `stand_ins` calls
+    stand_in_for_cuda(), and disable() doesn't take it back. Where Megatron's methods are not those
     that plait knows, one sentence is logged, nothing is replaced, and report() says so.
     """
     global _service, _last, _unwatch, _unknown
@@ -55,6 +58,8 @@ def enable(
                 "plait.megatron.enable: settings and coc_cfgs can't be combined; leave out one",
             )
         settings = load_coc_cfgs(coc_cfgs)
+    if stand_ins:
+        stand_in_for_cuda()
     asked = plait.torch.Options(
         schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
     )

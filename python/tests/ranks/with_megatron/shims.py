@@ -2,14 +2,12 @@
 
 import contextlib
 
-import torch
-
 
 def apply() -> None:
-    """Let Megatron allocate on the CPU and fork no generator of CUDA's."""
-    torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment, return-value]
+    """Let Megatron run on the CPU and fork no generator: these tests make none."""
+    import plait.megatron
+
+    plait.megatron.stand_in_for_cuda()
     from megatron.core.tensor_parallel import random
 
     random.CudaRNGStatesTracker.fork = lambda self, *_, **__: contextlib.nullcontext()
-    random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
-    random._set_cuda_rng_state = lambda *_, **__: None

@@ -30,7 +30,6 @@ def example() -> Iterator[Any]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    shims.apply()  # the example has fewer
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
     yield module
     plait.megatron.disable()

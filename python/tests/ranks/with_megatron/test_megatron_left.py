@@ -14,6 +14,7 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
 from test_megatron_layers import OUTPUTS, Case, agree, input_of, make
 
+import plait
 import plait.megatron
 
 
@@ -156,3 +157,19 @@ def test_whole_inputs_are_not_shared_by_rows() -> None:
         rows = plait.megatron.report().rows
     sentence = "sequence_parallel is on, and input_is_parallel is off"
     agree(None if [row.refusal for row in rows] == [sentence] else str(rows))
+
+
+@pytest.mark.parametrize("kind", ["column", "row"])
+def test_unequal_shares_of_tokens_name_megatrons_rule(kind: str) -> None:
+    """63 tokens on two ranks: Megatron's own code would wait, or refuse them too."""
+    world = dist.get_world_size()
+    layer = make(Case("odd", kind, {"sequence_parallel": True}), torch.float32)
+    rows = 32 - (dist.get_rank() == world - 1) if kind == "column" else 32 * world - 1
+    said = ""
+    with plait.megatron.enabled():
+        try:
+            layer(torch.ones(rows, 1, layer.weight.shape[1]))
+        except plait.Error as error:
+            said = str(error)
+    rule = f"tokens are shared equally: their number must be a multiple of {world}"
+    agree(None if rule in said else f"it said: {said}")

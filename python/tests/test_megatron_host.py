@@ -1,0 +1,107 @@
+"""The stand-ins for torch.cuda: where they are put in, and which of Megatron's options they change.
+
+python/tests/with_megatron_lm trains with them.
+"""
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("megatron.core", reason="megatron-core is not installed")
+
+from plait.megatron.host import Refused, options
+
+
+def python(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_what_is_only_faster_is_turned_off_and_named() -> None:
+    args = Namespace(transformer_impl="transformer_engine", apply_rope_fusion=True, fp8=None)
+    turned = options.adjust(args, ["--bf16"])
+    assert turned == ["--transformer-impl local", "--no-rope-fusion"]
+    assert args == Namespace(transformer_impl="local", apply_rope_fusion=False, fp8=None)
+    assert options.adjust(args, ["--bf16"]) == []
+
+
+@pytest.mark.parametrize("row", options.REFUSED, ids=lambda row: str(row[0]))
+def test_what_needs_a_gpu_is_refused(row: tuple[str, tuple[str, ...] | None, str, str]) -> None:
+    name, values, option, reason = row
+    for value in values or (True,):
+        with pytest.raises(Refused, match=rf"no CUDA device is here, and {option} is on: {reason}"):
+            options.adjust(Namespace(**{name: value}), [])
+    options.adjust(Namespace(**{name: "unfused" if values else False}), [])
+
+
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [
+        (Namespace(context_parallel_size=2), []),
+        (Namespace(profile=True), []),
+        (Namespace(transformer_impl="transformer_engine"), ["--transformer-impl"]),
+        (Namespace(transformer_impl="transformer_engine"), ["--transformer-impl=x"]),
+    ],
+    ids=str,
+)
+def test_more_that_needs_a_gpu(args: Namespace, given: list[str]) -> None:
+    with pytest.raises(Refused, match="no CUDA device is here"):
+        options.adjust(args, given)
+
+
+def test_a_program_with_a_gpu_is_not_changed() -> None:
+    done = python(
+        "-c",
+        "import torch; torch.cuda.device_count = lambda: 1\n"
+        "import plait.megatron\n"
+        "before = dict(vars(torch.cuda)), torch.distributed.new_group\n"
+        "assert not plait.megatron.stand_in_for_cuda()\n"
+        "plait.megatron.enable(stand_ins=True)\n"
+        "assert before == (dict(vars(torch.cuda)), torch.distributed.new_group)\n"
+        "assert torch.zeros(1).type() == 'torch.FloatTensor'\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stands in" not in done.stderr
+
+
+def test_a_program_of_ones_own_asks_for_them() -> None:
+    done = python(
+        "-c",
+        "import torch, plait.megatron\n"
+        "before = dict(vars(torch.cuda))\n"
+        "plait.megatron.enable()\n"
+        "assert before == dict(vars(torch.cuda))\n"
+        "plait.megatron.disable()\n"
+        "plait.megatron.enable(stand_ins=True)\n"
+        "assert torch.cuda.is_available() and torch.cuda.current_device() == 'cpu'\n"
+        "x = torch.zeros(2, device='cuda:0').to('cuda').cuda().pin_memory()\n"
+        "assert x.device.type == 'cpu' and torch.empty(1, device='meta').is_meta\n"
+        "assert x.type() == 'torch.cuda.FloatTensor' and x.type(torch.int64).dtype == torch.int64\n"
+        "state = torch.cuda.get_rng_state(); drawn = torch.rand(3)\n"
+        "torch.cuda.set_rng_state(state)\n"
+        "assert torch.equal(drawn, torch.rand(3, device=torch.device('cuda')))\n"
+        "begin, end = torch.cuda.Event(), torch.cuda.Event()\n"
+        "begin.record(); end.record(torch.cuda.current_stream())\n"
+        "assert 0 <= begin.elapsed_time(end) and torch.cuda.max_memory_allocated() > 1 << 20\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the CPU stands in for one") == 1
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_the_command_can_leave_torch_as_it_is(where: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys, torch; print(torch.cuda.is_available(), sys.argv[1:])")
+    for option, printed in (([], "True ['--lr']"), (["--no-stand-ins"], "False ['--lr']")):
+        program = [*option, script] if where == "before" else [script, *option]
+        done = python("-m", "plait.megatron", *program, "--lr")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == printed

@@ -1,0 +1,97 @@
+"""Starts ranks of a Megatron-LM script from a process that has imported all it needs.
+
+    python launch.py SCRIPT
+
+Imports take many times as long as a few steps of a small model. Each line of stdin asks for a run,
+as JSON: its number of ranks, its arguments, its environment, a file for the output of each rank,
+and whether plait serves the layers. The answer is a line with the exit status of each rank.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import plait.megatron.__main__
+from plait.megatron.host import stand_in_for_cuda
+
+MODULES = ("gpt_builders", "model_provider", "megatron.training", "transformers")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def answer(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def be_rank(script: str, request: dict[str, Any], rank: int, port: int) -> None:
+    """Run the script as torchrun would."""
+    file = os.open(f"{request['output']}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    world = str(request["ranks"])
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world)
+    os.environ.update(LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(request.get("environment", {}))
+    torch.set_num_threads(1)
+    if request["served"]:
+        sys.argv = ["plait.megatron", *request.get("options", ()), script, *request["arguments"]]
+        plait.megatron.__main__.main()
+    else:
+        sys.argv = [script, *request["arguments"]]
+        runpy.run_path(script, run_name="__main__")
+
+
+def wait(ranks: list[int], deadline: float) -> list[int]:
+    """Return the exit status of each; a rank that fails or is late ends the others."""
+    found: dict[int, int] = {}
+    while len(found) < len(ranks):
+        for pid in ranks:
+            if pid not in found and (ended := os.waitpid(pid, os.WNOHANG))[0]:
+                found[pid] = os.waitstatus_to_exitcode(ended[1])
+                if found[pid] != 0:
+                    deadline = min(deadline, time.monotonic() + 5)
+        if time.monotonic() > deadline:
+            for pid in set(ranks) - set(found):
+                os.kill(pid, signal.SIGKILL)
+            deadline += 60
+        time.sleep(0.02)
+    return [found[pid] for pid in ranks]
+
+
+def main() -> None:
+    script = sys.argv[1]
+    sys.path[0] = str(Path(script).parent)
+    stand_in_for_cuda()
+    for module in MODULES:
+        importlib.import_module(module)
+    answer("ready")
+    for line in sys.stdin:
+        request = json.loads(line)
+        port = free_port()
+        ranks = []
+        for rank in range(request["ranks"]):
+            pid = os.fork()
+            if pid == 0:
+                be_rank(script, request, rank, port)
+                return
+            ranks.append(pid)
+        answer(json.dumps(wait(ranks, time.monotonic() + request["seconds"])))
+
+
+if __name__ == "__main__":
+    main()
