@@ -30,7 +30,7 @@ class PlainRowsOf : public testing::TestWithParam<Case> {
     if (const char* reason = maker.refusal()) GTEST_SKIP() << reason;
     kernel_ = maker.create();
     plain_ = kernel_->plain_rows(storage_of(dtype()));
-    if (plain_.max_rows == 0) GTEST_SKIP() << maker.name << " packs this weight";
+    ASSERT_GT(plain_.max_rows, 0) << maker.name << " packs this weight";
   }
 
   static Dtype dtype() { return std::get<1>(GetParam()); }
@@ -237,7 +237,10 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Maker& maker : kernels()) {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-      if (maker.operand == Dtype::bf16 && dtype != Dtype::bf16) continue;
+      const bool widens = maker.operand == Dtype::f32;
+      const bool has_halves = maker.name != "vector_sse2" || dtype != Dtype::f16;
+      if (maker.name.starts_with("xsmm") || !has_halves) continue;  // which pack such weights
+      if (!widens && dtype != Dtype::bf16) continue;
       for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out})
         all.emplace_back(maker, dtype, layout);
     }

@@ -293,8 +293,12 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
           from_stride = 64;
           three = 192;
         }
-        FourthRows::from<kLanes>(ahead, stride, three).template ask<kLanes>();
-        ahead += kLanes * stride;
+        // Two lines of half the rows take less time than a line of all of them. Four rows are few
+        // enough for the processor's own prefetching.
+        const std::int64_t odd = k / kSquareK % 2;
+        const std::byte* half = ahead + group * kLanes * stride + odd * (kLanes / 2 * stride - 64);
+        for (std::int64_t line = 0; kLanes > 4 && line < 128; line += 64)
+          FourthRows::from<kLanes / 2>(half + line, stride, three).template ask<kLanes / 2>();
 #pragma GCC unroll 4
         for (std::int64_t w = 0; w < kSquareWords; w += kLanes) {
           Vector square[kLanes];  // NOLINT(*-avoid-c-arrays)
@@ -316,7 +320,7 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
 
 template <class Set, class Format, int Rows>
 void multiply_outputs(const PlainCall& call) {
-  constexpr int kGroups = Set::groups(Rows);
+  constexpr int kGroups = Set::groups(Rows, Format::kParts);
   std::int64_t column = 0;
   for (; column + kGroups * Set::kLanes <= call.columns; column += kGroups * Set::kLanes)
     multiply_outputs<Set, Format, Rows, kGroups>(call, column);

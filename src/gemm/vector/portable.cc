@@ -20,8 +20,7 @@ struct Portable {
   static Vector broadcast(float value) { return Vector{value, value, value, value}; }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
 
-  // Few registers: the sums of 8 rows and a square are all that there are.
-  static constexpr int groups(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
+  static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : 1; }
   static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     Vector row[kLanes];  // NOLINT(*-avoid-c-arrays)

@@ -24,8 +24,8 @@ struct Avx512Bf16 {
   }
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 
-  // Groups of outputs take turns, so that sums needn't wait for one another.
-  static constexpr int groups(int rows) { return rows <= 2 ? 2 : 1; }
+  // Two groups of outputs take turns if sums would wait for one another.
+  static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
