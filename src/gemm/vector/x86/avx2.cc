@@ -19,7 +19,7 @@ struct Avx2 {
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
 
   static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
-  static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : 1; }
+  static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
   static Vector widen_f16(Lanes<Avx2>::Halves halves) {
     return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
   }
