@@ -30,6 +30,10 @@ void for_each_group(const StoredTileCall& call, const One& one) {
   for (int g = 0; g < call.groups; ++g, advance<stored>(group)) one(group);
 }
 
+// MXCSR as AMX calculates, whatever a thread says: it rounds to nearest, denormals are 0, and no
+// exception is raised.
+inline constexpr unsigned kAmxFloats = 0x9fc0;
+
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
 FewRows few_rows_in_sequence(Storage storage);
 
@@ -44,5 +48,8 @@ FewRows few_rows_in_pairs(Storage storage);
 // chain of fused multiply-adds from 0, the chains' sum added to the sum so far; denormals are 0.
 // Rows are bf16, and panels s8 or s4.
 FewRows few_rows_in_chains(Storage storage);
+
+// In the same order, by plain weights of bf16.
+PlainRows plain_rows_in_chains(Storage storage);
 
 }  // namespace plait::gemm

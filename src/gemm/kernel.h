@@ -107,6 +107,29 @@ struct FewRows {
   bool adds_leaves = false;
 };
 
+// A few rows by columns of a weight that is read where it lies.
+struct PlainCall {
+  const std::byte* rows;       // in the kernel's operand and form
+  std::int64_t row_stride;     // bytes from one row to the next
+  std::int64_t step_stride;    // bytes from one kKStep of a row to the next
+  const std::byte* weight;     // its first column at k = 0
+  std::int64_t weight_stride;  // bytes from one output to the next if out_in, or from one k
+  bool out_in;
+  std::int64_t columns;
+  std::int64_t k;                        // without padding, which the rows have
+  std::span<const std::int64_t> leaves;  // the lengths, with padding (leaves.h)
+  float* sums;                           // slot 0: [panels][row_count][64], 64-byte aligned
+  std::int64_t slot_stride;              // from one slot to the next, in floats
+  int row_count;                         // 1 to PlainRows::max_rows
+};
+
+// A function that multiplies few rows without a panel of the weight. It adds leaves; the last slot
+// then has the whole sums.
+struct PlainRows {
+  int max_rows = 0;  // 0: there is none
+  void (*multiply)(const PlainCall& call) = nullptr;
+};
+
 class TileKernel {
  public:
   virtual ~TileKernel() = default;
@@ -134,6 +157,10 @@ class TileKernel {
   // For panels that are not the operand; the bits are those that multiply() gives for the expanded
   // panel. A kernel without it is given the expanded panel for few rows too.
   virtual FewRows few_rows(Storage /*storage*/) const { return {}; }
+
+  // For weights whose panels would have this storage; the bits are those that multiply() gives for
+  // the panels. A kernel without it is given panels of a plain weight too.
+  virtual PlainRows plain_rows(Storage /*storage*/) const { return {}; }
 };
 
 }  // namespace plait::gemm

@@ -16,6 +16,7 @@ std::span<const Loops* const> loop_sets() {
 FewRows few_rows_in_sequence(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_pairs(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_chains(Storage /*storage*/) { return {}; }
+PlainRows plain_rows_in_chains(Storage /*storage*/) { return {}; }
 
 namespace vector {
 
@@ -26,7 +27,8 @@ std::span<const Set> sets() {
           .multiply = multiply_portable,
           .operand = Dtype::f32,
           .fused = true,
-          .rounds = false},
+          .rounds = false,
+          .plain_rows = plain_rows_portable},
   };
   return kSets;
 }

@@ -19,6 +19,13 @@ PanelCache::State& PanelCache::state() const {
 }
 
 // Not the list of panels, which the next call would have to make anew.
+bool PanelCache::State::has_all(Range panels) const {
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    if (!has(panel)) return false;
+  }
+  return true;
+}
+
 void PanelCache::State::forget() {
   memory_ = {};
   packed_.clear();

@@ -6,6 +6,7 @@
 
 #include "gemm/panel_memory.h"
 #include "gemm/panels.h"
+#include "plait/gemm.h"
 #include "plait/panel_cache.h"
 
 namespace plait {
@@ -23,7 +24,11 @@ class PanelCache::State {
   // From panel 0 on.
   std::byte* data() const { return memory_.data(); }
   std::size_t held_bytes() const { return memory_.bytes(); }
-  bool has(std::int64_t panel) const { return packed_[static_cast<std::size_t>(panel)] != 0; }
+  bool has(std::int64_t panel) const {
+    return panel < static_cast<std::int64_t>(packed_.size()) &&
+           packed_[static_cast<std::size_t>(panel)] != 0;
+  }
+  bool has_all(Range panels) const;
 
   // Called by the thread that has packed it. Others ask for it in later runs only.
   void has_packed(std::int64_t panel) { packed_[static_cast<std::size_t>(panel)] = 1; }

@@ -28,6 +28,10 @@ constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 // Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
 constexpr std::int64_t kRowsCollide = 4096;
 
+// Where rows of a view are k, so many bytes of each are read at once. Pages are looked up less
+// often with more, but the hook is called less often too.
+constexpr std::int64_t kPlainRun = 2048;
+
 // With fewer panels, copying rows takes longer than reading them again from beyond the cache.
 constexpr std::int64_t kPanelsWorthCopying = 32;
 
@@ -38,6 +42,15 @@ Storage storage_of_weight(const Weight& weight) {
 
 FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
   return is_operand(storage, kernel.operand()) ? FewRows{} : kernel.few_rows(storage);
+}
+
+// Rows by a view: unless it has been packed for earlier rows.
+PlainRows plain_rows_of(const TileKernel& kernel, const Task& task, Range panels) {
+  const Weight& weight = task.call.weight;
+  if (weight.is_packed() || task.depth.k == 0) return {};
+  if (task.kept != nullptr && task.kept->has_all(panels)) return {};
+  const PlainRows plain = kernel.plain_rows(storage_of_weight(weight));
+  return size(task.rows) <= plain.max_rows ? plain : PlainRows{};
 }
 
 // A job of so many rows takes at most so many panels: their sums stay in a cache.
@@ -59,13 +72,14 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       packed_(task.call.weight.is_packed() ? &task.call.weight.packed() : nullptr),
       storage_(storage_of_weight(task.call.weight)),
       few_(few_rows_of(kernel, storage_)),
+      plain_(plain_rows_of(kernel, task, panels_)),
       results_(task, kernel, packed_) {
   const std::int64_t k = task.depth.padded();
-  if (packed_ != nullptr) return;
+  if (packed_ != nullptr || reads_plain()) return;
   if (task.kept != nullptr) {
     task.kept->prepare(task.call.weight.view(), k);
     panels_of_view_ = {.data = task.kept->data(), .first = 0};
-    has_panels_ = has_all_panels();
+    has_panels_ = task.kept->has_all(panels_);
   } else if (size(task.rows) > kSuperblockRows) {
     borrowed_panels_ =
         PanelMemory(static_cast<std::size_t>(size(panels_)) * panel_bytes(storage_, k));
@@ -81,13 +95,6 @@ void Product::run() {
     run_superblock({row, std::min(row + kSuperblockRows, task_.rows.end)});
     has_panels_ = panels_of_view_.data != nullptr;
   }
-}
-
-bool Product::has_all_panels() const {
-  for (std::int64_t panel = panels_.begin; panel < panels_.end; ++panel) {
-    if (!task_.kept->has(panel)) return false;
-  }
-  return true;
 }
 
 void Product::run_superblock(Range rows) {
@@ -157,7 +164,11 @@ const std::vector<Job>& Product::jobs_of(Range rows) const {
   const bool takes_all = packs() || !is_operand(storage_, kernel_.operand());
   const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
   std::int64_t panel_step = panels_of_job(blocking_, row_step);
-  if (packs()) panel_step = std::min(panel_step, panels_at_once(size(rows)));
+  if (reads_plain()) {
+    panel_step = kPlainRun / (kPanelColumns * static_cast<std::int64_t>(bits_of(storage_)) / 8);
+  } else if (packs()) {
+    panel_step = std::min(panel_step, panels_at_once(size(rows)));
+  }
   const std::int64_t fair = ceil_div(size(panels_), 2 * std::int64_t{task_.threads});
   if (task_.threads > 1) panel_step = std::clamp<std::int64_t>(fair, 1, panel_step);
   std::vector<Job>& jobs = workspace_.jobs;
@@ -258,6 +269,7 @@ std::int64_t Product::blocks_at_once(const Job& job, const DepthBlocks& cut) con
 }
 
 void Product::run_job(const Job& job, Workspace::Thread& memory) {
+  if (reads_plain()) return run_plain(job, memory);
   memory.cut.make(task_.depth, task_.leaves, step_of(job));
   const std::int64_t all = memory.cut.size();
   const std::int64_t at_once = blocks_at_once(job, memory.cut);

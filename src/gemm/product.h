@@ -6,7 +6,8 @@
 // prepared once, while the rows are multiplied by the block before it, and stays in the first-level
 // cache while they are multiplied by it. When k is complete, the tiles are written. The panels of a
 // view are packed by the job that reads them: as a whole if its rows read them several times, and
-// otherwise as many blocks as fit into the second-level cache.
+// otherwise as many blocks as fit into the second-level cache. Few rows are multiplied by the view
+// itself, if the kernel can do that.
 //
 // k is cut into leaves (leaves.h). Each is summed by itself, and the sums of earlier leaves are
 // added to it when it is complete. If scales are per group, each group of a leaf is also summed by
@@ -87,7 +88,6 @@ class Product {
   bool is_grouped() const { return task_.depth.group != 0; }
   // True if each job has to pack the panels that it reads.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
-  bool has_all_panels() const;
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   bool asks_rows() const;
   bool reads_in_place() const;
@@ -101,6 +101,9 @@ class Product {
   void pack_view(Range panels, Range k, std::byte* to) const;
   void pack_missing(Range panels) const;
   void make_room(const Job& job, Workspace::Thread& memory) const;
+  bool reads_plain() const { return plain_.max_rows > 0; }
+  void run_plain(const Job& job, Workspace::Thread& memory);
+  void multiply_plain(const Job& job, const Workspace::Thread& memory) const;
   void run_job(const Job& job, Workspace::Thread& memory);
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
@@ -133,7 +136,8 @@ class Product {
   bool asks_rows_ = false;
   const PackedWeight* packed_ = nullptr;
   Storage storage_;
-  FewRows few_;  // by panels as they are stored
+  FewRows few_;      // by panels as they are stored
+  PlainRows plain_;  // by the view itself, for these rows; otherwise none
   Results results_;
   // A view's panels, packed by the first superblock or by an earlier run, and read by the others.
   struct Panels {

@@ -3,6 +3,7 @@
 
 #include "gemm/product.h"
 #include "gemm/tsan_annotate.h"
+#include "tensor/stride.h"
 
 namespace plait::gemm {
 namespace {
@@ -168,6 +169,51 @@ void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Rang
        .leaf = first.leaf,
        .slot_stride = slot_stride(turn),
        .scales = is_grouped() ? nullptr : results_.leaf_scales(turn.place.panel)});
+}
+
+// Panel by panel where the weight's rows are outputs: results are told of sooner.
+void Product::run_plain(const Job& job, Workspace::Thread& memory) {
+  memory.cut.make(task_.depth, task_.leaves, task_.depth.padded());
+  const bool out_in = task_.call.weight.view().layout == WeightLayout::out_in;
+  const std::int64_t step = out_in ? 1 : size(job.panels);
+  for (std::int64_t panel = job.panels.begin; panel < job.panels.end; panel += step) {
+    const Job some = {.rows = job.rows, .panels = {panel, panel + step}};
+    make_room(some, memory);
+    multiply_plain(some, memory);
+    const Turn turn = {.job = some, .place = {}, .operand = nullptr, .last = true};
+    for (std::int64_t p = some.panels.begin; p < some.panels.end; ++p) {
+      const Tile tile = results_.tile(p, job.rows);
+      const float* sums = reinterpret_cast<const float*>(memory.sums.data()) +
+                          (task_.leaves.slots() - 1) * slot_stride(turn) +
+                          (p - panel) * size(job.rows) * kPanelColumns;
+      results_.finish(tile, sums);
+      results_.tell_of(tile);
+    }
+  }
+}
+
+void Product::multiply_plain(const Job& job, const Workspace::Thread& memory) const {
+  const WeightView& weight = task_.call.weight.view();
+  const bool out_in = weight.layout == WeightLayout::out_in;
+  const std::int64_t first = job.panels.begin * kPanelColumns;
+  const std::int64_t last = std::min(job.panels.end * kPanelColumns, weight.n());
+  const ConstTensorView columns =
+      out_in ? weight.view.row_range(first, last) : weight.view.column_range(first, last);
+  tsan_annotate(columns);
+  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
+  const bool plain = kernel_.row_form() == RowForm::plain;
+  plain_.multiply({.rows = rows_.at(kernel_, job.rows.begin - packed_from_, 0),
+                   .row_stride = plain ? rows_.row_stride : step,
+                   .step_stride = plain ? step : step * kRowGroup,
+                   .weight = static_cast<const std::byte*>(columns.data),
+                   .weight_stride = tensor::stride_bytes(columns),
+                   .out_in = out_in,
+                   .columns = last - first,
+                   .k = task_.depth.k,
+                   .leaves = memory.cut.leaves(),
+                   .sums = reinterpret_cast<float*>(memory.sums.data()),
+                   .slot_stride = size(job.panels) * size(job.rows) * kPanelColumns,
+                   .row_count = static_cast<int>(size(job.rows))});
 }
 
 }  // namespace plait::gemm

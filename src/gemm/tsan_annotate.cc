@@ -32,4 +32,8 @@ void tsan_annotate(const TileKernel& kernel, const TileCall& call) {
   }
 }
 
+void tsan_annotate(const ConstTensorView& read) {
+  for (std::int64_t i = 0; i < read.rows; ++i) __tsan_read_range(read.row(i), read.row_bytes());
+}
+
 }  // namespace plait::gemm

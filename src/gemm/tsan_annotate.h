@@ -4,10 +4,14 @@
 #pragma once
 
 #include "gemm/kernel.h"
+#include "plait/tensor_view.h"
 
 namespace plait::gemm {
 
 // To be called before kernel.multiply(call). It does nothing in builds without the sanitizer.
 void tsan_annotate(const TileKernel& kernel, const TileCall& call);
+
+// Likewise, before a kernel reads a plain weight.
+void tsan_annotate(const ConstTensorView& read);
 
 }  // namespace plait::gemm

@@ -21,6 +21,12 @@ void make_deep(Random& random, VerifyCase& one) {
   for (std::int64_t& k : one.k) k += more;
 }
 
+// Few rows by a plain weight are multiplied by a loop of their own.
+void make_few(Random& random, VerifyCase& one) {
+  one.m = random.between(1, 9);
+  one.packed = one.scheme.has_value();
+}
+
 // Makes the shares of k equal, and nodes of the sum's tree.
 void make_nodes(Random& random, VerifyCase& one, int world) {
   const bool is_grouped = one.scheme && one.scheme->per == QuantPer::group;
@@ -105,6 +111,7 @@ VerifyCase random_case(std::uint64_t seed, std::int64_t number, int world,
   } else if (may_be_nodes && random.one_in(3)) {
     make_nodes(random, one, world);
   }
+  if (random.one_in(8)) make_few(random, one);
   const std::int64_t depth = std::accumulate(one.k.begin(), one.k.end(), std::int64_t{1});
   if (random.one_in(2)) {
     one.spare =

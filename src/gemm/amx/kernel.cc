@@ -164,6 +164,7 @@ class AmxKernel final : public TileKernel {
     if (storage == Storage::s4) return {.max_rows = kGroup, .multiply = few_rows_of<Storage::s4>};
     return {};
   }
+  PlainRows plain_rows(Storage storage) const override { return plain_rows_in_chains(storage); }
 
  private:
   // A row alone is faster by multiply-adds than on tiles: nothing is expanded at all.

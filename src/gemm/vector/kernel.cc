@@ -33,6 +33,7 @@ class VectorKernel final : public TileKernel {
     if (set_.operand == Dtype::bf16) return few_rows_in_pairs(storage);
     return set_.fused ? few_rows_in_sequence(storage) : FewRows{};
   }
+  PlainRows plain_rows(Storage storage) const override { return set_.plain_rows(storage); }
 
  private:
   Set set_;

@@ -16,6 +16,7 @@ struct Set {
   Dtype operand;
   bool fused;   // a product is not rounded before it is added
   bool rounds;  // multiply() takes a TileOut: the Set has store()
+  PlainRows (*plain_rows)(Storage storage);
 };
 
 // Best first; the last one is usable everywhere.
@@ -24,5 +25,6 @@ std::span<const Set> sets();
 std::unique_ptr<TileKernel> create(const Set& set);
 
 void multiply_portable(const TileCall& call);
+PlainRows plain_rows_portable(Storage storage);
 
 }  // namespace plait::gemm::vector

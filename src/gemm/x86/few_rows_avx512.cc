@@ -294,9 +294,6 @@ template <Storage stored>
   store_columns<stored>(sums, call.sums);
 }
 
-// Rounds to nearest, denormals are 0, no exception is raised: what AMX does whatever a thread says.
-constexpr unsigned kAmxFloats = 0x9fc0;
-
 // For all groups at once: setting it takes as long as a group of 32 k. The row is a function of its
 // own, which no compiler computes parts of outside.
 template <Storage stored>

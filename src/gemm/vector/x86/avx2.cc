@@ -1,6 +1,7 @@
-// Compiled with -mavx2 -mfma.
+// Compiled with -mavx2 -mfma -mf16c.
 #include <immintrin.h>
 
+#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/x86/sets.h"
 
@@ -16,10 +17,45 @@ struct Avx2 {
 
   static Vector broadcast(float value) { return _mm256_set1_ps(value); }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+
+  static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
+  static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
+  static Vector widen_f16(Lanes<Avx2>::Halves halves) {
+    return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
+  }
+  // Halves of rows are put together as they are read, which takes no shuffle.
+  [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
+#pragma GCC unroll 2
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const std::byte* at = rows.of[0] + half * 16;
+      const std::byte* more = rows.of[1] + half * 16;
+      const Vector r0 = two_rows(at, more);
+      const Vector r1 = two_rows(at + rows.stride, more + rows.stride);
+      const Vector r2 = two_rows(at + 2 * rows.stride, more + 2 * rows.stride);
+      const Vector r3 = two_rows(at + rows.three, more + rows.three);
+      const Vector low = _mm256_unpacklo_ps(r0, r1);
+      const Vector low_more = _mm256_unpacklo_ps(r2, r3);
+      const Vector high = _mm256_unpackhi_ps(r0, r1);
+      const Vector high_more = _mm256_unpackhi_ps(r2, r3);
+      to[4 * half] = _mm256_shuffle_ps(low, low_more, 0x44);
+      to[4 * half + 1] = _mm256_shuffle_ps(low, low_more, 0xee);
+      to[4 * half + 2] = _mm256_shuffle_ps(high, high_more, 0x44);
+      to[4 * half + 3] = _mm256_shuffle_ps(high, high_more, 0xee);
+    }
+  }
+
+ private:
+  // Four words of a row, and of the fourth row after it.
+  [[gnu::always_inline]] static Vector two_rows(const std::byte* row, const std::byte* fourth) {
+    const __m128 low = _mm_loadu_ps(reinterpret_cast<const float*>(row));
+    const __m128 high = _mm_loadu_ps(reinterpret_cast<const float*>(fourth));
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
+  }
 };
 
 }  // namespace
 
 void multiply_avx2(const TileCall& call) { multiply<Avx2>(call); }
+PlainRows plain_rows_avx2(Storage storage) { return plain_rows<Avx2>(storage); }
 
 }  // namespace plait::gemm::vector

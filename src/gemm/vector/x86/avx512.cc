@@ -1,8 +1,12 @@
 // Compiled with -mavx512f -mavx512bw.
 #include <immintrin.h>
 
+#include "base/instruction_set.h"
+#include "gemm/few_rows.h"
+#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/x86/sets.h"
+#include "gemm/vector/x86/turn512.h"
 #include "gemm/x86/rounded.h"
 
 namespace plait::gemm::vector {
@@ -18,10 +22,42 @@ struct Avx512 {
   static Vector broadcast(float value) { return _mm512_set1_ps(value); }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
+
+  // Two groups of outputs take turns if sums would wait for one another.
+  static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
+  static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
+  [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
+    turn_square(rows, to);
+  }
+  static Vector widen_f16(Lanes<Avx512>::Halves halves) {
+    // All of them: gcc 12 takes the intrinsic without a mask for a mistake.
+    return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves));
+  }
 };
 
 }  // namespace
 
 void multiply_avx512(const TileCall& call) { multiply<Avx512>(call); }
+PlainRows plain_rows_avx512(Storage storage) { return plain_rows<Avx512>(storage); }
+
+namespace {
+
+void multiply_in_chains(const PlainCall& call) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kAmxFloats);
+  multiply_plain<Avx512, Bf16InChains<Avx512>>(call);
+  _mm_setcsr(before);
+}
+
+}  // namespace
 
 }  // namespace plait::gemm::vector
+
+namespace plait::gemm {
+
+PlainRows plain_rows_in_chains(Storage storage) {
+  if (storage != Storage::bf16 || !base::may_use(base::InstructionSet::avx512)) return {};
+  return {vector::kMostPlainRows, vector::multiply_in_chains};
+}
+
+}  // namespace plait::gemm

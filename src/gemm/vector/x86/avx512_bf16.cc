@@ -1,8 +1,10 @@
 // Compiled with -mavx512f -mavx512bw -mavx512bf16.
 #include <immintrin.h>
 
+#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/x86/sets.h"
+#include "gemm/vector/x86/turn512.h"
 #include "gemm/x86/rounded.h"
 
 namespace plait::gemm::vector {
@@ -21,10 +23,22 @@ struct Avx512Bf16 {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
+
+  // Two groups of outputs take turns if sums would wait for one another.
+  static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
+  static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
+  [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
+    turn_square(rows, to);
+  }
 };
 
 }  // namespace
 
 void multiply_avx512_bf16(const TileCall& call) { multiply<Avx512Bf16>(call); }
+
+PlainRows plain_rows_avx512_bf16(Storage storage) {
+  if (storage != Storage::bf16) return {};
+  return {kMostPlainRows, multiply_plain<Avx512Bf16, AsIs<Avx512Bf16>>};
+}
 
 }  // namespace plait::gemm::vector

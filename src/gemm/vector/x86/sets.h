@@ -9,4 +9,8 @@ void multiply_avx2(const TileCall& call);
 void multiply_avx512(const TileCall& call);
 void multiply_avx512_bf16(const TileCall& call);
 
+PlainRows plain_rows_avx2(Storage storage);
+PlainRows plain_rows_avx512(Storage storage);
+PlainRows plain_rows_avx512_bf16(Storage storage);
+
 }  // namespace plait::gemm::vector
