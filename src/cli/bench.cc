@@ -19,21 +19,19 @@ namespace {
 struct Measurement {
   const char* name;  // operators as in C++, with hyphens
   const char* summary;
+  int (*run)(Words) = nullptr;  // null: an operator, by measure_operator()
 };
 
-constexpr const char* kLayer = "layer";
-constexpr const char* kModel = "model";
-
 constexpr std::array<Measurement, 9> kMeasurements = {{
-    {"matmul", "a matrix product, without communication"},
+    {"matmul", "a matrix product, without communication", bench_matmul},
     {"matmul-all-reduce", "a product whose sum over ranks goes to every rank"},
     {"matmul-reduce-scatter", "a product whose sum over ranks is sharded"},
     {"matmul-all-gather", "a product of row shards, whose result goes to every rank"},
     {"all-gather-matmul", "a product of rows gathered from all ranks"},
     {"reduce-scatter-matmul", "a product of rows summed over ranks and sharded"},
     {"all-reduce-matmul", "a product of rows summed over ranks"},
-    {kLayer, "a linear layer, forward and backward"},
-    {kModel, "the linear layers of a model's blocks, forward and backward"},
+    {"layer", "a linear layer, forward and backward", bench_layer},
+    {"model", "the linear layers of a model's blocks, forward and backward", bench_model},
 }};
 
 void print_help() {
@@ -61,16 +59,16 @@ void print_help() {
 int bench(Words words) {
   PLAIT_CHECK(!words.empty(), "WHAT is missing, such as matmul (plait bench --help)");
   const std::string& first = words[0];
-  if (first == "-h" || first == "--help") {
+  if (asks_for_help(words)) {
     print_help();
     return kDone;
   }
-  if (first == kLayer) return bench_layer(words.subspan(1));
-  if (first == kModel) return bench_model(words.subspan(1));
-  if (parse_operator(first) == Operator::matmul) return bench_matmul(words.subspan(1));
-  if (parse_operator(first)) return measure_operator("bench", first, words.subspan(1));
   std::vector<std::string> names;
-  for (const Measurement& one : kMeasurements) names.emplace_back(one.name);
+  for (const Measurement& one : kMeasurements) {
+    if (first == one.name && one.run != nullptr) return one.run(words.subspan(1));
+    names.emplace_back(one.name);
+  }
+  if (parse_operator(first)) return measure_operator("bench", first, words.subspan(1));
   base::fail(Code::invalid_argument, "cannot measure ", first, base::did_you_mean(first, names),
              " (plait bench --help)");
 }

@@ -1,5 +1,4 @@
 // plait info: shows what plait finds here, and what it would choose.
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,7 +7,7 @@
 #include "cli/info/findings.h"
 #include "cli/info/meet.h"
 #include "cli/info/settings.h"
-#include "cli/info/show.h"
+#include "cli/info/walk.h"
 #include "cli/info/why.h"
 #include "cli/info/why_plan.h"
 #include "cli/info/why_product.h"
@@ -40,32 +39,22 @@ constexpr Options::About kAbout = {
         "  plait run -n 2 -p plait info --why               the answer of each rank\n"
         "  plait run --hosts node1:2,node2:2 -p -- plait info --meet   how ranks reach each other"};
 
-template <class Found>
-int tell(const Found& found, bool json) {
-  answer(json ? show_json(found).dump(2) + "\n" : show_text(found));
+int tell(const Json& record, const std::string& text, bool json) {
+  answer(json ? record.dump(2) + "\n" : text);
   return kDone;
-}
-
-template <class Problem>
-int explain(const Problem& problem, const Walk& walk, bool json) {
-  answer(json ? show_json(problem, walk).dump(2) + "\n" : show_text(problem, walk));
-  return walk.chosen().empty() ? kCheckFailed : kDone;
 }
 
 int explain(const std::vector<std::string>& typed, bool json) {
   // Checked before commas separate words, because a link contains one.
   if (is_plan_problem(typed)) {
     const PlanChoice choice = choose_plan(typed);
-    answer(json ? show_json(choice).dump(2) + "\n" : show_text(choice));
-    return kDone;
+    return tell(show_json(choice), show_text(choice), json);
   }
   const std::vector<std::string> words = words_of_problem(typed);
-  if (is_product(words)) {
-    const ProductProblem problem = parse_product(words);
-    return explain(problem, walk_backends(problem), json);
-  }
-  const Problem problem = parse_problem(words);
-  return explain(problem, walk_transports(problem), json);
+  const bool product = is_product(words);
+  const Json explained = product ? explain_product(words) : explain_transport(words);
+  tell(explained, product ? show_product(explained) : show_transport(explained), json);
+  return explained["chosen"].is_null() ? kCheckFailed : kDone;
 }
 
 }  // namespace
@@ -101,8 +90,16 @@ int info(Words words) {
   PLAIT_CHECK(settings + why + meet <= 1, "--settings, --meet and --why cannot be combined");
   if (why) return explain(problem_words, json);
   PLAIT_CHECK(problem_words.empty(), "unexpected word ", problem_words[0], " (plait info --help)");
-  if (meet) return tell(meet_ranks(), json);
-  return settings ? tell(find_settings(), json) : tell(find_out(), json);
+  if (meet) {
+    const Json meeting = meet_ranks();
+    return tell(meeting, show_meeting(meeting), json);
+  }
+  if (settings) {
+    const Json found = find_settings();
+    return tell(found, show_settings(found), json);
+  }
+  const Json findings = find_out();
+  return tell(findings, show_findings(findings), json);
 }
 
 }  // namespace plait::cli

@@ -69,7 +69,7 @@ int dispatch(Words words, std::string& speaker) {
     answer(fmt::format("plait {}\n", kVersion));
     return kDone;
   }
-  if (first == "-h" || first == "--help" || (first == "help" && words.size() == 1)) {
+  if (asks_for_help(words) || (first == "help" && words.size() == 1)) {
     print_help();
     return kDone;
   }

@@ -2,7 +2,7 @@
 // own text are detected here first, and reported in one sentence that names the word.
 //
 //   Options options({.verb = "run", .usage = "-n N [--] CMD", .purpose = "...", .examples = ""});
-//   options.add("-n,--ranks", "N", ranks, whole(1, 1024), "how many ranks to start");
+//   options.add("-n,--ranks", whole(1, 1024), ranks, "how many ranks to start");
 //   if (!options.parse(words.first(options.leading(words)))) return kDone;   // help was printed
 #pragma once
 
@@ -24,6 +24,9 @@ class Option;
 }  // namespace CLI
 
 namespace plait::cli {
+
+template <class Read>
+struct Kind;  // values.h
 
 class Options {
  public:
@@ -58,6 +61,11 @@ class Options {
                  else
                    into = read(option, text);
                });
+  }
+  template <class Into, class Read>
+  void add(const std::string& names, const Kind<Read>& kind, Into& into,
+           const std::string& purpose) {
+    add(names, kind.value, into, kind.read, purpose);
   }
   void add_flag(const std::string& names, bool& into, const std::string& purpose);
 

@@ -52,14 +52,13 @@ int predict(Words words) {
       !words.empty(),
       "an operator or a model is missing, such as matmul-all-reduce (plait predict --help)");
   const std::string& first = words[0];
-  if (first == "-h" || first == "--help") {
+  if (asks_for_help(words)) {
     print_help();
     return kDone;
   }
   if (first.starts_with("-")) {
-    const bool asks_for_help =
-        words.size() == 2 && first == "--measured" && (words[1] == "-h" || words[1] == "--help");
-    return predict_measured(asks_for_help ? words.subspan(1) : words);
+    const bool help = words.size() == 2 && first == "--measured" && asks_for_help(words.subspan(1));
+    return predict_measured(help ? words.subspan(1) : words);
   }
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));

@@ -14,13 +14,6 @@
 namespace plait::cli {
 namespace {
 
-std::vector<std::int64_t> read_numbers(std::string_view option, const std::string& text) {
-  std::vector<std::int64_t> sizes;
-  for (const std::string& item : read_list(option, text))
-    sizes.push_back(read_number(option, item, 1, kLargestSize));
-  return sizes;
-}
-
 std::vector<measure::OpSize> read_shapes_file(const std::string& path) {
   std::ifstream file = open_input("--shapes", path);
   std::vector<measure::OpSize> sizes;
@@ -46,20 +39,18 @@ void add_plan(std::vector<Plan>& plans, const Plan& plan) {
 
 }  // namespace
 
-void add_options(Options& options, SizeOptions& sizes) {
-  options.add("--m|-m", "M[,M...]", sizes.m, read_numbers, "rows of the whole problem");
-  options.add("--n|-n", "N[,N...]", sizes.n, read_numbers, "columns of the whole problem");
-  options.add("--k|-k", "K[,K...]", sizes.k, read_numbers,
+void add_options(Options& options, SizeOptions& given) {
+  options.add("--m|-m", sizes("M[,M...]"), given.m, "rows of the whole problem");
+  options.add("--n|-n", sizes("N[,N...]"), given.n, "columns of the whole problem");
+  options.add("--k|-k", sizes("K[,K...]"), given.k,
               "terms of each sum, in the whole problem; several sizes run one after\n"
               "another");
-  options.add("--shapes", "FILE", sizes.shapes, "file of sizes, with one line \"m n k\" for each");
+  options.add("--shapes", "FILE", given.shapes, "file of sizes, with one line \"m n k\" for each");
 }
 
 void add_options(Options& options, DtypeOptions& dtypes) {
-  options.add("-d,--dtype", "DTYPE", dtypes.x, read_dtype,
-              "dtype of x: f32, bf16 (default) or f16");
-  options.add("--out|-o", "DTYPE", dtypes.out, read_dtype,
-              "dtype of the result (default: that of x)");
+  options.add("-d,--dtype", kDtype, dtypes.x, "dtype of x: f32, bf16 (default) or f16");
+  options.add("--out|-o", kDtype, dtypes.out, "dtype of the result (default: that of x)");
 }
 
 void add_options(Options& options, PlanOptions& words, const std::string& parts) {

@@ -36,7 +36,7 @@ int trace(Words words) {
   PLAIT_CHECK(!words.empty(),
               "an operator is missing, such as matmul-all-reduce (plait trace --help)");
   const std::string& first = words[0];
-  if (first == "-h" || first == "--help") {
+  if (asks_for_help(words)) {
     print_help();
     return kDone;
   }

@@ -38,6 +38,13 @@ std::int64_t read_number(std::string_view option, std::string_view text, std::in
   return *number;
 }
 
+std::vector<std::int64_t> read_size_list(std::string_view option, const std::string& text) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& item : read_list(option, text))
+    sizes.push_back(read_number(option, item, 1, kLargestSize));
+  return sizes;
+}
+
 int read_threads(std::string_view option, const std::string& text) {
   return static_cast<int>(read_number(option, text, 1, base::kMostThreads));
 }
@@ -74,12 +81,12 @@ Dtype read_wire(std::string_view option, const std::string& text) {
   return *dtype;
 }
 
-std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op) {
-  return [op](std::string_view option, const std::string& text) {
-    PLAIT_CHECK(traits_of(op).shares_k, option, " ", text, " applies to partial sums, and ",
-                name(op), " has none");
-    return read_wire(option, text);
-  };
+Kind<std::function<Dtype(std::string_view option, const std::string& text)>> wire_of(Operator op) {
+  return {"DTYPE", [op](std::string_view option, const std::string& text) {
+            PLAIT_CHECK(traits_of(op).shares_k, option, " ", text, " applies to partial sums, and ",
+                        name(op), " has none");
+            return read_wire(option, text);
+          }};
 }
 
 WeightLayout read_layout(std::string_view option, const std::string& text) {

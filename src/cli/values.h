@@ -23,15 +23,26 @@ inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
                          std::int64_t most);
 
-// A reader of such numbers, for Options.
-inline auto whole(std::int64_t least, std::int64_t most) {
-  return [=](std::string_view option, std::string_view text) {
-    return read_number(option, text, least, most);
-  };
+// A kind of values: its word in a help page, and what parses it.
+template <class Read>
+struct Kind {
+  const char* value;
+  Read read;  // read(option, text)
+};
+
+// Whole numbers.
+inline auto whole(std::int64_t least, std::int64_t most, const char* value = "N") {
+  return Kind{value, [=](std::string_view option, std::string_view text) {
+                return read_number(option, text, least, most);
+              }};
 }
 
-// A reader of sizes of a matrix.
-inline auto size() { return whole(1, kLargestSize); }
+// Sizes of a matrix.
+inline auto size(const char* value) { return whole(1, kLargestSize, value); }
+
+// Several sizes, between commas.
+std::vector<std::int64_t> read_size_list(std::string_view option, const std::string& text);
+inline auto sizes(const char* value) { return Kind{value, read_size_list}; }
 
 int read_threads(std::string_view option, const std::string& text);
 
@@ -47,8 +58,8 @@ Dtype read_dtype(std::string_view option, const std::string& text);
 // Parses a dtype in which partial sums are sent.
 Dtype read_wire(std::string_view option, const std::string& text);
 
-// A reader of one. It refuses operators without partial sums.
-std::function<Dtype(std::string_view option, const std::string& text)> wire_reader(Operator op);
+// The kind of one. It refuses operators without partial sums.
+Kind<std::function<Dtype(std::string_view option, const std::string& text)>> wire_of(Operator op);
 
 WeightLayout read_layout(std::string_view option, const std::string& text);
 
@@ -71,6 +82,15 @@ std::string read_weight_kind(std::string_view option, const std::string& text);
 
 // Parses a factor for a model's widths.
 double read_scale(std::string_view option, const std::string& text);
+
+inline constexpr Kind kThreads = {"T", read_threads};
+inline constexpr Kind kDtype = {"DTYPE", read_dtype};
+inline constexpr Kind kWire = {"DTYPE", read_wire};
+inline constexpr Kind kLayout = {"LAYOUT", read_layout};
+inline constexpr Kind kBackend = {"NAME", read_backend};
+inline constexpr Kind kSeconds = {"S", read_seconds};
+inline constexpr Kind kWeight = {"KIND", read_weight_kind};
+inline constexpr Kind kScale = {"S", read_scale};
 
 // An operator as typed, such as matmul-all-reduce; and all that communicate.
 std::string word_of(Operator op);

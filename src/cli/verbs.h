@@ -13,6 +13,11 @@ namespace plait::cli {
 
 using Words = std::span<const std::string>;
 
+// Whether the first word asks for a help page.
+inline bool asks_for_help(Words words) {
+  return !words.empty() && (words[0] == "-h" || words[0] == "--help");
+}
+
 // The exit statuses of all verbs except run, which returns the status of its ranks.
 inline constexpr int kDone = 0;
 inline constexpr int kCheckFailed = 1;

@@ -160,9 +160,8 @@ std::vector<World> read_worlds(const WorldOptions& args) {
 }
 
 void add_options(Options& options, Verification& what, WorldOptions& worlds) {
-  options.add("--cases|-c", "N", what.cases, whole(1, kMostCases),
-              "number of problems (default: 200)");
-  options.add("--seed|-s", "S", what.seed, whole(0, INT32_MAX),
+  options.add("--cases|-c", whole(1, kMostCases), what.cases, "number of problems (default: 200)");
+  options.add("--seed|-s", whole(0, INT32_MAX, "S"), what.seed,
               "seed of the problems (default: 1)");
   options.add("-n,--ranks", "N[,N...]", worlds.ranks,
               "sizes of worlds, used in turn (default: 1,2,3,4,5,8)");

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
+#include "plait/quantized.h"
 #include "tensor/coded_rows.h"
 #include "tensor/tolerance.h"
 
@@ -30,6 +32,23 @@ class Exact {
   // values that kernels may flush to 0, in units of the smallest normal number
   double flushed_ = 0;
 };
+
+// The right value of an element, and the roundings that it may have had.
+struct Wanted {
+  Exact sum;
+  tensor::Roundings roundings;
+
+  std::string what_is_wrong_with(double got) const {
+    return sum.what_is_wrong_with(got, roundings);
+  }
+};
+
+// The roundings of a sum over k by a weight, which may be quantised.
+inline std::int64_t terms_of(std::int64_t k, const std::optional<QuantScheme>& scheme) {
+  if (!scheme) return k;
+  const std::int64_t groups = scheme->per == QuantPer::group ? k / scheme->group + 1 : 1;
+  return k + 2 * groups + 2;
+}
 
 // Roundings::group of a column, for a world that has `cols` of them. magnitude(rank, col) is the
 // rank's Σ |a|·|b|. Infinite if one of them is not finite: then all may be NaNs.

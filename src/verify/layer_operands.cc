@@ -12,10 +12,6 @@ constexpr std::uint64_t kSeedOfBias = 2;
 constexpr std::uint64_t kSeedOfX = 4;  // plus the number of the forward
 constexpr std::uint64_t kSeedOfGradOut = 8;
 
-double value_of(const QuantizedWeight& weight, std::int64_t column, std::int64_t k) {
-  return (weight.value(column, k) + weight.offset(column, k)) * double{weight.scale(column, k)};
-}
-
 }  // namespace
 
 LayerOperands::LayerOperands(const LayerCase& one, int rank) : case_(one) {
@@ -77,16 +73,15 @@ double LayerOperands::grad_out_at(int i, std::int64_t row, std::int64_t output) 
 }
 
 double LayerOperands::weight_at(std::int64_t output, std::int64_t input) const {
-  return case_.scheme ? value_of(quantized_, output, input) : plain_weight_at(output, input);
+  return case_.scheme ? element(quantized_, input, output) : plain_weight_at(output, input);
 }
 
 double LayerOperands::turned_weight_at(std::int64_t output, std::int64_t input) const {
-  return case_.scheme ? value_of(quantized_turned_, input, output) : plain_weight_at(output, input);
+  return case_.scheme ? element(quantized_turned_, output, input) : plain_weight_at(output, input);
 }
 
 double LayerOperands::plain_weight_at(std::int64_t output, std::int64_t input) const {
-  const bool out_in = case_.layout == WeightLayout::out_in;
-  return element(weight_.view(), out_in ? output : input, out_in ? input : output);
+  return element(WeightView{.view = weight_.view(), .layout = case_.layout}, input, output);
 }
 
 double LayerOperands::bias_at(std::int64_t output) const {

@@ -25,18 +25,12 @@ tensor::Origin LayerReference::bias_origin() const {
   return {.row = 0, .col = whole_.own_outputs().begin};
 }
 
-std::int64_t LayerReference::terms_of(std::int64_t k) const {
-  if (!case_.scheme) return k;
-  const std::int64_t groups =
-      case_.scheme->per == QuantPer::group ? k / case_.scheme->group + 1 : 1;
-  return k + 2 * groups + 2;
-}
-
 tensor::Roundings LayerReference::shared(Dtype out) const {
-  return {.terms = terms_of(*std::max_element(case_.shares.begin(), case_.shares.end())),
-          .world = world_,
-          .wire = case_.wire,
-          .out = out};
+  return {
+      .terms = terms_of(*std::max_element(case_.shares.begin(), case_.shares.end()), case_.scheme),
+      .world = world_,
+      .wire = case_.wire,
+      .out = out};
 }
 
 template <class Product>
@@ -53,13 +47,14 @@ void LayerReference::add_group(tensor::Roundings& way, std::int64_t col, std::in
   });
 }
 
-LayerReference::Wanted LayerReference::out_at(int i, std::int64_t row, std::int64_t col) const {
+Wanted LayerReference::out_at(int i, std::int64_t row, std::int64_t col) const {
   const std::int64_t output = whole_.own_outputs().begin + col;
   Exact sum;
   for (std::int64_t k = 0; k < whole_.inputs(); ++k)
     sum.add(whole_.x_at(i, whole_.out_rows().begin + row, k), whole_.weight_at(output, k));
   sum.add(whole_.bias_at(output), 1);
-  if (!case_.row) return {sum, {.terms = terms_of(whole_.inputs()), .out = case_.out}};
+  if (!case_.row)
+    return {sum, {.terms = terms_of(whole_.inputs(), case_.scheme), .out = case_.out}};
   tensor::Roundings way = shared(case_.out);
   add_group(way, col, whole_.outputs(), [&](std::int64_t j, std::int64_t k) {
     return whole_.x_at(i, whole_.out_rows().begin + row, k) * whole_.weight_at(j, k);
@@ -67,13 +62,14 @@ LayerReference::Wanted LayerReference::out_at(int i, std::int64_t row, std::int6
   return {sum, way};
 }
 
-LayerReference::Wanted LayerReference::grad_x_at(int i, std::int64_t row, std::int64_t col) const {
+Wanted LayerReference::grad_x_at(int i, std::int64_t row, std::int64_t col) const {
   const std::int64_t input = whole_.own_inputs().begin + col;
   Exact sum;
   for (std::int64_t n = 0; n < whole_.outputs(); ++n)
     sum.add(whole_.grad_out_at(i, whole_.x_rows().begin + row, n),
             whole_.turned_weight_at(n, input));
-  if (case_.row) return {sum, {.terms = terms_of(whole_.outputs()), .out = case_.grad_x}};
+  if (case_.row)
+    return {sum, {.terms = terms_of(whole_.outputs(), case_.scheme), .out = case_.grad_x}};
   tensor::Roundings way = shared(case_.grad_x);
   add_group(way, col, whole_.inputs(), [&](std::int64_t j, std::int64_t n) {
     return whole_.grad_out_at(i, whole_.x_rows().begin + row, n) * whole_.turned_weight_at(n, j);
@@ -81,8 +77,8 @@ LayerReference::Wanted LayerReference::grad_x_at(int i, std::int64_t row, std::i
   return {sum, way};
 }
 
-LayerReference::Wanted LayerReference::grad_weight_at(int i, std::int64_t row, std::int64_t col,
-                                                      tensor::Origin place) const {
+Wanted LayerReference::grad_weight_at(int i, std::int64_t row, std::int64_t col,
+                                      tensor::Origin place) const {
   Exact sum;
   for (std::int64_t m = 0; m < case_.m; ++m)
     sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + row),
@@ -92,7 +88,7 @@ LayerReference::Wanted LayerReference::grad_weight_at(int i, std::int64_t row, s
   return {sum, {.terms = case_.m + 1, .out = case_.grad_weight}};
 }
 
-LayerReference::Wanted LayerReference::grad_bias_at(int i, std::int64_t col) const {
+Wanted LayerReference::grad_bias_at(int i, std::int64_t col) const {
   Exact sum;
   for (std::int64_t m = 0; m < case_.m; ++m)
     sum.add(whole_.grad_out_at(i, m, whole_.own_outputs().begin + col), 1);

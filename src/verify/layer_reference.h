@@ -17,11 +17,6 @@ class LayerReference {
   LayerReference(const LayerCase& one, const LayerOperands& whole, int world)
       : case_(one), whole_(whole), world_(world) {}
 
-  struct Wanted {
-    Exact sum;
-    tensor::Roundings roundings;
-  };
-
   // Elements of micro-batch i, by their place in this rank's results. `place` is where the element
   // is in the gradient as it is stored.
   Wanted out_at(int i, std::int64_t row, std::int64_t col) const;
@@ -36,9 +31,6 @@ class LayerReference {
   tensor::Origin bias_origin() const;
 
  private:
-  // The roundings of a sum over k by the weight, which may be quantised.
-  std::int64_t terms_of(std::int64_t k) const;
-
   // The roundings of sums over the dimension that ranks share.
   tensor::Roundings shared(Dtype out) const;
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/round_up.h"
 #include "ops/shapes.h"
+#include "tensor/copy_rows.h"
 
 namespace plait::verify {
 namespace {
@@ -18,10 +19,6 @@ constexpr std::uint64_t kSeedOfOtherX = 0;
 constexpr std::uint64_t kSeedOfX = 1;
 constexpr std::uint64_t kSeedOfWeight = 2;
 constexpr std::uint64_t kSeedOfBias = 3;
-
-}  // namespace
-
-namespace {
 
 // A factor for all numbers of a row. f16 has no numbers as small as f32's.
 float random_scale(Random& random, Dtype dtype) {
@@ -107,6 +104,15 @@ double element(const ConstTensorView& view, std::int64_t row, std::int64_t col) 
   return read(std::int8_t{0});
 }
 
+double element(const WeightView& weight, std::int64_t k, std::int64_t column) {
+  return weight.layout == WeightLayout::out_in ? element(weight.view, column, k)
+                                               : element(weight.view, k, column);
+}
+
+double element(const QuantizedWeight& weight, std::int64_t k, std::int64_t column) {
+  return (weight.value(column, k) + weight.offset(column, k)) * double{weight.scale(column, k)};
+}
+
 QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {
   const QuantScheme& scheme = whole.scheme();
   const auto bytes = [&](std::int64_t values) { return (values * scheme.bits + 7) / 8; };
@@ -140,29 +146,21 @@ Guarded plain_weight(const VerifyCase& one, std::size_t rank) {
   return weight;
 }
 
-// Returns a rank's k of the weight of all ranks, which is quantised as a whole, so that a column
-// has one scale.
-QuantizedWeight cut_from_whole(const VerifyCase& one, const QuantScheme& scheme, std::size_t rank) {
-  const std::int64_t n = one.n[0];
-  const std::int64_t share = one.k[0];
-  const auto world = static_cast<std::int64_t>(one.k.size());
-  const Buffer memory = Buffer::for_tensor(Dtype::f32, n, share * world);
-  const TensorView whole = memory.view(Dtype::f32, n, share * world);
-  for (std::int64_t part = 0; part < world; ++part) {
-    const Guarded plain = plain_weight(one, static_cast<std::size_t>(part));
-    const bool out_in = one.layout == WeightLayout::out_in;
-    for (std::int64_t j = 0; j < n; ++j) {
-      auto* to = static_cast<float*>(whole.row(j)) + part * share;
-      for (std::int64_t k = 0; k < share; ++k)
-        to[k] = static_cast<float>(element(plain.view(), out_in ? j : k, out_in ? k : j));
-    }
-  }
-  const auto first = static_cast<std::int64_t>(rank) * share;
-  return part_of(quantize({.view = whole, .layout = WeightLayout::out_in}, scheme, /*threads=*/1),
-                 {0, n}, {first, first + share});
-}
-
 }  // namespace
+
+Guarded joined_weight(const VerifyCase& one) {
+  const std::int64_t share = one.k[0];
+  const std::int64_t k = share * static_cast<std::int64_t>(one.k.size());
+  const bool out_in = one.layout == WeightLayout::out_in;
+  Guarded whole(one.scheme ? Dtype::f32 : one.weight, out_in ? one.n[0] : k, out_in ? k : one.n[0]);
+  for (std::size_t rank = 0; rank < one.k.size(); ++rank) {
+    const std::int64_t first = static_cast<std::int64_t>(rank) * share;
+    tensor::copy_rows(plain_weight(one, rank).view(),
+                      out_in ? whole.view().column_range(first, first + share)
+                             : whole.view().row_range(first, first + share));
+  }
+  return whole;
+}
 
 VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : case_(one) {
   const auto index = static_cast<std::size_t>(rank);
@@ -182,8 +180,15 @@ VerifyOperands::VerifyOperands(const VerifyCase& one, int rank, int world) : cas
   weight_ = plain_weight(one, index);
   const WeightView view = {.view = weight_.view(), .layout = one.layout};
   if (one.scheme) {
-    const bool is_cut = one.scheme->per != QuantPer::group && is_as_on_one_rank(one);
-    quantized_ = is_cut ? cut_from_whole(one, *one.scheme, index) : quantize(view, *one.scheme);
+    if (one.scheme->per != QuantPer::group && is_as_on_one_rank(one)) {
+      // It is quantised as a whole, so that a column has one scale.
+      const Guarded whole = joined_weight(one);
+      quantized_ = part_of(quantize({.view = whole.view(), .layout = one.layout}, *one.scheme,
+                                    /*threads=*/1),
+                           {0, n}, {rank * k, (rank + 1) * k});
+    } else {
+      quantized_ = quantize(view, *one.scheme);
+    }
     packed_.emplace(*quantized_);
   } else if (one.packed) {
     packed_.emplace(view);
@@ -207,12 +212,8 @@ double VerifyOperands::x_at(std::int64_t row, std::int64_t k) const {
 }
 
 double VerifyOperands::weight_at(std::int64_t k, std::int64_t column) const {
-  if (quantized_) {
-    return (quantized_->value(column, k) + quantized_->offset(column, k)) *
-           double{quantized_->scale(column, k)};
-  }
-  const bool out_in = case_.layout == WeightLayout::out_in;
-  return element(weight_.view(), out_in ? column : k, out_in ? k : column);
+  if (quantized_) return element(*quantized_, k, column);
+  return element(WeightView{.view = weight_.view(), .layout = case_.layout}, k, column);
 }
 
 double VerifyOperands::bias_at(std::int64_t column) const {

@@ -40,6 +40,10 @@ void fill(const TensorView& view, Numbers numbers, std::uint64_t seed, tensor::O
 // where the weight does.
 QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k);
 
+// The weights of all ranks, which have equal shares of k, as the weight of one rank that has all k,
+// before it is quantised.
+Guarded joined_weight(const VerifyCase& one);
+
 // The operands of one rank.
 class VerifyOperands {
  public:
@@ -67,5 +71,7 @@ class VerifyOperands {
 };
 
 double element(const ConstTensorView& view, std::int64_t row, std::int64_t col);
+double element(const WeightView& weight, std::int64_t k, std::int64_t column);
+double element(const QuantizedWeight& weight, std::int64_t k, std::int64_t column);
 
 }  // namespace plait::verify

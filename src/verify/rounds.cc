@@ -3,34 +3,28 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <optional>
+#include <variant>
 
 #include "comm/gather.h"
 #include "comm/state.h"
-#include "verify/case.h"
 #include "verify/check.h"
-#include "verify/layer_case.h"
-#include "verify/layer_check.h"
 
 namespace plait::verify {
 namespace {
 
-// A failure is told with the problem's description.
-template <class Case>
-Findings described(const Case& one, Communicator& comm) {
-  Findings found = verify_case(one, comm);
-  if (!found.failure.empty()) found.failure = describe(one) + ": " + found.failure;
-  return found;
+using Case = std::variant<VerifyCase, LayerCase>;
+
+Case case_of(const Rounds& rounds, std::int64_t number, int world) {
+  if (rounds.layers) return random_layer_case(rounds.seed, number, world);
+  return random_case(rounds.seed, number, world, rounds.ops);
 }
 
-Findings verify_number(const Rounds& rounds, std::int64_t number, Communicator& comm) {
-  if (rounds.layers) return described(random_layer_case(rounds.seed, number, comm.world()), comm);
-  return described(random_case(rounds.seed, number, comm.world(), rounds.ops), comm);
+std::string description_of(const Case& some) {
+  return std::visit([](const auto& one) { return describe(one) + ": "; }, some);
 }
 
-std::string problem(const Rounds& rounds, std::int64_t number, int world) {
-  if (rounds.layers) return describe(random_layer_case(rounds.seed, number, world));
-  return describe(random_case(rounds.seed, number, world, rounds.ops));
+Findings verify_case(const Case& some, Communicator& comm) {
+  return std::visit([&](const auto& one) { return subject_of(one, comm)->check({}); }, some);
 }
 
 // The joint result of all ranks.
@@ -67,6 +61,7 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
     if (i % kCasesPerGroup == 0) company.clear();
     company.push_back(number);
     hooks.begin(company, tally);
+    const Case problem = case_of(rounds, number, comm.world());
     try {
       if (company.size() == 1) {
         group.reset();
@@ -75,13 +70,13 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
         group = std::make_unique<Communicator>(
             comm.with_link(may_have_link ? random_link(rounds.seed, number) : std::nullopt));
       }
-      const Findings found = verify_number(rounds, number, *group);
+      const Findings found = verify_case(problem, *group);
       const Verdict all = verdict_of(found, comm);
-      if (all.speaks) hooks.failure(company, found.failure);
+      if (all.speaks) hooks.failure(company, description_of(problem) + found.failure);
       (all.failed ? tally.failed : tally.passed) += 1;
       if (!all.failed && all.as_one) tally.as_one += 1;
     } catch (const std::exception& error) {
-      hooks.failure(company, problem(rounds, number, comm.world()) + ": " + error.what());
+      hooks.failure(company, description_of(problem) + error.what());
       tally.failed += 1;
       tally.ended = true;
       return tally;

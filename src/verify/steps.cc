@@ -196,12 +196,10 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
   const std::int64_t share = one.k[0];
   const std::int64_t n = one.n[0];
   const Guarded x(one.x, one.m, share * world);
-  const auto place_of = [&](const TensorView& whole, int part, bool columns) {
-    return columns ? whole.column_range(part * share, (part + 1) * share)
-                   : whole.row_range(part * share, (part + 1) * share);
-  };
-  for (int part = 0; part < world; ++part)
-    tensor::copy_rows(all[static_cast<std::size_t>(part)]->x(), place_of(x.view(), part, true));
+  for (int part = 0; part < world; ++part) {
+    tensor::copy_rows(all[static_cast<std::size_t>(part)]->x(),
+                      x.view().column_range(part * share, (part + 1) * share));
+  }
   const Guarded result(one.out, one.m, n);
   GemmDesc desc = {.m = one.m,
                    .n = n,
@@ -215,12 +213,7 @@ Guarded on_one_rank(const VerifyCase& one, std::span<const std::unique_ptr<Verif
                    .out = result.view(),
                    .bias = all[static_cast<std::size_t>(rank)]->bias()};
   std::optional<PackedWeight> packed;
-  const bool out_in = one.layout == WeightLayout::out_in;
-  const Dtype dtype = one.scheme ? Dtype::f32 : one.weight;
-  const Guarded plain(dtype, out_in ? n : desc.k, out_in ? desc.k : n);
-  for (int part = 0; part < world; ++part)
-    tensor::copy_rows(all[static_cast<std::size_t>(part)]->plain(),
-                      place_of(plain.view(), part, out_in));
+  const Guarded plain = joined_weight(one);
   const WeightView weight = {.view = plain.view(), .layout = one.layout};
   if (one.scheme) packed.emplace(quantize(weight, *one.scheme, /*threads=*/1));
   call.weight = packed ? Weight(*packed) : Weight(weight);

@@ -23,9 +23,9 @@ TEST(Values, AreWholeNumbersWithinTheirLimits) {
   for (const char* text : {"0", "9", "", "1.5", "x", "8x", "1e3", "99999999999999999999"})
     EXPECT_EQ(sentence_of([&] { read_number("--n", text, 1, 8); }),
               std::string("--n ") + text + " is not a whole number from 1 to 8");
-  EXPECT_EQ(whole(-2, 2)("--n", "-2"), -2);
-  EXPECT_EQ(size()("--m", "16777216"), kLargestSize);
-  EXPECT_THROW(size()("--m", "16777217"), Error);
+  EXPECT_EQ(whole(-2, 2).read("--n", "-2"), -2);
+  EXPECT_EQ(size("M").read("--m", "16777216"), kLargestSize);
+  EXPECT_THROW(size("M").read("--m", "16777217"), Error);
   EXPECT_EQ(read_threads("--threads", "1024"), 1024);
   EXPECT_THROW(read_threads("--threads", "0"), Error);
 }
@@ -54,8 +54,8 @@ TEST(Values, NameDtypesThatCanBeMultiplied) {
 }
 
 TEST(Values, NameAWireOnlyWherePartialSumsTravel) {
-  EXPECT_EQ(wire_reader(Operator::matmul_all_reduce)("--wire", "bf16"), Dtype::bf16);
-  EXPECT_EQ(refusal(wire_reader(Operator::all_gather_matmul), "bf16"),
+  EXPECT_EQ(wire_of(Operator::matmul_all_reduce).read("--wire", "bf16"), Dtype::bf16);
+  EXPECT_EQ(refusal(wire_of(Operator::all_gather_matmul).read, "bf16"),
             "--option bf16 applies to partial sums, and all_gather_matmul has none");
 }
 

@@ -9,6 +9,7 @@
 
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
+#include "verify/spoiling.h"
 
 namespace plait::verify {
 namespace {
@@ -40,23 +41,18 @@ std::array<std::string, kRanks> found(const Spoil& spoil) {
   return all;
 }
 
-// Flips the lowest bit of an element.
-void flip(const TensorView& view, std::int64_t row, std::int64_t col) {
-  auto* at = static_cast<std::byte*>(view.row(row)) + col * size_of(view.dtype);
-  *at ^= std::byte{1};
-}
-
 TEST(VerifyCheck, FindsNothingWhereNothingIsWrong) { EXPECT_EQ(found({})[1], ""); }
 
 TEST(VerifyCheck, FindsABitOfAPlan) {
-  const auto all = found([](std::size_t plan, const TensorView& out, const TensorView&) {
-    if (plan == 2) flip(out, 20, 69);
+  const auto all = found([](std::size_t plan, const Results& results) {
+    if (plan == 2) flip(view_of(results, "out"), 20, 69);
   });
   EXPECT_TRUE(contains(all[1], "with the plan \"fused\": out differs from serial")) << all[1];
 }
 
 TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
-  const auto all = found([](std::size_t, const TensorView& out, const TensorView&) {
+  const auto all = found([](std::size_t, const Results& results) {
+    const TensorView out = view_of(results, "out");
     for (std::int64_t row = 0; row < out.rows; ++row)  // because not all elements are sampled
       std::memset(out.row(row), 0x42, out.row_bytes());
   });
@@ -66,14 +62,15 @@ TEST(VerifyCheck, FindsAWrongSumThatAllPlansHave) {
 // One rank sums in another order, in every plan, so no sum is far off.
 TEST(VerifyCheck, FindsALastBitThatAllPlansOfOneRankHave) {
   const auto all =
-      found([](std::size_t, const TensorView& out, const TensorView&) { flip(out, 3, 5); });
+      found([](std::size_t, const Results& results) { flip(view_of(results, "out"), 3, 5); });
   EXPECT_TRUE(contains(all[1], "out differs from its steps by one rank alone: ")) << all[1];
   EXPECT_TRUE(contains(all[1], "[3, 5]")) << all[1];
 }
 
 TEST(VerifyCheck, FindsABytePastTheEndOfARow) {
   for (const std::size_t spoilt : {0, 1}) {
-    const auto all = found([&](std::size_t plan, const TensorView& out, const TensorView&) {
+    const auto all = found([&](std::size_t plan, const Results& results) {
+      const TensorView out = view_of(results, "out");
       if (plan == spoilt) flip(out, 3, out.cols);
     });
     EXPECT_TRUE(contains(all[1], "bytes around out were written")) << all[1];
@@ -98,7 +95,8 @@ TEST(VerifyCheck, FindsANumberWhereThereIsNone) {
     return all;
   };
   EXPECT_EQ(run({})[0], "");
-  const auto all = run([&](std::size_t, const TensorView& out, const TensorView&) {
+  const auto all = run([&](std::size_t, const Results& results) {
+    const TensorView out = view_of(results, "out");
     for (std::int64_t row = 0; row < out.rows; ++row) {
       auto* bits = static_cast<std::uint16_t*>(out.row(row));
       for (std::int64_t col = 0; col < out.cols; ++col) {
@@ -124,7 +122,8 @@ VerifyCase some_sum() {
 Findings found_beside_one_rank(const VerifyCase& one) {
   std::array<Findings, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {
-    const Spoil spoil = [&](std::size_t plan, const TensorView& out, const TensorView&) {
+    const Spoil spoil = [&](std::size_t plan, const Results& results) {
+      const TensorView out = view_of(results, "out");
       if (plan == kOnOneRank && comm.rank() == 1 && out.rows > 3) flip(out, 3, 5);
     };
     all[static_cast<std::size_t>(comm.rank())] = verify_case(one, comm, spoil);
@@ -159,8 +158,8 @@ TEST(VerifyCheck, ComparesNoSumWithOneRankWhereItMayDiffer) {
 
 TEST(VerifyCheck, FindsAWrongGatheredX) {
   for (const std::size_t spoilt : {0, 1}) {
-    const auto all = found([&](std::size_t plan, const TensorView&, const TensorView& gathered) {
-      if (plan == spoilt) flip(gathered, 0, 0);
+    const auto all = found([&](std::size_t plan, const Results& results) {
+      if (plan == spoilt) flip(view_of(results, "gathered"), 0, 0);
     });
     EXPECT_TRUE(contains(
         all[1], spoilt == 0 ? "gathered differs from the shards" : "gathered differs from serial"))
@@ -169,7 +168,8 @@ TEST(VerifyCheck, FindsAWrongGatheredX) {
 }
 
 TEST(VerifyCheck, FindsBytesAroundAGatheredX) {
-  const auto all = found([](std::size_t plan, const TensorView&, const TensorView& gathered) {
+  const auto all = found([](std::size_t plan, const Results& results) {
+    const TensorView gathered = view_of(results, "gathered");
     if (plan == 1) flip(gathered, 20, gathered.cols + 1);
   });
   EXPECT_TRUE(contains(all[1], "bytes around gathered were written")) << all[1];

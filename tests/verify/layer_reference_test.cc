@@ -33,8 +33,8 @@ TEST(LayerReference, AddsToWhatAGradientHolds) {
              operands.x_at(0, row, kInput);
     }
     const auto want = reference.grad_weight_at(0, kOutput, kInput, {.row = kOutput, .col = kInput});
-    EXPECT_EQ(want.sum.what_is_wrong_with(sum, want.roundings), "");
-    EXPECT_NE(want.sum.what_is_wrong_with(sum + 1, want.roundings), "");
+    EXPECT_EQ(want.what_is_wrong_with(sum), "");
+    EXPECT_NE(want.what_is_wrong_with(sum + 1), "");
   }
 }
 

@@ -27,12 +27,6 @@ constexpr Options::About kAbout = {
         "  plait bench matmul --m 1,512 --n 4096 --k 4096 --weight bf16,s8:channel,s4:group=64\n"
         "  plait bench matmul --m 2048 --n 4096 --k 4096 --columns 256 --json -"};
 
-std::vector<std::int64_t> read_rows(std::string_view option, const std::string& text) {
-  std::vector<std::int64_t> rows;
-  for (const std::string& m : read_list(option, text)) rows.push_back(size()(option, m));
-  return rows;
-}
-
 std::vector<std::string> read_weights(std::string_view option, const std::string& text) {
   std::vector<std::string> weights = read_list(option, text);
   for (const std::string& weight : weights) {
@@ -43,23 +37,22 @@ std::vector<std::string> read_weights(std::string_view option, const std::string
 }
 
 void add_options(Options& options, MatmulOptions& matmul) {
-  options.add("--m|-m", "M[,M...]", matmul.m, read_rows,
+  options.add("--m|-m", sizes("M[,M...]"), matmul.m,
               "rows of x; several values are measured one by one");
-  options.add("--n|-n", "N", matmul.n, size(), "columns of the result");
-  options.add("--k|-k", "K", matmul.k, size(), "columns of x: the terms of each sum");
+  options.add("--n|-n", size("N"), matmul.n, "columns of the result");
+  options.add("--k|-k", size("K"), matmul.k, "columns of x: the terms of each sum");
   options.add("-w,--weight", "KIND[,KIND...]", matmul.weights, read_weights,
               "a dtype, or a scheme such as s8:channel, s8:group=128 or\n"
               "s4:group=64, packed before the call; plain: x's dtype, not packed\n"
               "before (default: x's dtype, packed)");
-  options.add("--layout|-l", "LAYOUT", matmul.layout, read_layout,
+  options.add("--layout|-l", kLayout, matmul.layout,
               "layout of the weight: out_in (default) or in_out");
-  options.add("--threads|-t", "T", matmul.threads, read_threads,
-              "number of threads (default: OpenMP's)");
+  options.add("--threads|-t", kThreads, matmul.threads, "number of threads (default: OpenMP's)");
   options.add("-b,--backend", "NAME[,...]|all", matmul.backends, read_list,
               "backends, as plait info lists them (default: the best); all: every\n"
               "backend that supports the product, except the reference, which takes\n"
               "seconds per call");
-  options.add("--columns|-c", "W", matmul.columns, size(),
+  options.add("--columns|-c", size("W"), matmul.columns,
               "run the product in windows of W columns, each into a buffer of its\n"
               "own, as operators that send finished columns do");
   options.add_flag("--accumulate", matmul.accumulate, "add to the values in the result's buffer");

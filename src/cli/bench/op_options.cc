@@ -80,12 +80,12 @@ void check_backend(const OpBenchOptions& options) {
 
 // The options whose values need no others to be understood.
 void add_options(Options& options, OpBenchOptions& bench) {
-  options.add("--wire", "DTYPE", bench.wire, wire_reader(bench.op),
+  options.add("--wire", wire_of(bench.op), bench.wire,
               "dtype in which partial sums are sent (default: f32)");
-  options.add("-w,--weight", "KIND", bench.weight, read_weight_kind,
+  options.add("-w,--weight", kWeight, bench.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, not packed before (default: x's dtype, packed)");
-  options.add("--layout", "LAYOUT", bench.layout, read_layout,
+  options.add("--layout", kLayout, bench.layout,
               "layout of the weight: out_in (default) or in_out");
   options.add("-l,--link", "LINK", bench.link, read_link,
               "emulated link between all ranks, such as 25gbit,5us; ratio=1: a\n"
@@ -93,7 +93,7 @@ void add_options(Options& options, OpBenchOptions& bench) {
   options.add_flag("--timed-product", bench.waits,
                    "for more ranks than cores: in place of multiplying, ranks wait as\n"
                    "long as their product takes while the other ranks are idle");
-  options.add("-b,--backend", "NAME", bench.backend, read_backend,
+  options.add("-b,--backend", kBackend, bench.backend,
               "backend of the product; see plait info (default: the best)");
 }
 

@@ -71,12 +71,11 @@ struct SharedOptions {
 void add_step_options(Options& options, StepOptions& step, SharedOptions& shared) {
   constexpr const char* kUsualPlans = "pipelined parts=4;pipelined parts=8;fused";
   step.plans = read_plan_list("--plan", kUsualPlans);
-  options.add("-d,--dtype", "DTYPE", step.dtype, read_dtype,
+  options.add("-d,--dtype", kDtype, step.dtype,
               "dtype of activations and weights: f32, bf16 (default) or f16");
-  options.add("--grad", "DTYPE", step.grad_weight, read_dtype,
+  options.add("--grad", kDtype, step.grad_weight,
               "dtype of the accumulated weight gradients (default: f32)");
-  options.add("--wire", "DTYPE", step.wire, read_wire,
-              "dtype in which partial sums are sent (default: f32)");
+  options.add("--wire", kWire, step.wire, "dtype in which partial sums are sent (default: f32)");
   add_options(options, shared.layers);
   options.add("-l,--link", "LINK", step.link, read_link,
               "emulated link between all ranks, such as 25gbit,5us; share=0.12: a\n"
@@ -98,11 +97,6 @@ void finish(StepOptions& step, const SharedOptions& shared, const char* option) 
   check_distinct(step.files);
 }
 
-// True if the first word, which says what to measure, asks for help.
-bool asks_for_help(Words words) {
-  return !words.empty() && (words[0] == "-h" || words[0] == "--help");
-}
-
 }  // namespace
 
 std::optional<StepOptions> read_layer_options(Words words) {
@@ -114,9 +108,9 @@ std::optional<StepOptions> read_layer_options(Words words) {
                    .usage = "column|row --n N --k K [OPTIONS]",
                    .purpose = kLayerPurpose,
                    .examples = kLayerExamples});
-  options.add("--m|-m", "M", step.tokens, size(), "tokens of all ranks together (default: 1024)");
-  options.add("--n|-n", "N", layer.out, size(), "outputs of the whole layer");
-  options.add("--k|-k", "K", layer.in, size(), "inputs of the whole layer");
+  options.add("--m|-m", size("M"), step.tokens, "tokens of all ranks together (default: 1024)");
+  options.add("--n|-n", size("N"), layer.out, "outputs of the whole layer");
+  options.add("--k|-k", size("K"), layer.in, "inputs of the whole layer");
   add_options(options, shared.ranks);
   add_step_options(options, step, shared);
   add_options(options, step.effort, "1");
@@ -149,13 +143,13 @@ std::optional<StepOptions> read_model_options(Words words) {
                    .usage = "MODEL [OPTIONS]",
                    .purpose = kModelPurpose,
                    .examples = kModelExamples});
-  options.add("--blocks|--layers", "N", step.layers, whole(1, kMostLayers),
+  options.add("--blocks|--layers", whole(1, kMostLayers), step.layers,
               "number of blocks (default: 1)");
   options.add("--scale", "S", step.scale, up_to(1),
               "factor for the model's widths, which are then rounded to whole\n"
               "panels on each rank; the result is printed (default: 0.25)");
-  options.add("--seq", "TOKENS", step.sequence, size(), "tokens of a sequence (default: 1024)");
-  options.add("--batch", "B", batch, whole(1, 4096), "sequences of a step (default: 1)");
+  options.add("--seq", size("TOKENS"), step.sequence, "tokens of a sequence (default: 1024)");
+  options.add("--batch", whole(1, 4096, "B"), batch, "sequences of a step (default: 1)");
   options.add("--stand-in", "X", step.stand_in, up_to(kMostStandIn),
               "wait, in place of attention and norms, X times as long as the\n"
               "products take (default: 0)");

@@ -6,17 +6,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/check.h"
 #include "base/host.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/info/show.h"
 #include "comm/gather.h"
 #include "comm/state.h"
 #include "comm/tcp/rendezvous.h"
 #include "plait/collectives.h"
+#include "plan/profile.h"
 #include "tune/agree.h"
 #include "tune/network.h"
 
@@ -44,7 +44,11 @@ std::string route_to(const Communicator& comm, int peer) {
   return std::string(comm.transport());
 }
 
-nlohmann::ordered_json show_link(const std::optional<plan::TransportFigures>& network) {
+// The network between several hosts, as measured now.
+Json find_link(Communicator& comm) {
+  if (comm.hosts() == 1) return nullptr;
+  const std::optional<plan::TransportFigures> network =
+      tune::measure_network(comm, tune::least(base::thread_count(0), comm));
   if (!network) return nullptr;
   return {{"bytes_per_second", network->bytes_per_ns * 1e9},
           {"latency_ns", network->latency},
@@ -53,73 +57,71 @@ nlohmann::ordered_json show_link(const std::optional<plan::TransportFigures>& ne
 
 }  // namespace
 
-RanksFinding meet_ranks() {
+Json meet_ranks() {
   const Place place = place_from_environment();
   PLAIT_CHECK(!place.launcher.empty(),
               "--meet: no launcher has started ranks; try plait run -n 2 -p plait info --meet");
   Communicator comm = Communicator::connect();
-  const std::vector<std::string> hosts = comm::gather_text(this_host(place), comm);
-  RanksFinding finding = {.place = place,
-                          .transport = std::string(comm.transport()),
-                          .has_secret = !comm::tcp::secret_from_environment().empty()};
-  for (int rank = 0; rank < comm.world(); ++rank) {
-    const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]);
-    if (first - hosts.begin() == rank) finding.hosts.push_back({.name = name_of(*first)});
-    const auto owner =
-        std::find_if(finding.hosts.begin(), finding.hosts.end(), [&](const HostFinding& host) {
-          return hosts[host.ranks.empty() ? rank : host.ranks.front()] == hosts[rank];
-        });
-    owner->ranks.push_back(rank);
-    if (rank == comm.rank()) continue;
-    finding.peers.push_back(
-        {.rank = rank, .host = name_of(hosts[rank]), .route = route_to(comm, rank)});
-  }
-  if (comm.hosts() > 1)
-    finding.network = tune::measure_network(comm, tune::least(base::thread_count(0), comm));
-  barrier(comm);  // a rank that has left can't be asked any more how it was reached
-  return finding;
-}
-
-std::string show_text(const RanksFinding& finding) {
-  Place place = finding.place;
-  place.hosts = static_cast<int>(finding.hosts.size());
-  std::string text = labelled("This is", show_place(place) + ", over " + finding.transport);
-  if (finding.transport == "tcp" || finding.transport == "ucx")
-    text +=
-        labelled("Secret", finding.has_secret ? "PLAIT_SECRET is set"
-                                              : "PLAIT_SECRET is not set: the network is trusted");
-  for (const HostFinding& host : finding.hosts) {
-    text += labelled(&host == &finding.hosts.front() ? "Hosts" : "",
-                     fmt::format("{}: {} {}", host.name, host.ranks.size() == 1 ? "rank" : "ranks",
-                                 fmt::join(host.ranks, " ")));
-  }
-  for (const PeerFinding& peer : finding.peers) {
-    text += labelled(&peer == &finding.peers.front() ? "Peers" : "",
-                     fmt::format("rank {} on {}: {}", peer.rank, peer.host, peer.route));
-  }
-  if (finding.network) {
-    text += labelled(
-        "Link", fmt::format("{:.3g} Gbit/s in both directions at once, latency {}; each GB takes "
-                            "{:.2f} s of a processor that multiplies",
-                            finding.network->bytes_per_ns * 8,
-                            base::show_duration(std::llround(finding.network->latency)),
-                            finding.network->processor));
-  }
-  return text;
-}
-
-nlohmann::ordered_json show_json(const RanksFinding& finding) {
-  using Json = nlohmann::ordered_json;
+  const std::vector<std::string> names = comm::gather_text(this_host(place), comm);
   Json hosts = Json::array();
-  for (const HostFinding& host : finding.hosts)
-    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
   Json peers = Json::array();
-  for (const PeerFinding& peer : finding.peers)
-    peers.push_back({{"rank", peer.rank}, {"host", peer.host}, {"route", peer.route}});
-  return {{"rank", finding.place.rank},         {"world", finding.place.world},
-          {"launcher", finding.place.launcher}, {"transport", finding.transport},
-          {"has_secret", finding.has_secret},   {"hosts", std::move(hosts)},
-          {"peers", std::move(peers)},          {"link", show_link(finding.network)}};
+  for (int rank = 0; rank < comm.world(); ++rank) {
+    const std::string& name = names[rank];
+    const auto is_same = [&](const Json& host) { return names[host["ranks"][0]] == name; };
+    const auto host = std::find_if(hosts.begin(), hosts.end(), is_same);
+    if (host == hosts.end()) {
+      hosts.push_back({{"name", name_of(name)}, {"ranks", Json::array({rank})}});
+    } else {
+      (*host)["ranks"].push_back(rank);
+    }
+    if (rank == comm.rank()) continue;
+    peers.push_back({{"rank", rank}, {"host", name_of(name)}, {"route", route_to(comm, rank)}});
+  }
+  Json link = find_link(comm);
+  barrier(comm);  // a rank that has left can't be asked any more how it was reached
+  return {{"rank", place.rank},
+          {"world", place.world},
+          {"launcher", place.launcher},
+          {"transport", comm.transport()},
+          {"has_secret", !comm::tcp::secret_from_environment().empty()},
+          {"hosts", std::move(hosts)},
+          {"peers", std::move(peers)},
+          {"link", std::move(link)}};
+}
+
+std::string show_meeting(const Json& meeting) {
+  Json place = meeting;
+  place["hosts"] = meeting["hosts"].size();
+  const auto transport = meeting["transport"].get<std::string>();
+  std::string text = labelled("This is", show_place(place) + ", over " + transport);
+  if (transport == "tcp" || transport == "ucx") {
+    text += labelled("Secret", meeting["has_secret"].get<bool>()
+                                   ? "PLAIT_SECRET is set"
+                                   : "PLAIT_SECRET is not set: the network is trusted");
+  }
+  const char* label = "Hosts";
+  for (const Json& host : meeting["hosts"]) {
+    const auto ranks = host["ranks"].get<std::vector<int>>();
+    text += labelled(std::exchange(label, ""),
+                     fmt::format("{}: {} {}", host["name"].get<std::string>(),
+                                 ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, " ")));
+  }
+  label = "Peers";
+  for (const Json& peer : meeting["peers"]) {
+    text +=
+        labelled(std::exchange(label, ""),
+                 fmt::format("rank {} on {}: {}", peer["rank"].get<int>(),
+                             peer["host"].get<std::string>(), peer["route"].get<std::string>()));
+  }
+  const Json& link = meeting["link"];
+  if (link.is_null()) return text;
+  return text +
+         labelled("Link",
+                  fmt::format("{:.3g} Gbit/s in both directions at once, latency {}; each GB takes "
+                              "{:.2f} s of a processor that multiplies",
+                              link["bytes_per_second"].get<double>() * 8e-9,
+                              base::show_duration(std::llround(link["latency_ns"].get<double>())),
+                              link["processor_s_per_gb"].get<double>()));
 }
 
 }  // namespace plait::cli

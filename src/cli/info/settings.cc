@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/env.h"
@@ -18,87 +17,75 @@ namespace plait::cli {
 namespace {
 
 // Adds a table of shapes as rows below one another.
-void add_lines(Table& table, const SettingFinding& setting) {
-  std::string name = setting.name;
-  std::string origin = setting.origin;
-  for (std::string_view row : base::split(setting.value, ';')) {
+void add_lines(Table& table, const Json& setting) {
+  auto name = setting["name"].get<std::string>();
+  auto origin = setting["from"].get<std::string>();
+  const auto value = setting["value"].get<std::string>();
+  for (std::string_view row : base::split(value, ';')) {
     if (row.starts_with(' ')) row.remove_prefix(1);
     table.add({std::exchange(name, ""), std::string(row), std::exchange(origin, "")});
   }
 }
 
-std::string lines_of(const std::vector<SettingFinding>& settings, std::string head) {
+std::string lines_of(Json::const_iterator from, Json::const_iterator to, std::string head) {
   Table table({std::move(head), "value", "from"}, 3);
-  for (const SettingFinding& setting : settings) {
+  for (; from != to; ++from) {
     // Other values may be paths, which may contain any character.
-    if (setting.name == "customized")
-      add_lines(table, setting);
+    if ((*from)["name"] == "customized")
+      add_lines(table, *from);
     else
-      table.add({setting.name, setting.value, setting.origin});
+      table.add({(*from)["name"], (*from)["value"], (*from)["from"]});
   }
   return table.text();
 }
 
 // The name of the backend is otherwise checked only when a product runs.
-void remark_on_backend(SettingFindings& findings, const plan::Loaded& loaded) {
+void remark_on_backend(Json& remarks, const plan::Loaded& loaded) {
   const std::string& wanted = loaded.settings.backend;
   if (wanted.empty()) return;
   const std::vector<std::string> names = backend_names();
   if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
-  findings.remarks.push_back(
-      fmt::format("backend = {} ({}): there is no such backend; there are {}", wanted,
-                  loaded.origin("backend"), fmt::join(names, ", ")));
+  remarks.push_back(fmt::format("backend = {} ({}): there is no such backend; there are {}", wanted,
+                                loaded.origin("backend"), fmt::join(names, ", ")));
 }
 
 }  // namespace
 
-SettingFindings find_settings() {
+Json find_settings() {
   const plan::Loaded loaded = plan::load(plan::process_environment());
-  SettingFindings findings = {
-      .file = loaded.file, .settings = {}, .of_environment = {}, .remarks = loaded.remarks};
+  Json settings = Json::array();
   for (const plan::Setting& setting : plan::all_settings()) {
-    findings.settings.push_back({.name = std::string(setting.name),
-                                 .value = setting.show(loaded.settings),
-                                 .origin = loaded.origin(setting.name),
-                                 .variable = std::string(setting.variable)});
+    settings.push_back({{"name", setting.name},
+                        {"value", setting.show(loaded.settings)},
+                        {"from", loaded.origin(setting.name)},
+                        {"variable", setting.variable}});
   }
-  remark_on_backend(findings, loaded);
-  for (std::string& remark : check_environment()) findings.remarks.push_back(std::move(remark));
+  Json remarks = loaded.remarks;
+  remark_on_backend(remarks, loaded);
+  for (const std::string& remark : check_environment()) remarks.push_back(remark);
   for (const environment::EnvironmentSetting& setting : environment::environment_settings()) {
     const auto value = base::env(setting.variable.c_str());
-    findings.of_environment.push_back(
-        {.name = setting.name,
-         .value = value ? environment::shown_value(setting.variable, *value) : setting.usual,
-         .origin = value ? setting.variable : "default",
-         .variable = setting.variable});
+    settings.push_back(
+        {{"name", setting.name},
+         {"value", value ? environment::shown_value(setting.variable, *value) : setting.usual},
+         {"from", value ? setting.variable : "default"},
+         {"variable", setting.variable}});
   }
-  return findings;
-}
-
-std::string show_text(const SettingFindings& findings) {
-  std::string text = findings.file.empty()
-                         ? std::string("PLAIT_CONFIG names no file.\n\n")
-                         : "Settings from " + findings.file + " and the environment.\n\n";
-  text += lines_of(findings.settings, "setting") + '\n';
-  text += lines_of(findings.of_environment, "environment only");
-  for (const std::string& remark : findings.remarks) text += '\n' + remark + '\n';
-  return text;
-}
-
-nlohmann::ordered_json show_json(const SettingFindings& findings) {
-  using Json = nlohmann::ordered_json;
-  Json settings = Json::array();
-  for (const auto* group : {&findings.settings, &findings.of_environment}) {
-    for (const SettingFinding& setting : *group) {
-      settings.push_back({{"name", setting.name},
-                          {"value", setting.value},
-                          {"from", setting.origin},
-                          {"variable", setting.variable}});
-    }
-  }
-  return {{"file", findings.file.empty() ? Json() : Json(findings.file)},
+  return {{"file", or_null(loaded.file)},
           {"settings", std::move(settings)},
-          {"remarks", findings.remarks}};
+          {"remarks", std::move(remarks)}};
+}
+
+std::string show_settings(const Json& found) {
+  const std::string file = or_empty(found["file"]);
+  std::string text = file.empty() ? std::string("PLAIT_CONFIG names no file.\n\n")
+                                  : "Settings from " + file + " and the environment.\n\n";
+  const Json& settings = found["settings"];
+  const auto of_environment = settings.end() - std::ssize(environment::environment_settings());
+  text += lines_of(settings.begin(), of_environment, "setting") + '\n';
+  text += lines_of(of_environment, settings.end(), "environment only");
+  for (const Json& remark : found["remarks"]) text += '\n' + remark.get<std::string>() + '\n';
+  return text;
 }
 
 }  // namespace plait::cli

@@ -3,50 +3,47 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/text.h"
-#include "cli/info/show.h"
 
 namespace plait::cli {
+namespace {
 
-std::string Step::label() const { return kind.empty() ? name : name + " (" + kind + ")"; }
+// "xsmm (f32)"
+std::string label_of(const Json& step) {
+  const auto name = step["name"].get<std::string>();
+  return step.contains("operand") ? name + " (" + step["operand"].get<std::string>() + ")" : name;
+}
 
-void Walk::add(Step step, const std::string& refusal, bool is_chosen) {
-  step.can = refusal.empty();
-  step.answer = refusal;
+}  // namespace
+
+void Walk::add(Json step, const std::string& refusal, bool is_chosen) {
+  const auto name = step["name"].get<std::string>();
+  std::string answer = refusal;
   if (is_chosen) {
-    chosen_ = step.name;
-    first_ = step.label();
-    step.answer = asked_.empty() ? "chosen: the first usable one" : "chosen: requested";
-  } else if (step.can && !asked_.empty() && asked_ != step.name) {
-    step.answer = "usable, but " + asked_ + " was requested";
-  } else if (step.can) {
-    step.answer = "usable, but " + first_ + " comes first";
+    chosen_ = name;
+    first_ = label_of(step);
+    answer = asked_.empty() ? "chosen: the first usable one" : "chosen: requested";
+  } else if (refusal.empty() && !asked_.empty() && asked_ != name) {
+    answer = "usable, but " + asked_ + " was requested";
+  } else if (refusal.empty()) {
+    answer = "usable, but " + first_ + " comes first";
   }
+  step.update({{"can", refusal.empty()}, {"answer", answer}});
   steps_.push_back(std::move(step));
 }
 
-std::string show_steps(const Walk& walk) {
+std::string show_steps(const Json& steps) {
   std::size_t width = 0;
-  for (const Step& step : walk.steps()) width = std::max(width, step.label().size() + 2);
+  for (const Json& step : steps) width = std::max(width, label_of(step).size() + 2);
   std::string text;
-  for (const Step& step : walk.steps()) {
-    const auto label = fmt::format("  {:<{}}{:<5}", step.label(), width, step.can ? "yes" : "no");
-    text += labelled(label, step.answer, label.size());
+  for (const Json& step : steps) {
+    const bool can = step["can"].get<bool>();
+    const auto label = fmt::format("  {:<{}}{:<5}", label_of(step), width, can ? "yes" : "no");
+    text += labelled(label, step["answer"].get<std::string>(), label.size());
   }
   return text;
-}
-
-nlohmann::ordered_json steps_json(const Walk& walk) {
-  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-  for (const Step& step : walk.steps()) {
-    steps.push_back({{"name", step.name}});
-    if (!step.kind.empty()) steps.back()["operand"] = step.kind;
-    steps.back().update({{"can", step.can}, {"answer", step.answer}});
-  }
-  return steps;
 }
 
 std::vector<std::string> words_of_problem(Words words) {

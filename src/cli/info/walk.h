@@ -2,23 +2,13 @@
 // others.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "cli/info/show.h"
 #include "cli/verbs.h"
 
 namespace plait::cli {
-
-struct Step {
-  std::string name;
-  std::string kind = {};  // the variant of that name; empty: there is only one
-  bool can = false;
-  std::string answer = {};  // why it is chosen, usable or not usable
-
-  std::string label() const;  // "vector (f32)"
-};
 
 class Walk {
  public:
@@ -26,21 +16,24 @@ class Walk {
   explicit Walk(std::string asked) : asked_(std::move(asked)) {}
 
   const std::string& chosen() const { return chosen_; }  // empty: none is usable
-  const std::vector<Step>& steps() const { return steps_; }
 
-  // Adds the next step, without its answer. `refusal` is empty if the candidate is usable.
-  void add(Step step, const std::string& refusal, bool is_chosen);
+  // Each has its name, the operand of its variant if it has several, whether it can be used, and
+  // why it is chosen, usable or not usable.
+  const Json& steps() const { return steps_; }
+
+  // `step` has a name, and an operand if the candidate has several variants. `refusal` is empty if
+  // it is usable.
+  void add(Json step, const std::string& refusal, bool is_chosen);
 
  private:
   std::string asked_;
   std::string chosen_;
   std::string first_;  // the chosen one's label
-  std::vector<Step> steps_;
+  Json steps_ = Json::array();
 };
 
 // One line per step.
-std::string show_steps(const Walk& walk);
-nlohmann::ordered_json steps_json(const Walk& walk);
+std::string show_steps(const Json& steps);
 
 // Splits a problem into words: quotes may hold several words, and commas may join them.
 std::vector<std::string> words_of_problem(Words words);

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/env.h"
 #include "base/nearest.h"
 #include "base/text.h"
-#include "cli/info/show.h"
+#include "cli/info/walk.h"
 #include "cli/values.h"
 #include "comm/transports.h"
 
@@ -25,6 +24,11 @@ constexpr std::int64_t kMostRanks = 65536;
 // Keys that describe an operator, besides its name.
 constexpr std::array kOperatorKeys = {"op"sv,       "operator"sv, "layer"sv,
                                       "schedule"sv, "plan"sv,     "wire"sv};
+
+struct Problem {
+  Place place;
+  std::string transport;  // the requested one; empty: the best
+};
 
 int read_count(std::string_view word, std::string_view value) {
   const auto count = base::parse_int(value);
@@ -73,8 +77,6 @@ void read_word(const std::string& word, Problem& problem) {
   if (key == "transport") problem.transport = value;
 }
 
-}  // namespace
-
 Problem parse_problem(const std::vector<std::string>& words) {
   Problem problem = {.place = place_from_environment(),
                      .transport = base::env("PLAIT_TRANSPORT").value_or("")};
@@ -90,18 +92,7 @@ Problem parse_problem(const std::vector<std::string>& words) {
   return problem;
 }
 
-Walk walk_transports(const Problem& problem) {
-  Walk walk(problem.transport);
-  for (const comm::Candidate& candidate :
-       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Candidates::all))
-    walk.add({.name = candidate.entry->name, .kind = {}}, candidate.answer.refusal,
-             candidate.chosen);
-  return walk;
-}
-
-namespace {
-
-// The ways by which ranks reach each other; empty where the transport's name says it.
+// By what ranks reach each other; empty where the transport's name says it.
 std::string ways_of(const Problem& problem, const std::string& transport) {
   const Place& place = problem.place;
   if (transport != "tcp" || place.world == 1) return "";
@@ -114,23 +105,12 @@ std::string ways_of(const Problem& problem, const std::string& transport) {
 
 }  // namespace
 
-std::string show_text(const Problem& problem, const Walk& walk) {
-  const Place& place = problem.place;
-  const std::string ways = ways_of(problem, walk.chosen());
-  std::string text =
-      fmt::format("The transport for {} on {}{}{}\n\n", base::show_count(place.world, "rank"),
-                  base::show_count(place.hosts, "host"),
-                  place.launcher.empty() ? "" : ", started by " + place.launcher,
-                  problem.transport.empty() ? "" : ", requested: " + problem.transport);
-  return text + show_steps(walk) + '\n' +
-         (walk.chosen().empty() ? "None can be used, so connect() will fail.\n"
-                                : "It is " + walk.chosen() + ".\n") +
-         (ways.empty() ? "" : ways + '\n');
-}
-
-nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
-  using Json = nlohmann::ordered_json;
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+Json explain_transport(const std::vector<std::string>& words) {
+  const Problem problem = parse_problem(words);
+  Walk walk(problem.transport);
+  for (const comm::Candidate& candidate :
+       comm::walk_transports(problem.transport, {.place = problem.place}, comm::Candidates::all))
+    walk.add({{"name", candidate.entry->name}}, candidate.answer.refusal, candidate.chosen);
   return {{"problem",
            {{"ranks", problem.place.world},
             {"hosts", problem.place.hosts},
@@ -138,7 +118,23 @@ nlohmann::ordered_json show_json(const Problem& problem, const Walk& walk) {
             {"transport", or_null(problem.transport)}}},
           {"chosen", or_null(walk.chosen())},
           {"ways", or_null(ways_of(problem, walk.chosen()))},
-          {"walk", steps_json(walk)}};
+          {"walk", walk.steps()}};
+}
+
+std::string show_transport(const Json& explained) {
+  const Json& problem = explained["problem"];
+  const std::string launcher = or_empty(problem["launcher"]);
+  const std::string requested = or_empty(problem["transport"]);
+  const std::string chosen = or_empty(explained["chosen"]);
+  const std::string ways = or_empty(explained["ways"]);
+  return fmt::format(
+      "The transport for {} on {}{}{}\n\n{}\n{}{}",
+      base::show_count(problem["ranks"].get<int>(), "rank"),
+      base::show_count(problem["hosts"].get<int>(), "host"),
+      launcher.empty() ? "" : ", started by " + launcher,
+      requested.empty() ? "" : ", requested: " + requested, show_steps(explained["walk"]),
+      chosen.empty() ? "None can be used, so connect() will fail.\n" : "It is " + chosen + ".\n",
+      ways.empty() ? "" : ways + '\n');
 }
 
 }  // namespace plait::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -266,8 +265,7 @@ std::string show_text(const PlanChoice& choice) {
   return text + '\n' + show_source(choice) + show_tree(choice.key) + show_profile_source(choice);
 }
 
-nlohmann::ordered_json show_json(const PlanChoice& choice) {
-  using Json = nlohmann::ordered_json;
+Json show_json(const PlanChoice& choice) {
   Json plans = Json::array();
   const plan::CostModel model(choice.profile);
   const plan::Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
@@ -282,7 +280,6 @@ nlohmann::ordered_json show_json(const PlanChoice& choice) {
                      {"gain_ns", serial.total - one.prediction.total},
                      {"doubt_ns", model.doubt(choice.key, one.prediction, serial)}});
   }
-  const auto or_null = [](const std::string& some) { return some.empty() ? Json() : Json(some); };
   return {{"problem", name(choice.key)},
           {"chosen", name(choice.chosen)},
           {"source", choice.set                ? "settings"

@@ -1,11 +1,11 @@
 // Explains the plan of an operator: plait info --why "op=matmul-all-reduce m=8 n=8 k=8".
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/info/show.h"
 #include "plan/cache.h"
 #include "plan/cost_model.h"
 
@@ -31,6 +31,6 @@ struct PlanChoice {
 PlanChoice choose_plan(const std::vector<std::string>& words);
 
 std::string show_text(const PlanChoice& choice);
-nlohmann::ordered_json show_json(const PlanChoice& choice);
+Json show_json(const PlanChoice& choice);
 
 }  // namespace plait::cli

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/info/show.h"
+#include "cli/info/walk.h"
+#include "plait/gemm.h"
 
 namespace plait::cli {
 namespace {
@@ -24,7 +24,7 @@ bool is_product(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), is_product_word);
 }
 
-ProductProblem parse_product(const std::vector<std::string>& words) {
+Json explain_product(const std::vector<std::string>& words) {
   std::string text;
   std::string backend;
   for (const std::string& word : words) {
@@ -38,37 +38,32 @@ ProductProblem parse_product(const std::vector<std::string>& words) {
     backend = word.substr(std::min(word.size(), key_of(word).size() + 1));
     PLAIT_CHECK(!backend.empty(), "--why ", word, " has no value; write backend=...");
   }
-  const ProductProblem problem = {.desc = parse_gemm(text), .backend = backend};
+  const GemmDesc desc = parse_gemm(text);
+  const std::vector<GemmChoice> choices = explain_gemm(desc);
   std::vector<std::string> names;
-  for (const GemmChoice& choice : explain_gemm(problem.desc)) names.push_back(choice.backend);
+  for (const GemmChoice& choice : choices) names.push_back(choice.backend);
   PLAIT_CHECK(backend.empty() || std::find(names.begin(), names.end(), backend) != names.end(),
               "there is no backend ", backend, base::did_you_mean(backend, names));
-  return problem;
-}
-
-Walk walk_backends(const ProductProblem& problem) {
-  Walk walk(problem.backend);
-  for (const GemmChoice& choice : explain_gemm(problem.desc)) {
-    const bool wanted = problem.backend.empty() || problem.backend == choice.backend;
-    walk.add({.name = choice.backend, .kind = std::string(name(choice.operand))}, choice.refusal,
+  Walk walk(backend);
+  for (const GemmChoice& choice : choices) {
+    const bool wanted = backend.empty() || backend == choice.backend;
+    walk.add({{"name", choice.backend}, {"operand", name(choice.operand)}}, choice.refusal,
              wanted && choice.refusal.empty() && walk.chosen().empty());
   }
-  return walk;
-}
-
-std::string show_text(const ProductProblem& problem, const Walk& walk) {
-  const std::string asked = problem.backend.empty() ? "" : ", requested: " + problem.backend;
-  return fmt::format("The backend for {}{}\n\n{}\n{}", name(problem.desc), asked, show_steps(walk),
-                     walk.chosen().empty() ? "None can be used, so select_gemm() will fail.\n"
-                                           : "It is " + walk.chosen() + ".\n");
-}
-
-nlohmann::ordered_json show_json(const ProductProblem& problem, const Walk& walk) {
-  using Json = nlohmann::ordered_json;
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  return {{"problem", {{"product", name(problem.desc)}, {"backend", or_null(problem.backend)}}},
+  return {{"problem", {{"product", name(desc)}, {"backend", or_null(backend)}}},
           {"chosen", or_null(walk.chosen())},
-          {"walk", steps_json(walk)}};
+          {"walk", walk.steps()}};
+}
+
+std::string show_product(const Json& explained) {
+  const Json& problem = explained["problem"];
+  const std::string requested = or_empty(problem["backend"]);
+  const std::string chosen = or_empty(explained["chosen"]);
+  return fmt::format("The backend for {}{}\n\n{}\n{}", problem["product"].get<std::string>(),
+                     requested.empty() ? "" : ", requested: " + requested,
+                     show_steps(explained["walk"]),
+                     chosen.empty() ? "None can be used, so select_gemm() will fail.\n"
+                                    : "It is " + chosen + ".\n");
 }
 
 }  // namespace plait::cli

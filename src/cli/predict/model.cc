@@ -208,13 +208,13 @@ int predict_model(const plan::Model& model, Words words) {
   const std::string verb = "predict " + std::string(model.name);
   Options options({.verb = verb, .usage = "[OPTIONS]", .purpose = kPurpose, .examples = kExamples});
   add_options(options, machine, "--tp");
-  options.add("--tokens", "N", step.tokens, whole(1, kMostTokens),
+  options.add("--tokens", whole(1, kMostTokens), step.tokens,
               "tokens of a micro-batch (default: 8192)");
-  options.add("--seq|--sequence", "N", step.sequence, whole(1, kMostTokens),
+  options.add("--seq|--sequence", whole(1, kMostTokens), step.sequence,
               "tokens of a sequence (default: 4096, or all tokens if fewer)");
-  options.add("--scale", "S", step.scale, read_scale,
+  options.add("--scale", kScale, step.scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
-  options.add("--wire", "DTYPE", step.layers.wire, read_wire,
+  options.add("--wire", kWire, step.layers.wire,
               "dtype in which partial sums are sent (default: bf16)");
   add_options(options, layers);
   add_options(options, plans);

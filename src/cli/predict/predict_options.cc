@@ -74,8 +74,7 @@ double weight_bytes(const std::string& weight, Dtype x) {
 }
 
 void add_options(Options& options, MachineOptions& machine, const char* ranks) {
-  options.add(ranks, "N", machine.ranks, whole(1, kMostPredictedRanks),
-              "number of ranks (default: 8)");
+  options.add(ranks, whole(1, kMostPredictedRanks), machine.ranks, "number of ranks (default: 8)");
   options.add("--device", "NAME", machine.device,
               "device of each rank (default: h100): " + device_names());
   options.add("-l,--link", "LINK", machine.link,
@@ -88,7 +87,7 @@ void add_options(Options& options, MachineOptions& machine, const char* ranks) {
   options.add("--rate", "TFLOPS", machine.rate, rate(),
               "attained TFLOP/s of products (default: the device's)");
   add_memory_option(options, machine.memory, "default: the device's");
-  options.add("--lost", "PERCENT", machine.lost, whole(0, 99),
+  options.add("--lost", whole(0, 99, "PERCENT"), machine.lost,
               "share of the product rate that is lost while chunks are sent\n"
               "(default: the device's)");
   add_processor_option(options, machine.processor_per_gb, "default: 0");
@@ -147,9 +146,8 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
                    .examples = kExamples});
   add_options(options, sizes);
   add_options(options, dtypes);
-  options.add("--wire", "DTYPE", wire, wire_reader(op),
-              "dtype in which partial sums are sent (default: f32)");
-  options.add("-w,--weight", "KIND", what.weight, read_weight_kind,
+  options.add("--wire", wire_of(op), wire, "dtype in which partial sums are sent (default: f32)");
+  options.add("-w,--weight", kWeight, what.weight,
               "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
   add_options(options, machine, "--ranks");
   add_options(options, plans);

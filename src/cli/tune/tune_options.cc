@@ -62,7 +62,7 @@ void add_options(Options& options, ProblemOptions& problem) {
   options.add("--model", "NAME", problem.model, read_model,
               "tune the linear layers of a model's block, forward and backward,\n"
               "with --m rows (default: 2048): bloom-7b, bloom-176b, llama2-7b or\nllama2-70b");
-  options.add("--scale", "S", problem.scale, read_scale,
+  options.add("--scale", kScale, problem.scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
   options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,
                    "for --model: all-reduce sums in place of sequence parallelism");
@@ -70,9 +70,9 @@ void add_options(Options& options, ProblemOptions& problem) {
               "tune the operators that a timeline contains (plait trace,\n"
               "Trace::write_json)");
   add_options(options, problem.dtypes);
-  options.add("--wire", "DTYPE", problem.wire, read_wire,
+  options.add("--wire", kWire, problem.wire,
               "dtype in which partial sums are sent (default: PLAIT_WIRE, or auto)");
-  options.add("-w,--weight", "KIND", problem.weight, read_weight_kind,
+  options.add("-w,--weight", kWeight, problem.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, packed in every call (default: plain for --model,\n"
               "as in training; otherwise x's dtype, packed)");
@@ -80,17 +80,17 @@ void add_options(Options& options, ProblemOptions& problem) {
       "-l,--link", "LINK", problem.link,
       [](std::string_view, const std::string& text) { return parse_link(text); },
       "emulated link between all ranks, such as 25gbit,5us");
-  options.add("-b,--backend", "NAME", problem.backend, read_backend,
+  options.add("-b,--backend", kBackend, problem.backend,
               "backend of the product; see plait info (default: PLAIT_BACKEND, or\n"
               "the best, as with auto)");
 }
 
 void add_options(Options& options, TuneOptions& tune) {
-  options.add("-s,--seconds", "S", tune.effort.each, read_seconds,
+  options.add("-s,--seconds", kSeconds, tune.effort.each,
               "time to measure each problem, for at least a few calls of each plan\n"
               "(default: 2); with --profile, the longest time to measure each figure,\n"
               "for at least one call (default: as long as a precise figure takes)");
-  options.add("--plans", "N", tune.effort.plans, whole(1, 200),
+  options.add("--plans", whole(1, 200), tune.effort.plans,
               "number of plans to measure besides serial (default: 10)");
   options.add_flag("--missing", tune.missing, "skip problems that are in the cache");
   options.add("--cache", "FILE", tune.cache,
