@@ -92,16 +92,30 @@ x = np.full(1 << 18, 7 * (dist.get_rank() == 0), dtype=np.float32)
 """
 
 BLOCKING = "plait.broadcast(x, 0, comm)"
+POLLED = """
+pending = plait.start_broadcast(x, 0, comm)
+while not pending.done():
+    pass
+"""
+# The second is sent only when the first is done: a peer need not receive it meanwhile.
+POLLED_OF_TWO = """
+pending = plait.start_broadcast(x, 0, comm)
+more = np.zeros(1 << 18, dtype=np.float32)
+second = plait.start_broadcast(more, 0, comm)
+while not pending.done():
+    pass
+"""
 LEAVING = """
 dist.barrier()  # gloo's: plait is not called in it
 sys.stdout.write(f"{x[-1]}\\n")
 """
 
 
-def test_a_call_leaves_nothing_unsent_behind() -> None:
+@pytest.mark.parametrize("call", [BLOCKING, POLLED, POLLED_OF_TWO], ids=["blocks", "polls", "two"])
+def test_a_call_leaves_nothing_unsent_behind(call: str) -> None:
     # What the kernel had not taken when the first rank's call ended would stay in that process
     # while it waits for the second rank in another library.
-    ranks = on_hosts(SMALL_BUFFERS + BLOCKING + LEAVING, "--rate", "20mbit", timeout=100)
+    ranks = on_hosts(SMALL_BUFFERS + call + LEAVING, "--rate", "20mbit", timeout=100)
     assert ranks.stdout == "7.0\n7.0\n", ranks.stderr
 
 
@@ -131,10 +145,12 @@ sys.stdout.write(f"{dist.get_rank()} {said}\\n")
 """
 
 
-def test_an_interrupt_ends_the_end_of_a_call() -> None:
+@pytest.mark.parametrize("call", [BLOCKING, POLLED], ids=["blocks", "polls"])
+def test_an_interrupt_ends_the_end_of_a_call(call: str) -> None:
     # The call has done its part, and waits for the kernel alone: no rank is named for which it
     # would wait. Were it not to end, the second rank would never come.
-    program = SMALL_BUFFERS.replace("1 << 18", "1 << 16") + INTERRUPTED.replace("CALL", BLOCKING)
+    lines = call.strip().replace("\n", "\n        ")
+    program = SMALL_BUFFERS.replace("1 << 18", "1 << 16") + INTERRUPTED.replace("CALL", lines)
     ranks = on_hosts(program, "--rate", "20mbit", timeout=100)
     said = sorted(ranks.stdout.splitlines())
     assert said[0] == "0 interrupted", said
