@@ -36,7 +36,9 @@ def test_ranks_of_two_hosts_meet_over_tcp() -> None:
 
 
 PLANS = """
+import os
 import sys
+from pathlib import Path
 import torch
 import torch.distributed as dist
 import plait.torch
@@ -44,10 +46,18 @@ import plait.torch
 dist.init_process_group("plait")
 torch.set_num_threads(1)
 x, w = torch.randn(256, 512).bfloat16(), torch.randn(512, 512).bfloat16()
+# The first rank stores the plan in the call that decides upon it.
+plans = Path(os.environ["XDG_CACHE_HOME"], "plait", "plans")
 with torch.no_grad():
     for _ in range(48):
         y = plait.torch.matmul_all_reduce(x, w)
-report = plait.torch.report()
+        report = plait.torch.report()
+        reasons = [row.reason.split(";")[0] for row in report.rows]
+        if dist.get_rank() == 0 and not plans.exists():
+            assert set(reasons) == {"plans are being tried"}, report
+        elif dist.get_rank() == 0:
+            assert sum(one != "was tried" for one in reasons) == 1, report
+            assert "plans are being tried" not in reasons, report
 said = [f"{row.plan.split()[0]}; {row.hidden}; {row.reason}" for row in report.rows]
 (context,) = plait.torch.context._contexts
 said += [row.problem for row in context.plans.rows()]

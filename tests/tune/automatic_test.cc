@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "comm/gather.h"
 #include "comm/milestones.h"
+#include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "folder.h"
 #include "ops/problem.h"
@@ -525,6 +526,24 @@ TEST_F(StartedBetweenHosts, DoesNotWaitForOthersWhileTheLinkIsMeasured) {
          if (comm.rank() == 1) start();
          pending->wait();
          EXPECT_EQ(data.back(), 2.0F);
+       },
+       {});
+}
+
+// Every set of options has its own source. The buffers of a measurement are some 20 MiB.
+TEST_F(UnevenHosts, MeasureTheNetworkOnceForACommunicator) {
+  run_(4,
+       [&](Communicator& comm) {
+         const auto sent_by = [&] {
+           barrier(comm);
+           const std::int64_t before = conformance::tcp_bytes_sent();
+           const auto plans = automatic_plans(comm, {.cache = path()});
+           barrier(comm);
+           return conformance::tcp_bytes_sent() - before;
+         };
+         const std::int64_t first = sent_by();
+         EXPECT_GT(first, 1'000'000);
+         EXPECT_LT(sent_by(), first / 10);
        },
        {});
 }

@@ -26,8 +26,8 @@ class Options:
 
     schedule: Schedule | None = None
     parts: int | None = None  # of "pipelined"
-    # In what partial sums travel: "f32", "bf16", "f16" or "s8". "auto": f32 on one host, and between
-    # hosts the dtype of x.
+    # In what partial sums travel: "f32", "bf16", "f16" or "s8". "auto": f32 on one host, and the
+    # dtype of x between hosts.
     wire: str | None = None
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # "c10d": torch's own products and collectives
