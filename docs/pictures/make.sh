@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Draws the pictures of docs/concepts/ anew, on this machine: timelines of two ranks, by plait itself.
+# Draws the pictures of docs/concepts/ anew, on this machine: timelines of two ranks, by plait itself. (bars.py draws
+# those of docs/performance.md.)
 #
 #   docs/pictures/make.sh                  all of them
 #   docs/pictures/make.sh product_last     one of them

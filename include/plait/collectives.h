@@ -86,6 +86,7 @@ class PLAIT_EXPORT Pending {
   ~Pending();
 
   void progress();
+  // True when all is done, and what this rank has sent needs none of its further calls.
   bool done();
   void wait();
 

@@ -131,7 +131,7 @@ void bind_linear(nb::module_& m) {
                                      .recompute_all_gather = recompute_all_gather,
                                      .column_backward = column_backward,
                                      .aligned_packing = aligned_packing,
-                                     .operators = {.wire = wire,
+                                     .operators = {.wire = wire_of(wire),
                                                    .plan = plan,
                                                    .plans = plans,
                                                    .threads = threads,

@@ -42,6 +42,10 @@ class Named {
   Named() = default;
   explicit Named(nb::handle object) : object_(object) {}
 
+  bool is(std::string_view word) const {
+    return nb::isinstance<nb::str>(object_) && nb::cast<std::string_view>(object_) == word;
+  }
+
   operator T() const {  // NOLINT(google-explicit-constructor): it stands for a T
     if constexpr (std::is_same_v<T, Dtype>) {
       if (object_.is_none()) return kAutomaticWire;  // of arguments that may be None
@@ -53,6 +57,9 @@ class Named {
  private:
   nb::handle object_;
 };
+
+// A wire may also be automatic: "auto" or None.
+inline Dtype wire_of(Named<Dtype> wire) { return wire.is("auto") ? kAutomaticWire : Dtype{wire}; }
 
 }  // namespace plait::python
 

@@ -30,7 +30,7 @@ struct How {
 };
 
 OpOptions options_of(const How& how) {
-  return {.wire = how.wire,
+  return {.wire = wire_of(how.wire),
           .plan = how.plan,
           .plans = how.plans,
           .threads = how.threads,

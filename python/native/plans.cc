@@ -26,25 +26,27 @@ void RecordedPlans::took(const PlanKey& key, const Plan& plan, std::int64_t nano
     return row.key == key && row.plan == plan;
   });
   if (found == rows_.end()) {
-    rows_.push_back({.key = key,
-                     .plan = plan,
-                     .calls = 1,
-                     .nanoseconds = nanoseconds,
-                     .first = nanoseconds,
-                     .reason = plans_.reason(key)});
-    return;
+    rows_.push_back(
+        {.key = key, .plan = plan, .calls = 1, .nanoseconds = nanoseconds, .first = nanoseconds});
+    return renew_reasons(key);
   }
   ++found->calls;
   found->nanoseconds += nanoseconds;
-  // The source learns from calls. It must not be asked when rows are: that is another thread's.
-  const auto calls = static_cast<std::uint64_t>(found->calls);
-  if (!std::has_single_bit(calls)) return;
-  found->reason = plans_.reason(key);
-  if (!found->reason || !found->reason->is_measured) return;
+  // The source learns from calls. It must not be asked when rows are: that is another thread's. On
+  // one host a call may be shorter than ten of these questions.
+  if (key.hosts > 1 || std::has_single_bit(static_cast<std::uint64_t>(found->calls)))
+    renew_reasons(key);
+}
+
+// A reason that was measured is that of one plan.
+void RecordedPlans::renew_reasons(const PlanKey& key) const {
+  const std::optional<PlanReason> reason = plans_.reason(key);
+  const std::optional<Plan> chosen = plans_.find(key);
   for (Row& row : rows_) {
-    if (row.key != key || row.plan == plan) continue;
-    row.reason = found->reason;
-    row.reason->sentence = "was tried";
+    if (row.key != key) continue;
+    row.reason = reason;
+    const bool is_chosen = chosen && row.plan == followed_by(key.op, *chosen);
+    if (reason && reason->is_measured && !is_chosen) row.reason->sentence = "was tried";
   }
 }
 

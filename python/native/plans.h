@@ -22,7 +22,7 @@ class RecordedPlans final : public PlanSource {
     std::int64_t calls;
     std::int64_t nanoseconds;
     std::int64_t first;                     // nanoseconds of the first call, which prepares
-    std::optional<PlanReason> reason = {};  // as of some call
+    std::optional<PlanReason> reason = {};  // as of the latest call that asked
   };
 
   RecordedPlans(const Settings& settings, const PlanSource* further);
@@ -37,6 +37,8 @@ class RecordedPlans final : public PlanSource {
   void forget();
 
  private:
+  void renew_reasons(const PlanKey& key) const;
+
   SettingsPlans plans_;
   // Calls of one communicator take turns, but another thread may ask for the rows meanwhile.
   mutable std::mutex mutex_;

@@ -153,7 +153,7 @@ void bind_settings(nb::module_& m) {
           [](const Settings& self) {
             return self.wire == kAutomaticWire ? std::nullopt : std::optional(self.wire);
           },
-          [](Settings& self, Named<Dtype> wire) { self.wire = wire; },
+          [](Settings& self, Named<Dtype> wire) { self.wire = wire_of(wire); },
           nb::for_setter(nb::arg("wire").none()))
       .def_rw("threads", &Settings::threads)
       .def_rw("backend", &Settings::backend)

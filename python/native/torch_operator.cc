@@ -185,10 +185,10 @@ void bind_torch(nb::module_& m) {
           [](TorchOperator* self, const TorchTensors& tensors, Operator op, nb::object comm,
              nb::object plans, nb::object samples, Named<Dtype> wire, int threads,
              std::string backend) {
-            new (self)
-                TorchOperator(tensors, op, std::move(comm), std::move(plans),
-                              {.wire = wire, .threads = threads, .backend = std::move(backend)},
-                              std::move(samples));
+            new (self) TorchOperator(
+                tensors, op, std::move(comm), std::move(plans),
+                {.wire = wire_of(wire), .threads = threads, .backend = std::move(backend)},
+                std::move(samples));
           },
           nb::arg("tensors"), nb::arg("op"), nb::arg("comm"), nb::arg("plans"), nb::arg("samples"),
           nb::kw_only(), nb::arg("wire").none(), nb::arg("threads"), nb::arg("backend"),

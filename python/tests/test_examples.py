@@ -26,6 +26,8 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
     "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
     "torch_engines.py": (TORCHRUN, [], None, r"product auto: \d.*\nc10d, product plait: \d"),
+    # On one host no plan is tried; test_hosts.py has those that are.
+    "torch_hosts.py": (TORCHRUN, [], None, r"hosts 1, over shm(\n.*)+matmul_all_reduce +512 +1024"),
     "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
     "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
     "torch_checkpoint.py": (TORCHRUN, [], None, r"saved by 2: \[2048, 512\], with the sum"),

@@ -1,11 +1,9 @@
 """The backend "plait" on two hosts: network namespaces that are joined by a cable."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from hosts import SHOW_PLANS, expect_automatic, on_hosts
 
 pytestmark = pytest.mark.long
 
@@ -33,32 +31,16 @@ sys.stdout.write(" ".join(map(str, said)) + chr(10))
 dist.destroy_process_group()
 """
 
-NETLAB = Path(__file__).parents[2] / "tools" / "netlab.py"
-NOT_ALLOWED = 77
-
-
-def lines_of_two_hosts(program: str, *options: str, **variables: str) -> list[str]:
-    """Run a program as a rank on each of two hosts, and return the lines of both."""
-    ranks = subprocess.run(
-        [NETLAB, *options, "--", sys.executable, "-c", program],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if ranks.returncode == NOT_ALLOWED:
-        pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
-    assert ranks.returncode == 0, ranks.stderr
-    return sorted(ranks.stdout.splitlines())
-
 
 def test_ranks_of_two_hosts_meet_over_tcp() -> None:
-    assert lines_of_two_hosts(PROGRAM) == 2 * ["tcp 4.0 12 1 (2, 4)"]
+    ranks = on_hosts(PROGRAM)
+    assert sorted(ranks.stdout.splitlines()) == 2 * ["tcp 4.0 12 1 (2, 4)"], ranks.stderr
 
 
 PLANS = """
+import os
 import sys
+from pathlib import Path
 import torch
 import torch.distributed as dist
 import plait.torch
@@ -66,10 +48,18 @@ import plait.torch
 dist.init_process_group("plait")
 torch.set_num_threads(1)
 x, w = torch.randn(256, 512).bfloat16(), torch.randn(512, 512).bfloat16()
+# The first rank stores the plan in the call that decides upon it.
+plans = Path(os.environ["XDG_CACHE_HOME"], "plait", "plans")
 with torch.no_grad():
     for _ in range(48):
         y = plait.torch.matmul_all_reduce(x, w)
-report = plait.torch.report()
+        report = plait.torch.report()
+        reasons = [row.reason.split(";")[0] for row in report.rows]
+        if dist.get_rank() == 0 and not plans.exists():
+            assert set(reasons) == {"plans are being tried"}, report
+        elif dist.get_rank() == 0:
+            assert sum(one != "was tried" for one in reasons) == 1, report
+            assert "plans are being tried" not in reasons, report
 said = [f"{row.plan.split()[0]}; {row.hidden}; {row.reason}" for row in report.rows]
 (context,) = plait.torch.context._contexts
 said += [row.problem for row in context.plans.rows()]
@@ -79,9 +69,9 @@ dist.destroy_process_group()
 
 
 def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
-    lines = lines_of_two_hosts(PLANS, "--rate", "1gbit", XDG_CACHE_HOME=str(tmp_path))
+    ranks = on_hosts(PLANS, "--rate", "1gbit", XDG_CACHE_HOME=str(tmp_path))
     for rank in ("0 ", "1 "):
-        said = [line[2:] for line in lines if line.startswith(rank)]
+        said = [line[2:] for line in ranks.stdout.splitlines() if line.startswith(rank)]
         rows = [line for line in said if not line.startswith("op=")]
         problems = [line for line in said if line.startswith("op=")]
         # Some plans were tried, and one of them was decided upon by measuring.
@@ -96,7 +86,9 @@ def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
     )
 
 
-LEAVING = """
+# The kernel takes little at a time here.
+SMALL_BUFFERS = """
+import signal
 import sys
 from pathlib import Path
 import numpy as np
@@ -107,14 +99,146 @@ import plait.torch
 for one in ("tcp_wmem", "tcp_rmem"):
     Path("/proc/sys/net/ipv4", one).write_text("4096 16384 65536")
 dist.init_process_group("gloo")
+comm = plait.torch.communicator()
 x = np.full(1 << 18, 7 * (dist.get_rank() == 0), dtype=np.float32)
-plait.broadcast(x, 0, plait.torch.communicator())
+"""
+
+BLOCKING = "plait.broadcast(x, 0, comm)"
+POLLED = """
+pending = plait.start_broadcast(x, 0, comm)
+while not pending.done():
+    pass
+"""
+# The second is sent only when the first is done: a peer need not receive it meanwhile.
+POLLED_OF_TWO = """
+pending = plait.start_broadcast(x, 0, comm)
+more = np.zeros(1 << 18, dtype=np.float32)
+second = plait.start_broadcast(more, 0, comm)
+while not pending.done():
+    pass
+"""
+LEAVING = """
 dist.barrier()  # gloo's: plait is not called in it
 sys.stdout.write(f"{x[-1]}\\n")
 """
 
 
-def test_a_call_leaves_nothing_unsent_behind() -> None:
-    # The kernel takes little at a time here. What it had not taken when the first rank's call ended
-    # would stay in that process while it waits for the second rank in another library.
-    assert lines_of_two_hosts(LEAVING, "--rate", "20mbit") == 2 * ["7.0"]
+@pytest.mark.parametrize("call", [BLOCKING, POLLED, POLLED_OF_TWO], ids=["blocks", "polls", "two"])
+def test_a_call_leaves_nothing_unsent_behind(call: str) -> None:
+    # What the kernel had not taken when the first rank's call ended would stay in that process
+    # while it waits for the second rank in another library.
+    ranks = on_hosts(SMALL_BUFFERS + call + LEAVING, "--rate", "20mbit", timeout=100)
+    assert ranks.stdout == "7.0\n7.0\n", ranks.stderr
+
+
+INTERRUPTED = """
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+if dist.get_rank() == 0:
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        CALL
+        said = "it ended"
+    except KeyboardInterrupt:
+        said = "interrupted"
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    dist.barrier()
+else:
+    dist.barrier()  # takes nothing from the first rank until that one has ended its call
+    try:
+        plait.broadcast(x, 0, comm)
+        plait.barrier(comm)
+        said = "it ended"
+    except plait.Error as error:
+        said = str(error)
+sys.stdout.write(f"{dist.get_rank()} {said}\\n")
+"""
+
+
+def test_an_interrupt_ends_the_end_of_a_call() -> None:
+    # The call has done its part, and waits for the kernel alone: no rank is named for which it
+    # would wait. Were it not to end, the second rank would never come.
+    program = SMALL_BUFFERS.replace("1 << 18", "1 << 16") + INTERRUPTED.replace("CALL", BLOCKING)
+    ranks = on_hosts(program, "--rate", "20mbit", timeout=100)
+    said = sorted(ranks.stdout.splitlines())
+    assert said[0] == "0 interrupted", said
+    assert "rank 0 was interrupted" in said[1], said
+    assert "rank 0 waits" not in said[1], said
+
+
+# Programs that know nothing of plans, each by another door of plait.
+MLP = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+import plait.torch
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+x = torch.randn(64, 128).bfloat16()
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 64}
+    return LlamaForCausalLM(LlamaConfig(**sizes, **heads)).bfloat16()
+"""
+TRANSFORMERS = """
+import plait.transformers
+from transformers import AutoModelForCausalLM
+from transformers.distributed import DistributedConfig
+
+folder = os.environ["MODEL"]
+if dist.get_rank() == 0:
+    llama().save_pretrained(folder)
+dist.barrier()
+plait.transformers.enable()
+how = DistributedConfig(tp_size=2)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype="bfloat16", distributed_config=how)
+with torch.no_grad():
+    for _ in range(6):
+        model(torch.arange(64)[None])
+"""
+STYLES = """
+from plait.torch.dtensor import ColwiseParallel, RowwiseParallel, parallelize_module
+
+mlp = llama().model.layers[0].mlp
+styles = {"gate_proj": ColwiseParallel(), "up_proj": ColwiseParallel()}
+parallelize_module(
+    mlp, init_device_mesh("cpu", (2,)), {**styles, "down_proj": RowwiseParallel()}
+)
+with torch.no_grad():
+    for _ in range(6):
+        mlp(x)
+"""
+COMPILER = """
+import torch.distributed._functional_collectives as functional
+from plait.torch.compiler import Pass
+
+w = torch.randn(96, 128).bfloat16()
+
+def program(x, w):
+    return functional.all_reduce(x @ w.t(), "sum", dist.group.WORLD) + 1
+
+compiled = torch.compile(program, options={"post_grad_custom_post_pass": Pass()})
+with torch.no_grad():
+    for _ in range(6):
+        compiled(x, w)
+"""
+DOORS = {"transformers": TRANSFORMERS, "styles": STYLES, "compiler": COMPILER}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_has_automatic_plans(door: str, tmp_path: Path) -> None:
+    ranks = on_hosts(
+        MLP + DOORS[door] + SHOW_PLANS,
+        XDG_CACHE_HOME=str(tmp_path),
+        MODEL=str(tmp_path),
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+    )
+    expect_automatic(ranks, "matmul_all_reduce")

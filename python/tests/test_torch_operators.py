@@ -22,7 +22,19 @@ def test_a_report_of_one_rank_says_that_there_was_nothing_to_hide() -> None:
     for _ in range(5):  # the second and the fourth call are traced
         pt.matmul_all_reduce(torch.ones(8, 8), torch.ones(8, 8), options=pt.Options("fused"))
     (row,) = pt.report().rows
-    assert (row.hidden, row.reason) == (None, "there was nothing to hide")
+    assert row.hidden is None
+    assert row.reason == "as options or settings say; there was nothing to hide"
+
+
+def test_an_automatic_wire_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", "bf16")
+    assert pt.Options().resolved().wire is plait.Dtype.bf16
+    options = pt.Options("fused", wire="auto")
+    assert options.resolved().wire is None
+    x = torch.ones(8, 8)
+    assert pt.matmul_all_reduce(x, x, options=options).tolist() == (x @ x).tolist()
+    how = {"schedule": "fused", "wire": "auto"}
+    assert torch.ops.plait.matmul_all_reduce(x, x, None, "", **how).tolist() == (x @ x).tolist()
 
 
 class Older(torch.Tensor):

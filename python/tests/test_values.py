@@ -46,8 +46,12 @@ def test_names_stand_for_what_they_name() -> None:
     settings = plait.Settings()
     settings.plan, settings.wire = "fused", "s8"
     assert (settings.plan, settings.wire) == (plait.Plan("fused"), plait.Dtype.s8)
-    settings.plan = None
-    assert settings.plan is None
+    settings.plan, settings.wire = None, "auto"
+    assert (settings.plan, settings.wire) == (None, None)
+    plait.matmul(x, plait.WeightView(w, "out_in"), y, comm, wire="auto")
+    assert plait.LinearOptions(wire="auto") is not None
+    with pytest.raises(plait.Error, match="'auto' is no dtype"):
+        plait.size_of("auto")
 
 
 @pytest.mark.parametrize(

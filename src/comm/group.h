@@ -61,7 +61,14 @@ inline Failure failure_of(const Error& error) {
 // In a catch clause: what the other ranks are told of what was caught on this one in `call`.
 Failure failure_of_caught(std::string_view call, int rank);
 
+// The frames up to the last of these, to a process whose kernel here has not taken them.
+struct Unsent {
+  int process;
+  std::uint64_t last;
+};
+
 class Executor;
+class Patience;
 
 class Group {
  public:
@@ -125,10 +132,19 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // The end of a blocking call: waits until what this rank has sent needs no further call of it,
-  // which it may never make, or the group has failed, which the next call says: the result of this
-  // one is whole. Throws when the caller interrupts it.
-  virtual void finish_sending() {}
+  // What this rank has sent until now and must move in further calls, which it may never make.
+  virtual std::vector<Unsent> unsent() { return {}; }
+
+  // Whether it needs no further call any more, or the group has failed, which the next call says:
+  // the result of this one is whole. Fails the group at the end of the patience. Throws when the
+  // caller interrupts it.
+  virtual bool is_sent(const std::vector<Unsent>& /*unsent*/, Patience& /*patience*/) {
+    return true;
+  }
+
+  // The end of a blocking call: waits until that is so.
+  virtual void finish_sending(const std::vector<Unsent>& /*unsent*/) {}
+  void finish_sending() { finish_sending(unsent()); }
 
   // Announces a collective that this rank has started and last polled at that time, and a product
   // that runs outside all calls of the group, which is announced again now and then.

@@ -71,12 +71,23 @@ bool TaskQueue::advance(const Task& task) {
 }
 
 void TaskQueue::advance_all() {
-  while (!tasks_.empty() && tasks_.front()->step()) {
-    tasks_.front()->set_fate(Task::Fate::done);
-    tasks_.pop_front();
-    calls_.complete_collective();
-    if (!tasks_.empty()) begin(*tasks_.front());
+  while (!tasks_.empty() && tasks_.front()->step() && is_sent()) end_front();
+}
+
+bool TaskQueue::is_sent() {
+  if (!unsent_) {
+    unsent_ = group().unsent();
+    patience_.renew(base::now());
   }
+  return unsent_->empty() || group().is_sent(*unsent_, patience_);
+}
+
+void TaskQueue::end_front() {
+  unsent_.reset();
+  tasks_.front()->set_fate(Task::Fate::done);
+  tasks_.pop_front();
+  calls_.complete_collective();
+  if (!tasks_.empty()) begin(*tasks_.front());
 }
 
 bool TaskQueue::can_advance() const {
@@ -108,7 +119,7 @@ bool TaskQueue::poll(const Task& task) {
   if (done) {
     polling_.end();
   } else {
-    poll_peers();
+    if (!unsent_) poll_peers();
     advance_started(clock());
   }
   return done;
@@ -135,10 +146,14 @@ void TaskQueue::poll_peers() {
 }
 
 void TaskQueue::wait(const Task& task) {
-  wait_until(
-      group(), [&] { return advance(task); }, [&] { return mailbox_->take_due(); },
-      [&] { return tasks_.front()->awaited(); }, &lanes_->moves());
-  group().finish_sending();
+  while (has(task)) {
+    wait_until(
+        group(), [&] { return advance(task) || unsent_; }, [&] { return mailbox_->take_due(); },
+        [&] { return tasks_.front()->awaited(); }, &lanes_->moves());
+    if (!unsent_) continue;
+    group().finish_sending(*unsent_);
+    end_front();
+  }
 }
 
 void TaskQueue::drain() {

@@ -6,6 +6,8 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "comm/call_counter.h"
 #include "comm/executor.h"
@@ -62,6 +64,8 @@ class TaskQueue {
   void begin(Task& task);
   bool advance(const Task& task);
   void advance_all();
+  bool is_sent();
+  void end_front();
   void poll_peers();
   void drain();
   bool has(const Task& task) const;
@@ -73,6 +77,11 @@ class TaskQueue {
   std::deque<std::shared_ptr<Task>> tasks_;
 
   std::exception_ptr thrown_;  // by advance_beside()
+
+  // The front of the queue has done its part, and this is on its way. The next task begins when
+  // the kernel has it: what that one sends, a peer may never receive that waits elsewhere for this
+  // rank to be done with the first.
+  std::optional<std::vector<Unsent>> unsent_;
 
   // Polling for the front of the queue.
   Patience patience_;

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "plait/plan.h"
 #include "plan/profile.h"
 
@@ -70,6 +71,11 @@ std::optional<std::string> read_text(const std::string& path);
 
 // Creates missing directories. The file appears complete or not at all.
 void write_text(const std::string& path, std::string_view text);
+
+// Replaces a file's text, empty if there is no file, by another, if the two differ. Writers of a
+// folder's files take turns, as in save_cache().
+void change_text(const std::string& path,
+                 base::FunctionRef<std::string(std::string_view text)> change);
 
 // Throws what write_text() would throw, but creates no file and no directory.
 void check_place(const std::string& path);

@@ -105,6 +105,15 @@ void write_text(const std::string& path, std::string_view text) {
   file.commit();
 }
 
+void change_text(const std::string& path,
+                 base::FunctionRef<std::string(std::string_view text)> change) {
+  make_folder(path);
+  const Turn turn(path);
+  const std::string before = read_text(path).value_or(std::string());
+  const std::string after = change(before);
+  if (after != before) write_text(path, after);
+}
+
 void check_place(const std::string& path) {
   std::error_code none;
   if (!fs::is_directory(folder_of(path), none)) return check_folder(folder_of(path));

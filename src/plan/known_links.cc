@@ -55,6 +55,36 @@ std::string text_of(const KnownLinks& links) {
   return text;
 }
 
+std::string ends_of(const std::vector<std::string>& routes) {
+  constexpr std::string_view kTo = " to ";
+  std::vector<std::string> ends;
+  for (const std::string& route : routes) {
+    const std::string one = route.substr(0, route.find(';'));
+    const bool is_listed = std::find(ends.begin(), ends.end(), one) != ends.end();
+    if (!one.starts_with("shm") && !is_listed) ends.push_back(one);
+  }
+  std::string text;
+  std::string from;
+  for (const std::string& one : ends) {
+    const bool goes_on = !from.empty() && one.starts_with(from);
+    text += base::sentence(text.empty() ? "" : ", ", goes_on ? one.substr(from.size()) : one);
+    const std::size_t to = one.find(kTo);
+    from = to == std::string::npos ? std::string() : one.substr(0, to + kTo.size());
+  }
+  return text;
+}
+
+TransportFigures add(KnownLinks& links, const std::string& name, const TransportFigures& measured) {
+  const auto found = links.find(name);
+  TransportFigures counts = measured;
+  if (found != links.end() && are_alike(found->second, measured)) {
+    counts = found->second;
+    counts.processor = std::min(counts.processor, measured.processor);
+  }
+  links[name] = counts;
+  return counts;
+}
+
 bool are_alike(const TransportFigures& one, const TransportFigures& other) {
   return is_near(one.bytes_per_ns, other.bytes_per_ns, kSameRate) &&
          is_near(one.latency, other.latency, kSameLatency);

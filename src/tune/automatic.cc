@@ -50,14 +50,14 @@ class Automatic final : public PlanSource {
         tune::OnlineListener{
             .settled = [this](const PlanKey& key,
                               const plan::PlanCache::Entry& entry) { keep(key, entry); },
-            .deviated = [this] { measure_network(); }});
+            .deviated = [this] { measure_network(tune::Known::has_changed); }});
   }
 
   // Collective, as the calls are in which a source measures.
-  void measure_network() const {
+  void measure_network(tune::Known known = tune::Known::as_before) const {
     if (comm_.state().hosts() == 1) return;
     plan::MachineProfile profile = model_.profile();
-    profile.network = tune::known_network(comm_, threads_, path_);
+    profile.network = tune::known_network(comm_, threads_, path_, known);
     model_ = plan::CostModel(std::move(profile));
     known_.clear();
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <typeinfo>
 #include <vector>
 
 #include "base/check.h"
@@ -115,35 +117,36 @@ double stepped(double value) {
   return decade * nearest;
 }
 
-// The ends of the network: "2 ranks on 2 hosts, tcp: 10.0.0.1 (eth0) to 10.0.0.2".
+// The ends of the network, of all hosts: a third one may be farther away than the second.
 std::string link_name(const Communicator& comm) {
-  std::string route;
-  for (int peer = 1; peer < comm.world() && route.empty(); ++peer) {
-    const std::string one = comm.state().route_to(peer);
-    if (!one.starts_with("shm")) route = one.substr(0, one.find(';'));  // without explanations
-  }
+  std::vector<std::string> routes;
+  for (int peer = 1; peer < comm.world(); ++peer) routes.push_back(comm.state().route_to(peer));
   return base::sentence(base::show_count(comm.world(), "rank"), " on ",
-                        base::show_count(comm.state().hosts(), "host"), ", ", route);
+                        base::show_count(comm.state().hosts(), "host"), ", ",
+                        plan::ends_of(routes));
 }
 
-// The figures that count, of those stored and those measured. If the file can't be read or written,
-// only this comparison is lost.
+// If the file can't be read, only the comparison with it is lost; if it can't be written, the next
+// run compares with the same figures.
 plan::TransportFigures keep_link(const std::string& cache, const std::string& name,
-                                 const plan::TransportFigures& measured) try {
-  const std::string path = plan::links_path(cache);
-  plan::KnownLinks links = plan::parse_links(plan::read_text(path).value_or(std::string()));
-  const auto found = links.find(name);
-  const bool is_known = found != links.end() && plan::are_alike(found->second, measured);
-  // Other programs can only add to the processor's time.
-  if (is_known && found->second.processor <= measured.processor) return found->second;
-  plan::TransportFigures counts = is_known ? found->second : measured;
-  counts.processor = measured.processor;
-  links[name] = counts;
-  plan::write_text(path, plan::text_of(links));
+                                 const plan::TransportFigures& measured) {
+  plan::TransportFigures counts = measured;
+  try {
+    plan::change_text(plan::links_path(cache), [&](std::string_view text) {
+      plan::KnownLinks links = plan::parse_links(text);
+      counts = plan::add(links, name, measured);
+      return plan::text_of(links);
+    });
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): see above
+  }
   return counts;
-} catch (const Error&) {
-  return measured;
 }
+
+// Kept with the communicator, whose ranks measure alike.
+struct Measured {
+  int threads;
+  plan::TransportFigures network;
+};
 
 }  // namespace
 
@@ -175,8 +178,13 @@ plan::TransportFigures measure_network(Communicator& comm, int threads) {
   return network;
 }
 
-plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache) {
-  plan::TransportFigures network = measure_network(comm, threads);
+plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache,
+                                     Known known) {
+  std::shared_ptr<void>& kept = comm.state().kept(typeid(Measured));
+  const auto* before = static_cast<const Measured*>(kept.get());
+  if (before == nullptr || before->threads != threads || known == Known::has_changed)
+    kept = std::make_shared<Measured>(Measured{threads, measure_network(comm, threads)});
+  plan::TransportFigures network = static_cast<const Measured*>(kept.get())->network;
   struct Stored {
     double latency, bytes_per_ns, processor;
   };

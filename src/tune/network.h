@@ -14,10 +14,13 @@ namespace plait::tune {
 // once, as they do for an operator.
 plan::TransportFigures measure_network(Communicator& comm, int threads);
 
-// Measures the network and compares it with what rank 0 finds beside its plan cache. If they are
-// alike, the stored figures count, so that all runs look for the same plans; otherwise the new ones
-// are stored. `cache` is empty on ranks that don't store anything. Collective.
-plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache);
+// Measures the network, once for each communicator unless it has changed, and compares it with what
+// rank 0 finds beside its plan cache. If they are alike, the stored figures count, so that all runs
+// look for the same plans; otherwise the new ones are stored. `cache` is empty on ranks that don't
+// store anything. Collective.
+enum class Known { as_before, has_changed };
+plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache,
+                                     Known known = Known::as_before);
 
 // Scales the rates of a profile's products to a short product of this machine. Collective.
 void measure_products(plan::MachineProfile& profile, Communicator& comm);

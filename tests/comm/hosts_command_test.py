@@ -35,6 +35,18 @@ class HostsCommandTest(HostsCase):
             f"rank {rank} of 3, started by plait run, over tcp: the sum is 6" for rank in range(3)])
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_sums_that_are_measured_travel_as_those_of_layers(self):
+        size = ("--m", "64", "--n", "64", "--k", "64", "--repeat", "2", "--schedule", "fused")
+        for op, words, wire in (("matmul-all-reduce", (), "bf16 (automatic between hosts)"),
+                                ("matmul-all-reduce", ("--dtype", "f32"), "f32 (automatic between hosts)"),
+                                ("matmul-all-reduce", ("--wire", "f32"), "f32"),
+                                ("matmul-all-gather", (), "bf16")):
+            run = self.run_on_hosts("10.77.0.1:1,10.77.0.2:1", "--", PLAIT, "bench", op, *size, *words)
+            said = run.communicate(timeout=PATIENCE)[0]
+            self.assertEqual(run.returncode, 0, said)
+            self.assertIn(f" wire={wire}\n", said)
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_ranks_meet_at_the_ports_that_are_allowed(self):
         run = self.run_on_hosts("10.77.0.1:2,10.77.0.2:1", "--", "sh", "-c",
                                 "echo $PLAIT_RENDEZVOUS; exec " + RANK_PROGRAM,

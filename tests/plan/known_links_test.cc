@@ -3,6 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "folder.h"
+#include "plan/cache.h"
+
 namespace plait::plan {
 namespace {
 
@@ -15,6 +22,52 @@ TEST(KnownLinks, AreReadAsTheyWereWritten) {
   EXPECT_EQ(parse_links(text_of(links)), links);
   EXPECT_EQ(text_of(KnownLinks()), "plait links 1\n");
   EXPECT_EQ(links_path("/here/plans"), "/here/plans.links");
+}
+
+// A third host may be farther away than the second.
+TEST(KnownLinks, NameTheEndsOfAllHosts) {
+  EXPECT_EQ(ends_of({"tcp: a (v0) to b"}), "tcp: a (v0) to b");
+  EXPECT_EQ(ends_of({"shm", "tcp: a (v0) to b", "tcp: a (v0) to c; a reason", "tcp: a (v0) to b"}),
+            "tcp: a (v0) to b, c");
+  EXPECT_EQ(ends_of({"tcp: a (v0) to b", "tcp: d (v1) to c"}),
+            "tcp: a (v0) to b, tcp: d (v1) to c");
+  EXPECT_EQ(ends_of({"shm"}), "");
+}
+
+TEST(KnownLinks, KeepTheFiguresOfANetworkThatIsStillTheSame) {
+  KnownLinks links = {{"one", kSlow}};
+  TransportFigures again = kSlow;
+  again.bytes_per_ns *= 1.1;
+  again.processor = 2;
+  EXPECT_EQ(add(links, "one", again), kSlow);
+  EXPECT_EQ(links["one"], kSlow);
+  again.processor = 0.1;
+  EXPECT_EQ(add(links, "one", again).processor, 0.1);
+  EXPECT_EQ(links["one"].bytes_per_ns, kSlow.bytes_per_ns);
+  again.bytes_per_ns *= 8;
+  EXPECT_EQ(add(links, "one", again), again);
+  EXPECT_EQ(add(links, "other", kSlow), kSlow);
+  EXPECT_EQ(links, (KnownLinks{{"one", again}, {"other", kSlow}}));
+}
+
+TEST(KnownLinks, AreNotLostWhereProcessesWriteAtOnce) {
+  const test::Folder folder;
+  const std::string path = links_path(folder / "some/plans");
+  std::vector<std::thread> writers;
+  writers.reserve(4);
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([&, writer] {
+      for (int i = 0; i < 8; ++i) {
+        change_text(path, [&](std::string_view text) {
+          KnownLinks links = parse_links(text);
+          add(links, std::to_string(writer * 8 + i), kSlow);
+          return text_of(links);
+        });
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(parse_links(*read_text(path)).size(), 32U);
 }
 
 TEST(KnownLinks, LeaveOutWhatTheyCannotRead) {

@@ -5,48 +5,18 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 
-#include "base/parallel.h"
-#include "comm/gather.h"
 #include "conformance/ranks.h"
-#include "folder.h"
 #include "ops/problem.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
-#include "plan/known_links.h"
 #include "plan/machine.h"
+#include "tune/automatic_case.h"
 #include "tune/online.h"
 
 namespace plait {
 namespace {
-
-class AutomaticPlans : public testing::Test {
- protected:
-  std::string path(const std::string& name = "plans") const { return folder_ / name; }
-
-  static PlanKey problem(int world, int threads = base::thread_count(0)) {
-    return {.op = Operator::matmul_all_reduce,
-            .m = 40,
-            .n = 200,
-            .k = std::int64_t{96} * world,
-            .world = world,
-            .threads = threads,
-            .transport = "threads"};
-  }
-
-  static plan::PlanCache cache_with(const Plan& plan, int world) {
-    plan::PlanCache cache(plan::machine_fingerprint());
-    cache.add(problem(world), {.plan = plan, .nanoseconds = 1, .serial = 2});
-    return cache;
-  }
-
- private:
-  const test::Folder folder_;
-};
-
-const Plan kOdd = parse_plan("pipelined parts=7 first=33");
 
 TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
   plan::save_cache(path(), cache_with(kOdd, 2));
@@ -247,129 +217,6 @@ TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);
   EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
-}
-
-// Three ranks on one host and one on another: all must ask for the plan of two hosts.
-class UnevenHosts : public AutomaticPlans {
- protected:
-  static PlanKey problem() {
-    PlanKey key = AutomaticPlans::problem(4);
-    key.hosts = 2;
-    key.transport = "tcp";
-    return key;
-  }
-
-  const RunRanks run_ = over_hosts({0, 0, 0, 1});
-};
-
-TEST_F(UnevenHosts, HaveThePlanThatWasMeasured) {
-  plan::PlanCache cache(plan::machine_fingerprint());
-  cache.add(problem(), {.plan = kOdd, .nanoseconds = 1, .serial = 2});
-  plan::save_cache(path(), cache);
-  run_(4,
-       [&](Communicator& comm) {
-         const auto plans = automatic_plans(comm, {.cache = path()});
-         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-         Op op = prepare(one.desc(), comm, {.plans = plans.get()});
-         EXPECT_EQ(op.plan(), kOdd);
-         op.run(one.call());
-         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
-       },
-       {});
-}
-
-TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
-  run_(4,
-       [&](Communicator& comm) {
-         const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
-         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-         for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call)
-           matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
-       },
-       {});
-  const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
-  ASSERT_TRUE(kept);
-  ASSERT_EQ(kept->entries().size(), 1U);
-  PlanKey key = parse_plan_key(kept->entries().begin()->first);
-  EXPECT_TRUE(key.link) << "plans of one network must not be those of another";
-  key.link.reset();
-  EXPECT_EQ(name(key), name(problem()));
-}
-
-// Every program between hosts gets this without tuning.
-TEST_F(UnevenHosts, MeasureTheNetworkAndTryPlansWithoutBeingAsked) {
-  run_(4,
-       [&](Communicator& comm) {
-         const auto plans = automatic_plans(comm, {.cache = path()});
-         const PlanKey key = problem();
-         const Plan first = *plans->next(key);
-         EXPECT_EQ(first, parse_plan("serial"));
-         plans->took(key, first, 10);
-         EXPECT_NE(plans->next(key), first);
-         const auto reason = plans->reason(key);
-         ASSERT_TRUE(reason);
-         EXPECT_EQ(reason->sentence, "plans are being tried");
-         EXPECT_GT(reason->serial_ns, 0);
-         const auto quiet = automatic_plans(comm, {.cache = path(), .online = false});
-         EXPECT_EQ(quiet->next(key), quiet->find(key));
-         EXPECT_FALSE(contains(quiet->reason(key)->sentence, "has not been measured"));
-       },
-       {});
-  const auto links = plan::read_text(plan::links_path(path()));
-  ASSERT_TRUE(links);
-  const plan::KnownLinks known = plan::parse_links(*links);
-  ASSERT_EQ(known.size(), 1U);
-  EXPECT_TRUE(known.begin()->first.starts_with("4 ranks on 2 hosts, tcp: 127.0.0.1"))
-      << known.begin()->first;
-}
-
-// One rank of each host stores plans. All ranks must try again together, also after a decision that
-// only some have stored.
-TEST_F(UnevenHosts, TryAgainTogetherWhereCallsTakeLonger) {
-  run_(4,
-       [&](Communicator& comm) {
-         const auto plans = automatic_plans(comm, {.cache = path()});
-         const PlanKey key = problem();
-         std::set<std::string> followed;
-         const auto call = [&](std::int64_t serial, std::int64_t others) {
-           const Plan plan = *plans->next(key);
-           const auto all = comm::gather_values(fingerprint(plan), comm);
-           ASSERT_EQ(std::set<std::uint32_t>(all.begin(), all.end()).size(), 1U);
-           followed.insert(name(plan));
-           plans->took(key, plan, plan.schedule == Schedule::serial ? serial : others);
-         };
-         for (int i = 0; i < 60; ++i) call(1'000'000, 700'000);
-         followed.clear();
-         for (int i = 0; i < 10; ++i) call(1'000'000, 700'000);
-         ASSERT_EQ(followed.size(), 1U) << "it is decided";
-         ASSERT_FALSE(followed.contains("serial"));
-         for (int i = 0; i < 600; ++i) call(1'000'000, 2'000'000);
-         EXPECT_TRUE(followed.contains("serial")) << "others are tried again";
-         EXPECT_EQ(plans->next(key), parse_plan("serial"));
-       },
-       {});
-}
-
-// The wire between hosts is as wide as the operands, unless another is asked for.
-TEST_F(UnevenHosts, SendSumsInTheDtypeOfX) {
-  run_(4,
-       [&](Communicator& comm) {
-         struct Asked final : PlanSource {
-           std::optional<Plan> find(const PlanKey& key) const override {
-             wire = key.wire;
-             return std::nullopt;
-           }
-           mutable Dtype wire = kNoDtype;
-         };
-         const Asked asked;
-         const OpProblem one(Operator::matmul_all_reduce, 40, comm);
-         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                           {.wire = kAutomaticWire, .plans = &asked});
-         EXPECT_EQ(asked.wire, one.x.view.dtype);
-         matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &asked});
-         EXPECT_EQ(asked.wire, Dtype::f32);
-       },
-       {});
 }
 
 }  // namespace

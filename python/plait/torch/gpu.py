@@ -75,7 +75,7 @@ def products_of(
         why = _why_not(ranks.group, operator, device, dtype)
         if not why:
             return OnGpu(ranks, context_of(group, options, operator), device)
-        if options.wire is not None and options.wire != tensors.DTYPES[dtype].name:
+        if options.wire not in (None, "auto", tensors.DTYPES[dtype].name):
             refuse(
                 operator,
                 f"wire is {options.wire!r}, and without plait's kernels partial sums travel as "

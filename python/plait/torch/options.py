@@ -9,12 +9,11 @@ from plait import _native
 from plait.errors import refuse
 
 Schedule = Literal["auto", "serial", "pipelined", "fused"]
-Wire = Literal["f32", "bf16", "f16", "s8"]
+Wire = Literal["auto", "f32", "bf16", "f16", "s8"]
 Engine = Literal["native", "c10d"]
 Product = Literal["plait", "torch", "auto"]
 
 _MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
-_WIRES = {name: getattr(_native.Dtype, name) for name in get_args(Wire)}
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,9 @@ class Options:
 
     schedule: Schedule | None = None
     parts: int | None = None  # of "pipelined"
-    wire: str | None = None  # in what partial sums travel: "f32", "bf16", "f16" or "s8"
+    # In what partial sums travel: "f32", "bf16", "f16" or "s8". "auto": f32 on one host, and the
+    # dtype of x between hosts.
+    wire: str | None = None
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # "c10d": torch's own products and collectives
 
@@ -55,7 +56,7 @@ class Options:
         if self.parts is not None:
             self._check_parts(self.parts)
         if self.wire is not None and self.wire not in get_args(Wire):
-            _refuse(f"wire is {self.wire!r}; it can be {', '.join(_WIRES)}")
+            _refuse(f"wire is {self.wire!r}; it can be {', '.join(get_args(Wire))}")
         if not isinstance(self.fixed_weights, bool):
             _refuse(f"fixed_weights is {self.fixed_weights!r}; it can be True or False")
 
@@ -110,7 +111,7 @@ class Options:
         if self.schedule is not None:
             settings.plan = None if plan is None else _native.Plan(plan)
         if self.wire is not None:
-            settings.wire = _WIRES[self.wire]
+            settings.wire = self.wire
         return settings
 
     def _c10d_parts(self, world: int) -> int:

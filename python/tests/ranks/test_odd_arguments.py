@@ -40,7 +40,7 @@ def test_more_rows_than_can_be_counted_are_refused() -> None:
     ("options", "sentence"),
     [
         ({"settings": {}}, "settings is of type dict"),
-        ({"wire": ["bf16"]}, r"wire is \['bf16'\]; it can be f32, bf16, f16, s8"),
+        ({"wire": ["bf16"]}, r"wire is \['bf16'\]; it can be auto, f32, bf16, f16, s8"),
         ({"schedule": ["serial"]}, r"schedule is \['serial'\]; it can be auto"),
         ({"parts": 4}, "parts is 4, and only schedule='pipelined' has parts"),
         ({"schedule": "pipelined", "parts": "4"}, "parts is '4', not a whole number"),

@@ -9,8 +9,10 @@
 #include "cli/bench/op_report.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "comm/state.h"
 #include "measure/collective_check.h"
 #include "measure/op_measure.h"
+#include "ops/shapes.h"
 
 namespace plait::cli {
 namespace {
@@ -44,6 +46,10 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
   // measurements.
   if (!options.link.link && options.link.ratio == 0) options.link.link = whole.link();
   Communicator comm = whole.with_link(std::nullopt);
+  const int hosts = comm.state().hosts();
+  options.chose_wire =
+      hosts > 1 && traits_of(options.op).shares_k && options.wire == kAutomaticWire;
+  options.wire = ops::wire_of(options.op, options.x, options.wire, hosts);
   // Check before any rank allocates memory or spends time.
   const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(options.files);

@@ -81,7 +81,8 @@ void check_backend(const OpBenchOptions& options) {
 // The options whose values need no others to be understood.
 void add_options(Options& options, OpBenchOptions& bench) {
   options.add("--wire", wire_of(bench.op), bench.wire,
-              "dtype in which partial sums are sent (default: f32)");
+              "dtype in which partial sums are sent (default: f32 on one host, x's\n"
+              "dtype between hosts, as layers send them)");
   options.add("-w,--weight", kWeight, bench.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, not packed before (default: x's dtype, packed)");
@@ -104,6 +105,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   const std::string verb = (traces ? "trace " : "bench ") + word_of(op);
   OpBenchOptions bench;
   bench.op = op;
+  bench.wire = kAutomaticWire;
   SizeOptions sizes;
   DtypeOptions dtypes;
   RankOptions ranks;

@@ -11,6 +11,7 @@ namespace plait::cli {
 
 struct OpBenchOptions : measure::OpSetup {
   OutputFiles files;
+  bool chose_wire = false;  // the place of the ranks did, not the user
 };
 
 // Reads the options of plait bench OPERATOR, or of plait trace OPERATOR, which by default writes

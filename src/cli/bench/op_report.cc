@@ -94,10 +94,11 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
 }
 
 std::string show_text(const OpBenchOptions& options, const measure::OpMeasurement& result) {
-  std::string text = fmt::format(
-      "{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\n\n", name(options.op), result.size.m,
-      result.size.n, result.size.k, name(options.x), options.weight, name(options.out),
-      name(ops::wire_of(options.op, options.x, options.wire)), show_place(result));
+  std::string text =
+      fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}{}\n{}\n\n", name(options.op),
+                  result.size.m, result.size.n, result.size.k, name(options.x), options.weight,
+                  name(options.out), name(ops::wire_of(options.op, options.x, options.wire)),
+                  options.chose_wire ? " (automatic between hosts)" : "", show_place(result));
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
   if (result.link || comm::crosses_hosts(result.transport))

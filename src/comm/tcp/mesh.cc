@@ -268,9 +268,9 @@ bool Mesh::is_sent(int process) {
   return !connections_[process].has_unsent() && (carrier_ == nullptr || carrier_->is_sent(process));
 }
 
-std::vector<Mesh::Queued> Mesh::queued() {
+std::vector<Unsent> Mesh::unsent() {
   const std::lock_guard lock(mutex_);
-  std::vector<Queued> all;
+  std::vector<Unsent> all;
   if (unsent_.empty() && carrier_ == nullptr) return all;
   for (int process = 0; process < size(); ++process) {
     const Connection& connection = connections_[process];
@@ -280,12 +280,12 @@ std::vector<Mesh::Queued> Mesh::queued() {
   return all;
 }
 
-bool Mesh::is_taken(const Queued& queued) {
+bool Mesh::is_taken(const Unsent& unsent) {
   const std::lock_guard lock(mutex_);
-  const Connection& connection = connections_[queued.process];
-  if (given_up_[queued.process] || !connection.loss().empty()) return true;
-  return connection.is_flushed(queued.last) &&
-         (carrier_ == nullptr || carrier_->is_sent(queued.process));
+  const Connection& connection = connections_[unsent.process];
+  if (given_up_[unsent.process] || !connection.loss().empty()) return true;
+  return connection.is_flushed(unsent.last) &&
+         (carrier_ == nullptr || carrier_->is_sent(unsent.process));
 }
 
 std::uint32_t Mesh::sent_to(int process) {

@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/region.h"
+#include "comm/group.h"
 #include "comm/tcp/carrier.h"
 #include "comm/tcp/connection.h"
 #include "comm/tcp/frame_gate.h"
@@ -129,12 +130,8 @@ class Mesh {
   // The processes for which something is queued that the kernel here has not taken, each with the
   // number of its last frame; and whether the kernel has taken all up to that one. Frames that
   // other threads queue meanwhile are not waited for.
-  struct Queued {
-    int process;
-    std::uint64_t last;
-  };
-  std::vector<Queued> queued();
-  bool is_taken(const Queued& queued);
+  std::vector<Unsent> unsent();
+  bool is_taken(const Unsent& unsent);
 
   // How many chunks the carrier has been given for the process.
   std::uint32_t sent_to(int process);

@@ -162,19 +162,28 @@ void TcpGroup::leave() noexcept {
   if (!failed()) tell_all(Kind::farewell, "");
 }
 
-void TcpGroup::finish_sending() {
-  const std::vector<Mesh::Queued> queued = mesh_->queued();
-  if (queued.empty()) return;
-  await_peers(
-      [&](int process) {
-        const auto found = std::find_if(queued.begin(), queued.end(),
-                                        [&](const auto& one) { return one.process == process; });
-        return found == queued.end() || mesh_->is_taken(*found);
-      },
-      [&](int peer) {
-        return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
-                        " to receive the last chunks");
-      });
+// Whether the kernel here has all that is listed for the process.
+bool TcpGroup::is_taken(const std::vector<Unsent>& unsent, int process) const {
+  return std::all_of(unsent.begin(), unsent.end(), [&](const Unsent& one) {
+    return one.process != process || mesh_->is_taken(one);
+  });
+}
+
+std::string TcpGroup::ending(int peer) const {
+  return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
+                  " to receive the last chunks");
+}
+
+bool TcpGroup::is_sent(const std::vector<Unsent>& unsent, Patience& patience) {
+  return unsent.empty() || are_done(
+                               patience, [&](int process) { return is_taken(unsent, process); },
+                               [&](int peer) { return ending(peer); });
+}
+
+void TcpGroup::finish_sending(const std::vector<Unsent>& unsent) {
+  if (unsent.empty()) return;
+  await_peers([&](int process) { return is_taken(unsent, process); },
+              [&](int peer) { return ending(peer); });
 }
 
 void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
@@ -191,13 +200,18 @@ void TcpGroup::wait_for_peers(base::FunctionRef<bool(int process)> is_done,
 void TcpGroup::await_peers(base::FunctionRef<bool(int process)> is_done,
                            base::FunctionRef<std::string(int peer)> doing) {
   Patience patience(policy());
-  int peer = 0;
-  while (!members_.numbers.empty() && !failed() && peer < world()) {
+  for (;;) {
     const std::uint64_t seen = mesh_->news();
-    if (peer == rank() || has_left(peer) || is_done(members_.processes[peer])) {
-      ++peer;
-      continue;
-    }
+    if (are_done(patience, is_done, doing)) return;
+    mesh_->sleep(std::min(patience.wake_at(), base::now() + base::kMillisecond), seen);
+  }
+}
+
+// A turn of such a wait. True at its end, where the group has failed too.
+bool TcpGroup::are_done(Patience& patience, base::FunctionRef<bool(int process)> is_done,
+                        base::FunctionRef<std::string(int peer)> doing) {
+  for (int peer = 0; !members_.numbers.empty() && !failed() && peer < world(); ++peer) {
+    if (peer == rank() || has_left(peer) || is_done(members_.processes[peer])) continue;
     const Nanoseconds now = base::now();
     if (patience.must_poll_peers(now, *this)) check_for_losses([&] { return doing(peer); });
     if (patience.is_over(now)) {
@@ -207,8 +221,9 @@ void TcpGroup::await_peers(base::FunctionRef<bool(int process)> is_done,
             .sentence = doing(peer) + " for " + base::show_duration(policy().timeout)});
     }
     mesh_->move();
-    mesh_->sleep(std::min(patience.wake_at(), base::now() + base::kMillisecond), seen);
+    return failed();
   }
+  return true;
 }
 
 void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {

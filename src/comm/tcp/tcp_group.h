@@ -75,7 +75,9 @@ class TcpGroup final : public Group, public Receiver {
     announcer_.rest();
     mesh_->move_surely();
   }
-  void finish_sending() override;
+  std::vector<Unsent> unsent() override { return mesh_->unsent(); }
+  bool is_sent(const std::vector<Unsent>& unsent, Patience& patience) override;
+  void finish_sending(const std::vector<Unsent>& unsent) override;
   void show_started(Nanoseconds asked_at) noexcept override {
     announcer_.started(asked_at);
     mesh_->move_surely();
@@ -105,6 +107,10 @@ class TcpGroup final : public Group, public Receiver {
  private:
   void await_peers(base::FunctionRef<bool(int process)> is_done,
                    base::FunctionRef<std::string(int peer)> doing);
+  bool are_done(Patience& patience, base::FunctionRef<bool(int process)> is_done,
+                base::FunctionRef<std::string(int peer)> doing);
+  bool is_taken(const std::vector<Unsent>& unsent, int process) const;
+  std::string ending(int peer) const;
   void adopt(End end, const Failure& failure) noexcept;
 
   bool report(const Failure& failure) noexcept;  // see is_recorded_elsewhere()
