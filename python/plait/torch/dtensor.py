@@ -102,8 +102,6 @@ def _become_served(
     module.__class__ = _Served
     served = cast(_Served, module)
     served._style, served._mesh, served._owner = style, mesh, Owner()
-    # Calls see local parts of the weight, which are views of it.
-    served._owner.requires_grad = module.weight.requires_grad
 
 
 def _log_once(style: str, reason: str, mesh: DeviceMesh) -> None:

@@ -214,7 +214,9 @@ class _Call:
         if trains and self.main_grad is not None:
             main_grad_of(self.main_grad, self.name)
         self.dtype = dtype
-        self.packs = not trains and weights.is_worth_packing(weight, self.owner)
+        # Tensors of inference mode don't count their versions.
+        promised = self.context.options.fixed_weights and not weight.is_inference()
+        self.packs = promised and not trains
         keeps = not self.context.settings.recompute_all_gather
         if trains and keeps and self.sequence_parallel and self.kind == "column":
             self.state = _native.LinearState()
@@ -244,8 +246,7 @@ class _Call:
         """Return the weight as the layer takes it."""
         if self.packs:
             assert self.weight is not None
-            fixed = self.context.options.fixed_weights
-            return weights.packed(self.weight, self.dtype, self.owner, turned=turned, fixed=fixed)
+            return weights.packed(self.weight, self.dtype, self.owner, turned=turned)
         return weights.plain(rows)
 
     def layer_of(self, outputs: int, inputs: int, kind: _native.WeightKind, dtype: str) -> Any:
@@ -375,7 +376,7 @@ class _Linear(torch.autograd.Function):
         main_grad = None
         grad_weight = None
         if needs_weight:
-            weights.was_trained(call.owner)
+            call.owner.packed.clear()  # the weight will change
             # The program may have put another one in its place since forward.
             if call.main_grad is not None:
                 main_grad = main_grad_of(call.main_grad, call.name)

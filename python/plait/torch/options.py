@@ -39,10 +39,10 @@ class Options:
     # each size takes as long as nine.
     product: Product = "plait"
 
-    # A promise: nothing writes to a weight that is not being trained, plain or quantised, but what
-    # autograd counts. So neither `weight.data` is written to, nor the memory behind it, as loaders,
-    # optimizers and collectives do. Then a call of few rows need not read the weight twice: once to
-    # see whether it has changed, and once to multiply.
+    # A promise, for inference: nothing writes to a weight, plain or quantised, but what autograd
+    # counts. So neither `weight.data` is written to, nor the memory behind it, as loaders,
+    # optimizers and collectives do. Then layers pack a weight once, which takes its memory once
+    # more, and a quantised weight is not read again to see whether it has changed.
     fixed_weights: bool = False
 
     def __post_init__(self) -> None:

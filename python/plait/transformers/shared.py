@@ -99,7 +99,6 @@ class JoinedColumns:
         if torch.is_grad_enabled():
             weight = _Join.apply(weight, *map(local, parts))  # type: ignore[no-untyped-call]
         biases = [local(one.bias) for one in self.layers if one.bias is not None]
-        self.owner.requires_grad = any(one.requires_grad for one in parts)
         out = plait.torch.column_parallel_linear(
             x,
             weight,

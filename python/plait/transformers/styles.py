@@ -115,7 +115,6 @@ class Site:
             return quantized_linear(
                 kind, x, self.quantized, bias, group=self.group, options=options, layer=self.owner
             )
-        self.owner.requires_grad = module.weight.requires_grad
         self.owner.see_changes(module.weight)
         call = (
             plait.torch.column_parallel_linear

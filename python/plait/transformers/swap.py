@@ -49,8 +49,8 @@ def enable(
     Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
     "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
     plait's collectives; "auto" by the faster one, which the first call of each shape measures.
-    `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), which
-    makes decoding faster.
+    `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), so
+    that weights are packed once.
 
     `sequence_parallel=True` shares the rows (tokens) between products over the ranks in decoder
     layers of known classes, so that each all-reduce becomes a reduce-scatter hidden behind the

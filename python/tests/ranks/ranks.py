@@ -20,11 +20,12 @@ OPERATORS = [
 ]
 
 
-def both(sequence_parallel: bool = False) -> tuple[Any, Any]:
+def both(sequence_parallel: bool = False, options: pt.Options | None = None) -> tuple[Any, Any]:
     """A small column layer and a row layer after it, the same on every rank."""
     torch.manual_seed(2)
-    up = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8), sequence_parallel=sequence_parallel)
-    down = pt.RowParallelLinear.from_linear(nn.Linear(8, 6), sequence_parallel=sequence_parallel)
+    how: Any = {"sequence_parallel": sequence_parallel, "options": options or pt.Options()}
+    up = pt.ColumnParallelLinear.from_linear(nn.Linear(6, 8), **how)
+    down = pt.RowParallelLinear.from_linear(nn.Linear(8, 6), **how)
     return up, down
 
 
