@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE.parent / "lab" / "hosts.md"
-TITLES = {"hosts_megatron": ("Megatron step", "A step of a small GPT of Megatron-Core, two hosts, 1 Gbit/s"),
-          "hosts_llama": ("LLaMA, 512 tokens", "A prompt of 512 tokens in a small LLaMA of Hugging Face, two hosts, 1 Gbit/s")}
+TITLES = {
+    "hosts_megatron": ("Megatron step", "A step of a small GPT of Megatron-Core, two hosts, 1 Gbit/s"),
+    "hosts_llama": ("LLaMA, 512 tokens",
+                    "A prompt of 512 tokens in a small LLaMA of Hugging Face, two hosts, 1 Gbit/s")}
 WIDTH, LEFT, RIGHT, BAR, ROW, TOP = 900, 300, 130, 14, 44, 62
 STYLE = """<style>
 .bars { fill: #1b1f24; font-family: sans-serif; font-size: 11px; }

@@ -125,8 +125,8 @@ sys.stdout.write(f"{x[-1]}\\n")
 
 @pytest.mark.parametrize("call", [BLOCKING, POLLED, POLLED_OF_TWO], ids=["blocks", "polls", "two"])
 def test_a_call_leaves_nothing_unsent_behind(call: str) -> None:
-    # What the kernel had not taken when the first rank's call ended would stay in that process
-    # while it waits for the second rank in another library.
+    # Frames that the kernel had not taken when the first rank's call ended would stay in that
+    # process while it waits for the second rank in another library.
     ranks = on_hosts(SMALL_BUFFERS + call + LEAVING, "--rate", "20mbit", timeout=100)
     assert ranks.stdout == "7.0\n7.0\n", ranks.stderr
 

@@ -13,7 +13,7 @@ namespace plait::cli {
 
 using Words = std::span<const std::string>;
 
-// Whether the first word asks for a help page.
+// True if the first word asks for a help page.
 inline bool asks_for_help(Words words) {
   return !words.empty() && (words[0] == "-h" || words[0] == "--help");
 }

@@ -132,10 +132,10 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // What this rank has sent until now and must move in further calls, which it may never make.
+  // Lists the messages of this rank that move only in further calls, which it may never make.
   virtual std::vector<Unsent> unsent() { return {}; }
 
-  // Whether it needs no further call any more, or the group has failed, which the next call says:
+  // True if it needs no further call any more, or the group has failed, which the next call says:
   // the result of this one is whole. Fails the group at the end of the patience. Throws when the
   // caller interrupts it.
   virtual bool is_sent(const std::vector<Unsent>& /*unsent*/, Patience& /*patience*/) {

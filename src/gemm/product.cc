@@ -28,7 +28,7 @@ constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 // Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
 constexpr std::int64_t kRowsCollide = 4096;
 
-// Where rows of a view are k, so many bytes of each are read at once. Pages are looked up less
+// If rows of a view are k, so many bytes of each are read at once. Pages are looked up less
 // often with more, but the hook is called less often too.
 constexpr std::int64_t kPlainRun = 2048;
 

@@ -43,7 +43,7 @@ class OperatorSubject : public Subject {
                           call == 0 ? "\": " : "\", run again: ");
   }
 
-  // What the first call leaves in slots and buffers comes from another x, and must not appear in
+  // The first call has another x, which it leaves in slots and buffers. None of it may appear in
   // the output of the second.
   std::vector<Results> run(std::size_t variant) override {
     const OpOptions options = {

@@ -19,7 +19,7 @@ TEST(Options, AreReadByTheirReadersAfterAllHaveBeenParsed) {
   std::optional<Dtype> dtype;
   std::string file;
   Options options(kAbout);
-  options.add("-n,--ranks", "N", ranks, whole(1, 8), "ranks");
+  options.add("-n,--ranks", whole(1, 8), ranks, "ranks");
   options.add("--dtype", "DTYPE", dtype, read_dtype, "dtype");
   options.add("--file", "FILE", file, "file");
   EXPECT_TRUE(options.parse_all(std::vector<std::string>{"-n3", "--file", "x.json"}));
@@ -34,7 +34,7 @@ TEST(Options, AreReadByTheirReadersAfterAllHaveBeenParsed) {
 TEST(Options, NameTheOptionWhoseTextIsRefused) {
   int ranks = 2;
   Options options(kAbout);
-  options.add("-n,--ranks", "N", ranks, whole(1, 8), "ranks");
+  options.add("-n,--ranks", whole(1, 8), ranks, "ranks");
   EXPECT_EQ(sentence_of([&] { options.parse_all(std::vector<std::string>{"-n", "9"}); }),
             "--ranks 9 is not a whole number from 1 to 8");
 }
@@ -43,7 +43,7 @@ TEST(Options, AcceptNamesThatTheHelpDoesNotShow) {
   int tokens = 0;
   bool whole_rows = false;
   Options options(kAbout);
-  options.add("--seq|-q,--sequence", "N", tokens, whole(1, 8), "tokens");
+  options.add("--seq|-q,--sequence", whole(1, 8), tokens, "tokens");
   options.add_flag("--no-sequence-parallel|--whole-rows", whole_rows, "rows");
   EXPECT_TRUE(options.parse_all(std::vector<std::string>{"--sequence", "5", "--whole-rows"}));
   EXPECT_EQ(tokens, 5);
@@ -54,7 +54,7 @@ TEST(Options, AcceptNamesThatTheHelpDoesNotShow) {
 TEST(Options, ShowOnlyTheNamesThatAreNotHidden) {
   int tokens = 0;
   Options options(kAbout);
-  options.add("-n,--seq|-q,--sequence", "N", tokens, whole(1, 8), "tokens of a sequence");
+  options.add("-n,--seq|-q,--sequence", whole(1, 8), tokens, "tokens of a sequence");
   testing::internal::CaptureStdout();
   EXPECT_FALSE(options.parse_all(std::vector<std::string>{"--help"}));
   const std::string page = testing::internal::GetCapturedStdout();

@@ -70,7 +70,7 @@ TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
   EXPECT_EQ(name(key), name(problem()));
 }
 
-// What every program between hosts gets without tuning.
+// Every program between hosts gets this without tuning.
 TEST_F(UnevenHosts, MeasureTheNetworkAndTryPlansWithoutBeingAsked) {
   run_(4,
        [&](Communicator& comm) {

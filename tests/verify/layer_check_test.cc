@@ -76,8 +76,8 @@ TEST_P(VerifyLayerCheck, FindsAWrongMatrixThatAllVariantsHave) {
   }
 }
 
-// What rank 1 finds if only a matrix of one rank that has the whole layer is damaged, in which all
-// ranks have a part.
+// The findings of rank 1 if only a matrix of one rank that has the whole layer is damaged, in which
+// all ranks have a part.
 Findings found_beside_one_rank(const LayerCase& one, const char* which) {
   std::array<Findings, kRanks> all;
   run_in_threads(kRanks, [&](Communicator& comm) {

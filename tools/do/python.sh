@@ -8,8 +8,8 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Made again if the list of packages has changed. Which torch pip takes, that for CPUs (200 MB) or that for GPUs (some GB),
-# depends on the indexes that it is configured with.
+# Made again if the list of packages has changed. Whether pip takes the torch for CPUs (200 MB) or that for GPUs (some
+# GB) depends on the indexes that it is configured with.
 prepare_venv() {
   local stamp=$venv/requirements.txt
   cmp -s python/requirements-test.txt "$stamp" && return

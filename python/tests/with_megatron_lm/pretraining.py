@@ -21,7 +21,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 @dataclass
 class Run:
-    """What a run of the script has printed, and how its ranks ended."""
+    """The text that a run of the script has printed, and how its ranks ended."""
 
     codes: list[int]
     text: str

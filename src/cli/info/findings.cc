@@ -105,8 +105,8 @@ Json find_place() {
           {"problem", problem}};
 }
 
-// What other hosts need to know of this one, and must know. Interface: that PLAIT_INTERFACE names;
-// null: all are used. Addresses: in the order in which others try them.
+// Other hosts need to know this of this one. Interface: that PLAIT_INTERFACE names; null: all are
+// used. Addresses: in the order in which others try them.
 Json find_network() {
   Json network = {{"interface", nullptr},
                   {"addresses", Json::array()},

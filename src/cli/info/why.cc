@@ -92,7 +92,7 @@ Problem parse_problem(const std::vector<std::string>& words) {
   return problem;
 }
 
-// By what ranks reach each other; empty where the transport's name says it.
+// The ways by which ranks reach each other; empty if the transport's name says it.
 std::string ways_of(const Problem& problem, const std::string& transport) {
   const Place& place = problem.place;
   if (transport != "tcp" || place.world == 1) return "";

@@ -162,7 +162,7 @@ void TcpGroup::leave() noexcept {
   if (!failed()) tell_all(Kind::farewell, "");
 }
 
-// Whether the kernel here has all that is listed for the process.
+// True if the kernel here has all that is listed for the process.
 bool TcpGroup::is_taken(const std::vector<Unsent>& unsent, int process) const {
   return std::all_of(unsent.begin(), unsent.end(), [&](const Unsent& one) {
     return one.process != process || mesh_->is_taken(one);

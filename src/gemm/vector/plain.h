@@ -75,7 +75,7 @@ constexpr std::int64_t element_bytes() {
   return 4 / Format::kWordK;
 }
 
-// Where the sums of a column begin, of the first row.
+// The place at which the sums of a column begin, of the first row.
 inline float* sums_at(const PlainCall& call, std::int64_t column) {
   return call.sums + column / kPanelColumns * call.row_count * kPanelColumns +
          column % kPanelColumns;

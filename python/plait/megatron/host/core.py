@@ -1,4 +1,4 @@
-"""What Megatron-Core itself refuses on a host without CUDA, or without NVIDIA's packages.
+"""Stand-ins in Megatron-Core, which refuses hosts without CUDA or NVIDIA's packages.
 
 Everything is replaced in the place where it is looked up at a call, whatever the order of imports.
 """

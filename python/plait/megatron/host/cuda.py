@@ -1,4 +1,4 @@
-"""What Megatron takes from torch.cuda, on a host that has none: one table, with the reasons.
+"""One table of stand-ins for torch.cuda on a host that has no such device, with the reasons.
 
 A CPU does one thing after another, in the order of the program. Streams, events and waits for a
 device therefore have nothing to do, and there is one generator of random numbers instead of two.
