@@ -16,6 +16,9 @@ namespace {
 
 class CachedPanels : public BackendTest {
  protected:
+  // So many that panels are packed for them: fewer are multiplied where the weight lies.
+  static constexpr std::int64_t kRows = 12;
+
   // The reference reads a weight where it is, and has nothing to keep.
   static bool keeps() { return backend() != "reference"; }
 
@@ -85,9 +88,9 @@ TEST_P(CachedPanels, AreThereForManyRows) {
   gemm.run(problem.call(want, nullptr));
   for (const std::int64_t columns_before : {std::int64_t{0}, std::int64_t{70}, desc.n}) {
     PanelCache panels;
-    Matrix some(desc.out, 2, columns_before, 4);
+    Matrix some(desc.out, kRows, columns_before, 4);
     GemmCall first = problem.call(some, &panels);
-    first.window = {.rows = {0, 2}, .columns = {0, columns_before}};
+    first.window = {.rows = {0, kRows}, .columns = {0, columns_before}};
     gemm.run(first);
     Matrix got(desc.out, desc.m, desc.n, 5);
     gemm.run(problem.call(got, &panels));
@@ -97,7 +100,7 @@ TEST_P(CachedPanels, AreThereForManyRows) {
 
 // A weight that changes without notice shows that its panels are kept at all.
 TEST_P(CachedPanels, AreOfTheWeightThatWasThere) {
-  const GemmDesc desc = desc_of(5, 70, 16);
+  const GemmDesc desc = desc_of(kRows, 70, 16);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   const Problem problem(desc);
   Gemm gemm = select(desc);
@@ -114,7 +117,7 @@ TEST_P(CachedPanels, AreOfTheWeightThatWasThere) {
 }
 
 TEST_P(CachedPanels, AreOfOneWeightOnly) {
-  const GemmDesc desc = desc_of(6, 9, 6);
+  const GemmDesc desc = desc_of(kRows, 9, 6);
   if (!can(desc)) GTEST_SKIP() << refusal_of(GetParam());
   if (!keeps()) return;
   const Problem problem(desc);

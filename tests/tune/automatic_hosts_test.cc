@@ -307,7 +307,7 @@ TEST_F(UnevenHosts, MeasureTheNetworkOnceForACommunicator) {
            return tcp_bytes_sent() - before;
          };
          const std::int64_t first = sent_by();
-         EXPECT_GT(first, 1'000'000);
+         EXPECT_GT(first, 100'000);
          EXPECT_LT(sent_by(), first / 10);
        },
        {});
