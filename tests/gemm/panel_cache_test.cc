@@ -16,7 +16,7 @@ namespace {
 
 class CachedPanels : public BackendTest {
  protected:
-  // So many that panels are packed for them: fewer are multiplied where the weight lies.
+  // Enough rows that panels are packed for them: fewer are multiplied where the weight lies.
   static constexpr std::int64_t kRows = 12;
 
   // The reference reads a weight where it is, and has nothing to keep.

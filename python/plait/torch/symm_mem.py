@@ -15,7 +15,7 @@ them.
 import logging
 import math
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.distributed import _functional_collectives as functional
@@ -131,7 +131,9 @@ def _all_gather_matmul(
 ) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
     dim = _check(_GATHER, a, by, gather_dim)
     if not by or not _served(_GATHER, _refusal(a, by, dim), group):
-        arriving = functional.all_gather_single(a.movedim(dim, 0).contiguous(), 0, group)
+        arriving = functional.all_gather_single(
+            a.movedim(dim, 0).contiguous(), 0, cast(distributed_c10d.GroupName, group)
+        )
         rows_of_all = functional.wait_tensor(arriving).movedim(0, dim)
         if dim == a.dim() - 1:
             rows_of_all = rows_of_all.contiguous()
@@ -179,7 +181,9 @@ def _matmul_reduce_scatter(
     out: torch.Tensor
     if not _served(_SCATTER, _refusal(a, [b], dim), group):
         # Sums alone: gloo has no averages.
-        out = functional.reduce_scatter_single((a @ b).contiguous(), "sum", dim, group)
+        out = functional.reduce_scatter_single(
+            (a @ b).contiguous(), "sum", dim, cast(distributed_c10d.GroupName, group)
+        )
         out = functional.wait_tensor(out)
     else:
         first = a.movedim(dim, 0)
