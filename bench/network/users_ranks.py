@@ -20,9 +20,9 @@ from users_work import (
     add_sizes,
     generate,
     in_turns,
-    load_example,
     make_engine,
     new_llama,
+    prepare_megatron,
     write,
 )
 
@@ -73,12 +73,9 @@ def agreed(mine: Any) -> Any:
 
 def megatron(row: Row, options: argparse.Namespace) -> tuple[Make, dict[str, int]]:
     """Return what makes contenders of steps, and how many rows their products have."""
-    from megatron.core import parallel_state
-
     import plait.megatron
 
-    example = load_example()
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+    example = prepare_megatron(2)
     sizes = {name: getattr(options, name) for name in ("hidden", "layers", "tokens")}
     sizes |= {"dtype": row.dtype, "sequence_parallel": False} | row.options
     how = argparse.Namespace(**sizes)

@@ -88,18 +88,29 @@ def load_example() -> Any:
     return module
 
 
+def prepare_megatron(ranks: int) -> Any:
+    """Prepare Megatron for the example's model on all ranks, and return the example."""
+    from megatron.core import parallel_state
+    from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
+
+    import plait.megatron
+
+    plait.megatron.stand_in_for_cuda()  # where there is none
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=ranks)
+    model_parallel_cuda_manual_seed(0)
+    return load_example()
+
+
 def measure_megatron(options: argparse.Namespace) -> None:
     """Five steps of the example's model: Megatron's layers, plait's, or plait's serial ones."""
     import torch
     import torch.distributed as dist
-    from megatron.core import parallel_state
 
     import plait.megatron
 
-    example = load_example()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    example = prepare_megatron(dist.get_world_size())
     is_linked = "PLAIT_LINK" in os.environ
     cases = {}
     for dtype in ("f32", "bf16"):
