@@ -35,7 +35,7 @@ class LayerSubject : public Subject {
   static constexpr std::int64_t kMostSamples = 120;
 
   // The results of a micro-batch, in this order.
-  enum : std::size_t { kOut, kGradX, kGradWeight, kGradBias };
+  static constexpr std::size_t kOut = 0, kGradX = 1, kGradWeight = 2, kGradBias = 3;
 
   std::size_t variants() const override { return case_.variants.size(); }
 

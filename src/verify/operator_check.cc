@@ -34,7 +34,7 @@ class OperatorSubject : public Subject {
   static constexpr std::int64_t kMostSamples = 200;
 
   // The results of a call, in this order. The second is empty unless the case requests it.
-  enum : std::size_t { kOut, kGathered };
+  static constexpr std::size_t kOut = 0, kGathered = 1;
 
   std::size_t variants() const override { return case_.plans.size(); }
 
@@ -234,6 +234,7 @@ class OperatorSubject : public Subject {
       return all_[owner]->x_at(row - first_row_of(static_cast<int>(owner)), k);
     }
     std::vector<float> parts;
+    parts.reserve(all_.size());
     for (const auto& operands : all_) parts.push_back(static_cast<float>(operands->x_at(row, k)));
     tensor::add_in_pairs(parts, [](float& sum, float more) { sum += more; });
     const Buffer rounded(sizeof(float));

@@ -76,7 +76,7 @@ PlanKey random_problem(Random& random) {
   key.world = static_cast<int>(random.of<std::int64_t>({2, 3, 4, 8}));
   key.m = random.between(64, 2048);
   // Whole panels, because only the cost model rounds narrower products up to them.
-  key.n = 64 * key.world * random.between(1, 4096 / 64 / key.world);
+  key.n = std::int64_t{64} * key.world * random.between(1, 4096 / 64 / key.world);
   key.k = random.between(32, 2048);
   key.x = random.of<Dtype>({Dtype::bf16, Dtype::f32});
   key.out = random.of<Dtype>({Dtype::bf16, Dtype::f32});

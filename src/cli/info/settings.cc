@@ -27,7 +27,7 @@ void add_lines(Table& table, const Json& setting) {
   }
 }
 
-std::string lines_of(Json::const_iterator from, Json::const_iterator to, std::string head) {
+std::string lines_of(Json::const_iterator from, const Json::const_iterator& to, std::string head) {
   Table table({std::move(head), "value", "from"}, 3);
   for (; from != to; ++from) {
     // Other values may be paths, which may contain any character.

@@ -41,6 +41,7 @@ Json explain_product(const std::vector<std::string>& words) {
   const GemmDesc desc = parse_gemm(text);
   const std::vector<GemmChoice> choices = explain_gemm(desc);
   std::vector<std::string> names;
+  names.reserve(choices.size());
   for (const GemmChoice& choice : choices) names.push_back(choice.backend);
   PLAIT_CHECK(backend.empty() || std::find(names.begin(), names.end(), backend) != names.end(),
               "there is no backend ", backend, base::did_you_mean(backend, names));

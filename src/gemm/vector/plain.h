@@ -134,7 +134,7 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
   const std::int64_t there = std::min<std::int64_t>(kLanes, call.columns - column);
   const std::int64_t bytes = call.k * kBytes;
   // Behind the end of these rows come the next ones.
-  const std::int64_t wrap = Groups * kLanes * stride - bytes;
+  const std::int64_t wrap = std::int64_t{Groups} * kLanes * stride - bytes;
   std::int64_t k = 0;
   for (std::size_t leaf = 0; leaf < call.leaves.size(); ++leaf) {
     Vector sums[Groups][Rows][1] = {};  // NOLINT(*-avoid-c-arrays)
@@ -152,7 +152,7 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
         Edge edge;  // NOLINT(*-member-init): written if it is read
         if (!whole) {
           const std::int64_t some = std::clamp<std::int64_t>((call.k - k) * kBytes, 0, 64);
-          edge.copy(from, stride, there, some, 64, kLanes * 64);
+          edge.copy(from, stride, there, some, 64, std::int64_t{kLanes} * 64);
           from = edge.bytes;
           from_stride = 64;
           three = 192;

@@ -106,7 +106,7 @@ struct Bf16ToF32 : Lanes<Set> {
   }
   template <int part>
   [[gnu::always_inline]] static Vector x(const std::byte* from) {
-    return Lanes<Set>::broadcast(from + 4 * part);
+    return Lanes<Set>::broadcast(from + std::ptrdiff_t{4} * part);
   }
   template <int part>
   [[gnu::always_inline]] static Vector straight(const std::byte* from, std::int64_t stride) {
