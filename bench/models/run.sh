@@ -31,13 +31,9 @@ while (($# > 0)); do
   shift 2
 done
 
-if [[ -z ${PLAIT_PYTHON:-} ]]; then
-  source tools/do/step.sh
-  source tools/do/python.sh
-  step 'python tools' prepare_venv
-  step 'python wheel' build_wheel
-  PLAIT_PYTHON=$PWD/$venv/bin/python
-fi
+source tools/do/step.sh
+source tools/do/python.sh
+use_wheel
 
 # milliseconds MODEL LINK: of a serial step, as predicted for the published case.
 milliseconds() {

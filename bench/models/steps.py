@@ -10,7 +10,6 @@ losses of all must be the same bits.
 """
 
 import argparse
-import contextlib
 import itertools
 import os
 import statistics
@@ -26,15 +25,10 @@ import torch.distributed as dist
 
 warnings.filterwarnings("ignore")
 
-# Megatron allocates on CUDA's current device; on a machine without one that is the CPU.
-if not torch.cuda.is_available():
-    torch.cuda.current_device = lambda: "cpu"
-
 from megatron.core import parallel_state  # noqa: E402
 from megatron.core.models.gpt import GPTModel  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
-from megatron.core.tensor_parallel import random as megatron_random  # noqa: E402
-from megatron.core.transformer.transformer_block import TransformerBlockSubmodules  # noqa: E402
+from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed  # noqa: E402
 from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: E402
 
 import plait.megatron  # noqa: E402
@@ -42,9 +36,6 @@ import plait.megatron  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import conditions  # noqa: E402, beside this folder
 import report  # noqa: E402, likewise
-
-# Nothing is dropped out, so that nothing is drawn from the generators that Megatron forks.
-megatron_random.CudaRNGStatesTracker.fork = lambda self, *_, **__: contextlib.nullcontext()
 
 TABLE = "Whole training steps of CoC's models over emulated links: gain over the serial step"
 LAYERS = 2
@@ -84,19 +75,6 @@ MODELS = {
 }
 
 
-class Norm:
-    """Megatron's local norm refuses sequence parallelism; torch's works with it."""
-
-    def __new__(
-        cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: object
-    ) -> Any:
-        kind = torch.nn.RMSNorm if config.normalization == "RMSNorm" else torch.nn.LayerNorm
-        norm = kind(hidden_size, eps=eps, dtype=config.params_dtype)
-        for parameter in norm.parameters():
-            parameter.sequence_parallel = config.sequence_parallel
-        return norm
-
-
 def make_model(model: Model, width: float, sequence: int, vocabulary: int) -> GPTModel:
     """Return the model at this share of its widths, on all ranks from the same seed."""
     hidden, ranks = round(model.hidden * width), dist.get_world_size()
@@ -126,11 +104,9 @@ def make_model(model: Model, width: float, sequence: int, vocabulary: int) -> GP
         gradient_accumulation_fusion=False,
         **(llama if model.is_llama else {}),
     )
-    spec = get_gpt_layer_local_spec()
-    spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
     return GPTModel(
         config,
-        TransformerBlockSubmodules(layer_specs=[spec] * LAYERS, layer_norm=Norm),
+        get_gpt_layer_local_spec(normalization=config.normalization),
         vocab_size=vocabulary,
         max_sequence_length=sequence,
         position_embedding_type="rope",
@@ -194,6 +170,7 @@ def over(link: str | None) -> None:
         os.environ["PLAIT_LINK"] = link
     parallel_state.destroy_model_parallel()
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+    model_parallel_cuda_manual_seed(0)
 
 
 def in_turns(contenders: list[Contender], rounds: int) -> None:
@@ -287,6 +264,7 @@ def main() -> None:
     options = parser.parse_args()
     options.width = options.width or MODELS[options.model].width
     torch.set_num_threads(1)
+    plait.megatron.stand_in_for_cuda()  # where there is none
     dist.init_process_group("gloo")
 
     over(None)

@@ -18,13 +18,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 mkdir -p build/bench
 if [[ ${1:-} == users ]]; then
   tools/netlab.py --check  # before a wheel is built in vain
-  if [[ -z ${PLAIT_PYTHON:-} ]]; then
-    source tools/do/step.sh
-    source tools/do/python.sh
-    step 'python tools' prepare_venv
-    step 'python wheel' build_wheel
-    PLAIT_PYTHON=$PWD/$venv/bin/python
-  fi
+  source tools/do/step.sh
+  source tools/do/python.sh
+  use_wheel
   exec "$PLAIT_PYTHON" -B bench/network/users.py --json build/bench/network-users.json "${@:2}"
 fi
 exec python3 -B bench/network/measure.py --build "${BUILD:-build/release}" --json build/bench/network.json "$@"

@@ -27,10 +27,8 @@ cpp_call=()
 if [[ -z ${PLAIT_PYTHON:-} ]]; then
   source tools/do/step.sh
   source tools/do/python.sh
-  step 'python tools' prepare_venv
-  step 'python wheel' build_wheel
+  use_wheel
   step 'call from C++' ninja -C build/release plait_bench_call
-  PLAIT_PYTHON=$PWD/$venv/bin/python
   cpp_call=(--cpp-call "$(find build/release -name plait_bench_call -type f -executable)")
 fi
 

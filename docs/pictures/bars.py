@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def rows_of(prefix: str) -> list[Row]:
-    """Return the rows of the table that begin with it: of a line of a table, the first columns are enough."""
+    """Return the rows of the tables whose first column begins with the prefix."""
     found = []
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         match = re.match(rf"\| {re.escape(prefix)}, (.*?) \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) ", line)

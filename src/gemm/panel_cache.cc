@@ -18,7 +18,6 @@ PanelCache::State& PanelCache::state() const {
   return *state_;
 }
 
-// Not the list of panels, which the next call would have to make anew.
 bool PanelCache::State::has_all(Range panels) const {
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
     if (!has(panel)) return false;

@@ -28,8 +28,8 @@ constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 // Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
 constexpr std::int64_t kRowsCollide = 4096;
 
-// If rows of a view are k, so many bytes of each are read at once. Pages are looked up less
-// often with more, but the hook is called less often too.
+// A job reads so many bytes of each row of a view at once. With more, pages are looked up less
+// often, but the hook is called less often too.
 constexpr std::int64_t kPlainRun = 2048;
 
 // With fewer panels, copying rows takes longer than reading them again from beyond the cache.
@@ -44,7 +44,7 @@ FewRows few_rows_of(const TileKernel& kernel, Storage storage) {
   return is_operand(storage, kernel.operand()) ? FewRows{} : kernel.few_rows(storage);
 }
 
-// Rows by a view: unless it has been packed for earlier rows.
+// The function for these rows by a view. None if all its panels are kept from earlier rows.
 PlainRows plain_rows_of(const TileKernel& kernel, const Task& task, Range panels) {
   const Weight& weight = task.call.weight;
   if (weight.is_packed() || task.depth.k == 0) return {};

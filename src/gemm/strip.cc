@@ -171,7 +171,7 @@ void Product::multiply_few(const Turn& turn, std::span<const Piece> groups, Rang
        .scales = is_grouped() ? nullptr : results_.leaf_scales(turn.place.panel)});
 }
 
-// Panel by panel where the weight's rows are outputs: results are told of sooner.
+// Takes panel by panel if the weight's rows are outputs, so that the hook is called sooner.
 void Product::run_plain(const Job& job, Workspace::Thread& memory) {
   memory.cut.make(task_.depth, task_.leaves, task_.depth.padded());
   const bool out_in = task_.call.weight.view().layout == WeightLayout::out_in;

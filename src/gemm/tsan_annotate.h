@@ -1,6 +1,5 @@
-// Tells the thread sanitizer what a kernel reads and writes. The sanitizer can't see code that is
-// generated at run time. The other kernels are compiled without it, because in their loops it would
-// check the same bytes again in every step.
+// Tells the thread sanitizer what a kernel reads and writes. Kernels are compiled without it,
+// because in their loops it would check the same bytes again in every step.
 #pragma once
 
 #include "gemm/kernel.h"

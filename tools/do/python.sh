@@ -50,6 +50,14 @@ build_wheel() {
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
 
+# Sets PLAIT_PYTHON to a Python that has the wheel of the release build, unless it is set. Benchmarks use it.
+use_wheel() {
+  [[ -z ${PLAIT_PYTHON:-} ]] || return 0
+  step 'python tools' prepare_venv
+  step 'python wheel' build_wheel
+  PLAIT_PYTHON=$PWD/$venv/bin/python
+}
+
 # has_no_mpi WHEEL: beside the MPI of a program, a second one in the wheel would take its place in plait's plugin.
 has_no_mpi() {
   local carried

@@ -29,7 +29,7 @@ STEPS = 6
 
 thorough = pytest.mark.skipif(
     "PLAIT_TEST_BRIEFLY" in os.environ,
-    reason="a whole model takes its time: ./do test",
+    reason="a whole model takes its time: ./do test all",
 )
 
 
@@ -41,6 +41,20 @@ def folder() -> Path:
     if not (found / "pretrain_gpt.py").is_file():
         pytest.skip("Megatron-LM's scripts are not here: PLAIT_MEGATRON_LM names their folder")
     return found
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end, which must be a good one."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.fixture(scope="session")
@@ -63,15 +77,7 @@ def data(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     script = folder / "tools" / "preprocess_data.py"
     arguments = ["--input", str(made / "text.json"), "--output-prefix", str(made / "text")]
     arguments += ["--append-eod", "--workers", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "plait.megatron", str(script), *arguments, *tokenizer],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
+    run("-m", "plait.megatron", str(script), *arguments, *tokenizer)
     paths = ["--data-path", str(made / "text_text_document")]
     return [*paths, "--data-cache-path", str(made / "cache"), *tokenizer]
 
@@ -88,17 +94,9 @@ def scripts(
 
 def test_four_steps_by_torchrun(folder: Path, data: list[str]) -> None:
     """The README's line: with nothing but sizes, as the script is written for GPUs."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    program = ["-m", "plait.megatron", folder / "pretrain_gpt.py", *SMALL.split(), *data]
-    done = subprocess.run(
-        [*launch, *map(str, program), *TP2.split(), "--train-iters", "4"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    program = ["-m", "plait.megatron", str(folder / "pretrain_gpt.py"), *SMALL.split(), *data]
+    done = run(*launch, *program, *TP2.split(), "--train-iters", "4")
     said = done.stdout + done.stderr  # Megatron logs to stdout
     assert said.count("torch finds no CUDA device: the CPU stands in for one") == 1
     assert said.count("no CUDA device is here: as with --transformer-impl local") == 1

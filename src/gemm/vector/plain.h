@@ -108,7 +108,7 @@ template <class Set, int Rows, int Vectors>
   }
 }
 
-// Weights that are not there count as 0.
+// A copy of a block at the weight's edge, with zeros in place of what lies beyond.
 struct alignas(64) Edge {
   std::byte bytes[kKStep * kPanelColumns * sizeof(float)];  // NOLINT(*-avoid-c-arrays)
 
@@ -121,7 +121,7 @@ struct alignas(64) Edge {
   }
 };
 
-// Rows by Groups times kLanes outputs, of which the last may lack some.
+// Rows by Groups times kLanes outputs, of which the last few may be missing.
 template <class Set, class Format, int Rows, int Groups>
 void multiply_outputs(const PlainCall& call, std::int64_t column) {
   using Vector = typename Set::Vector;
@@ -192,7 +192,7 @@ void multiply_outputs(const PlainCall& call) {
     multiply_outputs<Set, Format, Rows, 1>(call, column);
 }
 
-// A step of k of all columns: where it is, and what is done with its sums.
+// A step of k of all columns: its place, and its part in a leaf's sums.
 struct PlainStep {
   std::int64_t k;
   std::int64_t leaf;
@@ -201,7 +201,7 @@ struct PlainStep {
   const std::byte* ahead;  // the first column of the next step, or of the next columns
 };
 
-// Rows by Vectors times kLanes columns of a step of k, of which the last may lack some.
+// Rows by Vectors times kLanes columns of a step of k, of which the last few may be missing.
 template <class Set, class Format, int Rows, int Vectors>
 void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t column) {
   using Vector = typename Set::Vector;

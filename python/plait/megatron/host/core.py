@@ -18,13 +18,15 @@ from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from torch.distributed import distributed_c10d
 from torch.utils.data import dataloader
 
+from plait.megatron.host.cuda import get_state, set_state
+
 BACKEND = "gloo"
 
 _KERNELS = "megatron.core.transformer.custom_layers.batch_invariant_kernels"
 
 
 def stand_in() -> None:
-    """Replace them."""
+    """Replace what Megatron-Core refuses, or looks for on a GPU alone."""
     if importlib.util.find_spec("transformer_engine") is None:
         # A missing package has no version, with which Megatron's comparisons raise.
         utils._te_version = utils.PkgVersion("0")
@@ -32,7 +34,7 @@ def stand_in() -> None:
     # Megatron-Core's own layers of experts compare it with None, but import it from there.
     vars(moe_utils).setdefault("te_general_gemm", None)
     vars(token_dispatcher)["maybe_move_tensor_to_cpu"] = _to_numpy
-    vars(random).update(_get_cuda_rng_state=_get_state, _set_cuda_rng_state=_set_state)
+    vars(random).update(_get_cuda_rng_state=get_state, _set_cuda_rng_state=set_state)
     # There is one generator, so the CPU's changes too where Megatron draws for CUDA.
     logging.getLogger(random.__name__).addFilter(lambda line: "RNG state changed" not in line.msg)
     torch_norm.WrappedTorchNorm.__new__ = _norm
@@ -57,14 +59,6 @@ def _leave_out_triton() -> None:
 def _to_numpy(value: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
     """Make numbers of tokens what collectives take; Megatron's own does nothing on a CPU."""
     return value.numpy() if as_numpy and torch.is_tensor(value) else value
-
-
-def _get_state(*_: object, **__: object) -> torch.Tensor:
-    return torch.get_rng_state()
-
-
-def _set_state(state: torch.Tensor, *_: object, **__: object) -> None:
-    torch.set_rng_state(state)
 
 
 def _norm(cls: type, config: Any, hidden_size: int, eps: float = 1e-5, **_: object) -> Any:

@@ -117,11 +117,13 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(int(seed))
 
 
-def _get_state(*_: object, **__: object) -> torch.Tensor:
+def get_state(*_: object, **__: object) -> torch.Tensor:
+    """Return the state of the one generator."""
     return torch.get_rng_state()
 
 
-def _set_state(state: torch.Tensor, *_: object, **__: object) -> None:
+def set_state(state: torch.Tensor, *_: object, **__: object) -> None:
+    """Set the state of the one generator."""
     torch.set_rng_state(state)
 
 
@@ -144,8 +146,8 @@ TABLE: tuple[tuple[str, Any, str], ...] = (
     ("stream", lambda *_: contextlib.nullcontext(), "work is moved to another stream"),
     ("set_stream", _nothing, "work is moved to another stream"),
     ("is_current_stream_capturing", lambda: False, "layers ask whether a graph is captured"),
-    ("get_rng_state", _get_state, "dropout draws from the generator of the CPU"),
-    ("set_rng_state", _set_state, "tensor-parallel regions have a state of their own"),
+    ("get_rng_state", get_state, "dropout draws from the generator of the CPU"),
+    ("set_rng_state", set_state, "tensor-parallel regions have a state of their own"),
     ("manual_seed manual_seed_all", _seed, "states are made from seeds"),
     ("memory_allocated memory_reserved", _resident, "it reports the memory of a step"),
     ("max_memory_allocated max_memory_reserved", _peak, "it reports the memory of a step"),
