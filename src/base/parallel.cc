@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 #include "base/default_floats.h"
@@ -13,25 +14,39 @@
 namespace plait::base {
 namespace {
 
-// Keeps the first exception of several threads. Memory ordering: the winner writes first_ after its
-// exchange. It is read after the parallel region, whose end orders it after all that ran inside.
+// Keeps an exception of several threads. A thread whose exception fails a group makes others raise
+// the group's Error, perhaps sooner than its own is kept: what is no Error comes first. Memory
+// ordering: the winner writes after its exchange. Both are read after the parallel region, whose
+// end orders them after all that ran inside.
 class FirstError {
  public:
   template <class Body>
   void guard(Body&& body) noexcept {
     try {
       body();
+    } catch (const Error&) {
+      error_.keep(std::current_exception());
     } catch (...) {
-      if (!taken_.exchange(true, std::memory_order_relaxed)) first_ = std::current_exception();
+      other_.keep(std::current_exception());
     }
   }
   void rethrow() const {
-    if (first_ != nullptr) std::rethrow_exception(first_);
+    if (other_.first != nullptr) std::rethrow_exception(other_.first);
+    if (error_.first != nullptr) std::rethrow_exception(error_.first);
   }
 
  private:
-  std::atomic<bool> taken_{false};
-  std::exception_ptr first_;
+  struct Kept {
+    void keep(std::exception_ptr exception) {
+      if (!taken.exchange(true, std::memory_order_relaxed)) first = std::move(exception);
+    }
+
+    std::atomic<bool> taken{false};
+    std::exception_ptr first;
+  };
+
+  Kept error_;
+  Kept other_;
 };
 
 // One parallel region of several threads. OpenMP orders its fork and join; the atomics repeat that

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensor/sentence_of.h"
@@ -37,6 +38,22 @@ TEST(Parallel, WhatABodyThrowsReachesTheCaller) {
       if (i == 5) throw std::runtime_error("the fifth");
     };
     EXPECT_THROW(parallel_for(100, threads, throwing), std::runtime_error) << threads;
+  }
+}
+
+// As where a poll hook throws, whose group then fails the calls of the other threads.
+TEST(Parallel, WhatMadeOtherThreadsFailReachesTheCaller) {
+  for (const int cause : {0, 1, 2}) {
+    std::atomic<int> failed{0};
+    const auto throwing = [&](int thread) {
+      if (thread == cause) {
+        while (failed < 2) std::this_thread::yield();
+        throw std::runtime_error("the cause");
+      }
+      ++failed;
+      throw Error(Code::system, "the group has failed");
+    };
+    EXPECT_THROW(on_threads(3, throwing), std::runtime_error) << cause;
   }
 }
 
