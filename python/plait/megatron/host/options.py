@@ -114,12 +114,10 @@ def _refused(option: str, reason: str) -> Refused:
 def stand_in() -> None:
     """Adjust the options that Megatron's training scripts parse, where their package is found."""
     try:
-        if importlib.util.find_spec("megatron.training") is None:
-            return
-    except ModuleNotFoundError:
+        arguments = importlib.import_module("megatron.training.arguments")
+        initialize = importlib.import_module("megatron.training.initialize")
+    except ImportError:  # a program that needs them will say the same
         return
-    arguments = importlib.import_module("megatron.training.arguments")
-    initialize = importlib.import_module("megatron.training.initialize")
     validate: Callable[..., Any] = arguments.validate_args
 
     def validate_args(args: argparse.Namespace, *rest: Any, **kwargs: Any) -> Any:
@@ -130,7 +128,8 @@ def stand_in() -> None:
     for module in (arguments, initialize):
         vars(module)["validate_args"] = validate_args
     # Its kernels are compiled by nvcc. Without the fusions above, none is called.
-    vars(initialize.fused_kernels)["load"] = lambda args: None
+    if hasattr(initialize, "fused_kernels"):  # the newest Megatron has none
+        vars(initialize.fused_kernels)["load"] = lambda args: None
     # Warming up its compiled functions draws random numbers, as many as TP leaves to a rank. There
     # is one generator, so that the same seed would give each TP weights of its own.
     vars(initialize)["_warmup_jit_function"] = lambda: None
