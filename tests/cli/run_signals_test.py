@@ -10,7 +10,8 @@ from pathlib import Path
 
 from command import PATIENCE, CommandTest, name_of, wait_until
 
-# Prints that it is ready, then the signals that it gets.
+# Prints that it is ready, then the signals that it gets. It sleeps briefly: Python calls its function after a sleep that
+# a signal has just preceded.
 LISTENER = """
 import os, signal, sys, time
 def got(number, frame):
@@ -19,7 +20,7 @@ def got(number, frame):
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, got)
 os.write(1, b"ready\\n")
-while True: time.sleep(60)
+while True: time.sleep(0.1)
 """
 
 STUBBORN = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
@@ -145,7 +146,7 @@ class SignalsTest(CommandTest):
         self.expect_that_it_stops_and_continues(process)
 
     def test_a_stopped_rank_still_ends(self):
-        process = self.start_listeners(2)
+        process = self.start_listeners(2, "--grace", "60s")
         for pid in self.marked():
             if pid != process.pid:
                 os.kill(pid, signal.SIGSTOP)
