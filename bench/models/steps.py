@@ -115,7 +115,10 @@ def make_model(model: Model, width: float, sequence: int, vocabulary: int) -> GP
 
 
 class Contender:
-    """A model that is trained in one plan, over one link."""
+    """A model that is trained in one plan, over the link at which it is made.
+
+    Its first step connects the ranks, and prepares; it is made with that step.
+    """
 
     def __init__(self, options: argparse.Namespace, how: dict[str, Any]) -> None:
         model = MODELS[options.model]
@@ -136,6 +139,7 @@ class Contender:
         ]
         self.losses: list[float] = []
         self.seconds: list[float] = []
+        self.step()
 
     def step(self) -> None:
         """Train one step, and keep its loss and the seconds of the slowest rank."""
@@ -174,8 +178,8 @@ def over(link: str | None) -> None:
 
 
 def in_turns(contenders: list[Contender], rounds: int) -> None:
-    """Let all train so many steps after a first one, in alternating order."""
-    for turn in range(rounds + 1):
+    """Let all train so many steps, in alternating order."""
+    for turn in range(rounds):
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
             contender.step()
 
@@ -183,7 +187,6 @@ def in_turns(contenders: list[Contender], rounds: int) -> None:
 def find_link(options: argparse.Namespace, alone: Contender) -> str:
     """Return a link over which communication is about the wanted share of the serial step."""
     wanted = options.share / (1 - options.share)
-    alone.step()
     alone.step()
     hidden = MODELS[options.model].hidden * options.width
     # Some ten gathers and sums a layer, of bf16, of which a rank sends a half.
@@ -194,7 +197,7 @@ def find_link(options: argparse.Namespace, alone: Contender) -> str:
         serial = Contender(options, PLANS["serial"])
         begin = len(alone.seconds)
         in_turns([alone, serial], 3)
-        ratio = serial.median() / statistics.median(alone.seconds[begin + 1 :]) - 1
+        ratio = serial.median() / statistics.median(alone.seconds[begin:]) - 1
         if abs(ratio - wanted) <= CLOSE / 2 * wanted:
             break
         rate *= min(max(ratio / wanted, 0.3), 3)

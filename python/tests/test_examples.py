@@ -60,6 +60,13 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         "transformers",
         r"\[5, 6, 7(, \d+){16}\]\nlinear layers: 240 calls served by plait\n",
     ),
+    # On one host no plan is tried.
+    "transformers_hosts.py": (
+        TORCHRUN,
+        [],
+        "transformers",
+        r"transformers +first .*\nwith plait +first .*\nlinear layers: 450 calls served by plait\n",
+    ),
     # It starts its ranks by itself. python/tests/with_vllm runs it with and without plait.
     "vllm_generate.py": ([sys.executable], [], "vllm", r"4 RowParallelLinear: \d+ calls served"),
 }

@@ -41,7 +41,7 @@ TEST(Parallel, WhatABodyThrowsReachesTheCaller) {
   }
 }
 
-// As where a poll hook throws, whose group then fails the calls of the other threads.
+// A poll hook throws, for example, and its group then fails the calls of the other threads.
 TEST(Parallel, WhatMadeOtherThreadsFailReachesTheCaller) {
   for (const int cause : {0, 1, 2}) {
     std::atomic<int> failed{0};
