@@ -9,7 +9,7 @@ endforeach()
 string(SHA256 hash "${hashes}")
 string(SUBSTRING ${hash} 0 12 hash)
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
-#include "comm/build_name.h"
+#include "comm/core/build_name.h"
 
 namespace plait::comm {
 

@@ -4,8 +4,8 @@
     tools/check_layers.py [--root FOLDER]
 
 A module is a folder of src/, or one inside such a folder if layers.txt has a line for it. Its line names the modules
-whose headers it may include. Public headers
-and examples see only public headers and the standard library (examples: any library). Each source below src/ is named
+whose headers it may include; a folder that has no line stands for the modules inside it. Public headers and examples
+see only public headers and the standard library (examples: any library). Each source below src/ is named
 by a CMakeLists.txt there. One line per violation:
 
     src/gemm/onednn/onednn.cc:14: gemm may not include comm
@@ -64,7 +64,7 @@ def read_layers(text: str) -> tuple[dict[str, set[str]], list[str]]:
             continue
         module, colon, allowed = line.partition(":")
         module = module.strip()
-        if not colon or not re.fullmatch(r"\w+(/\w+)?", module):
+        if not colon or not re.fullmatch(r"\w+(/\w+)*", module):
             errors.append(f"tools/layers.txt:{number}: not of the form `module: module ...`")
         elif module in layers:
             errors.append(f"tools/layers.txt:{number}: {module} has a line already")
@@ -72,10 +72,16 @@ def read_layers(text: str) -> tuple[dict[str, set[str]], list[str]]:
             layers[module] = set(allowed.split())
     for module, allowed in layers.items():
         if "*" in allowed:
-            layers[module] = set(layers) - {module}
+            allowed = set(layers) - {module}
+        layers[module] = {inner for name in allowed for inner in inside(name, layers) or [name]}
         for unknown in sorted(layers[module] - set(layers)):
             errors.append(f"tools/layers.txt: {module} names {unknown}, which has no line")
     return layers, errors
+
+
+def inside(name: str, layers: dict[str, set[str]]) -> list[str]:
+    """The modules inside a folder that is none itself."""
+    return [] if name in layers else [one for one in layers if one.startswith(name + "/")]
 
 
 def find_cycle(graph: dict) -> list:
@@ -119,15 +125,15 @@ def exists(root: Path, include: Include) -> bool:
 
 
 def module_of(path: str, layers: dict[str, set[str]]) -> str:
-    """The module of a file below src/."""
-    head, _, rest = path.partition("/")
-    inner = f"{head}/{rest.partition('/')[0]}"
-    return inner if inner in layers else head
+    """The module of a file below src/; a folder that is none, where it belongs to none."""
+    folders = path.split("/")[:-1]
+    inner = ["/".join(folders[:count]) for count in range(len(folders), 0, -1)]
+    return next((one for one in inner if one in layers), inner[0] if inner else "")
 
 
 def check_module_include(root: Path, layers: dict[str, set[str]], include: Include) -> str:
     """Return the fault of an include in src/, or nothing."""
-    ours = include.head in layers or include.head == "plait"
+    ours = include.head in heads_of(layers) or include.head == "plait"
     if not include.quoted and not (ours and exists(root, include)):
         return ""
     if not ours:
@@ -141,9 +147,17 @@ def check_module_include(root: Path, layers: dict[str, set[str]], include: Inclu
     return f"{module} may not include {included}"
 
 
+def heads_of(layers: dict[str, set[str]]) -> set[str]:
+    return {module.split("/")[0] for module in layers}
+
+
 def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:
     folders = {file.relative_to(root).parent for file in sources_below(root, "src")}
-    strangers = [f for f in sorted(folders) if len(f.parts) < 2 or f.parts[1] not in layers]
+    strangers = [
+        folder
+        for folder in sorted(folders)
+        if module_of((folder / "a").relative_to("src").as_posix(), layers) not in layers
+    ]
     return [f"{folder}: belongs to no module of tools/layers.txt" for folder in strangers]
 
 
@@ -151,7 +165,7 @@ def check_modules(root: Path, layers: dict[str, set[str]]) -> list[str]:
     return [
         include.complain(problem)
         for include in includes_below(root, "src")
-        if include.file.parts[1] in layers
+        if module_of(include.file.relative_to("src").as_posix(), layers) in layers
         if (problem := check_module_include(root, layers, include))
     ]
 
@@ -191,7 +205,7 @@ def check_examples(root: Path, layers: dict[str, set[str]]) -> list[str]:
     return [
         include.complain(f"an example may not include {include.head}: only public headers")
         for include in includes_below(root, "examples")
-        if include.head in layers
+        if include.head in heads_of(layers)
     ]
 
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 
 namespace plait::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/round_up.h"
 #include "cli/bench/op_options.h"
 #include "cli/table.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 #include "measure/collective_race.h"
 #include "measure/op_setup.h"
 #include "mpi_library.h"

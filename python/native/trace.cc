@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/timeline.h"
+#include "comm/session/timeline.h"
 #include "communicator.h"
 #include "plait/timeline.h"
 #include "report/calls.h"

@@ -13,9 +13,9 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/values.h"
+#include "comm/core/wait_policy.h"
 #include "comm/emulated/link_clock.h"
-#include "comm/transports.h"
-#include "comm/wait_policy.h"
+#include "comm/session/transports.h"
 
 namespace plait::cli {
 namespace {
@@ -27,9 +27,10 @@ int share_of_processors(int ranks) {
 }
 
 bool are_threads(const std::string& transport) {
-  if (!transport.empty()) return transport == "threads";
+  if (!transport.empty()) return comm::meets(transport, comm::Meets::in_process);
   // Ranks of a launcher choose their transport themselves.
-  return place_from_environment().launcher.empty() && base::env("PLAIT_TRANSPORT") == "threads";
+  return place_from_environment().launcher.empty() &&
+         comm::meets(base::env("PLAIT_TRANSPORT").value_or(""), comm::Meets::in_process);
 }
 
 }  // namespace
@@ -87,8 +88,9 @@ int as_ranks(const RanksRequest& request, Words command,
     const std::string transport =
         request.transport.empty() ? base::env("PLAIT_TRANSPORT").value_or("") : request.transport;
     comm::check_transport(transport);
-    PLAIT_CHECK(transport != "mpi", "mpirun starts ranks of the transport mpi: mpirun -n ",
-                request.ranks, " plait ", command[0], " ...");
+    PLAIT_CHECK(!comm::meets(transport, comm::Meets::by_mpi),
+                "mpirun starts ranks of the transport mpi: mpirun -n ", request.ranks, " plait ",
+                command[0], " ...");
     PLAIT_CHECK(!comm::crosses_hosts(transport), "the transport ", transport,
                 " needs ranks that plait run --hosts, torchrun or another launcher has started");
     comm::link_from_environment();

@@ -17,7 +17,8 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
-#include "comm/tcp/ports.h"
+#include "comm/control/ports.h"
+#include "comm/session/transports.h"
 #include "launch/cgroup.h"
 #include "launch/find_command.h"
 #include "launch/hosts.h"
@@ -201,7 +202,7 @@ void share_out(const Args& args, const Options& options, launch::Launch& launch)
 // Ranks of this host need no place to meet, except over the transports between hosts.
 std::string choose_rendezvous_here() {
   const std::string transport = base::env("PLAIT_TRANSPORT").value_or("");
-  return transport == "tcp" || transport == "ucx" ? choose_rendezvous("127.0.0.1") : "";
+  return comm::meets(transport, comm::Meets::at_address) ? choose_rendezvous("127.0.0.1") : "";
 }
 
 // Either all ranks, or those of this host where plait run --hosts was called on another.

@@ -18,7 +18,7 @@
 #include "cli/tune/report.h"
 #include "cli/tune/tune_options.h"
 #include "cli/verbs.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "measure/collective_check.h"
 #include "measure/op_setup.h"
 #include "measure/progress.h"

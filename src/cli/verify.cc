@@ -24,7 +24,7 @@
 #include "cli/output_files.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "launch/signals.h"
 #include "measure/collective_check.h"
 #include "measure/progress.h"
@@ -134,7 +134,7 @@ struct WorldOptions {
 World read_started_world(const WorldOptions& args) {
   const std::string& transport = args.transports;
   const Place place = place_from_environment();
-  PLAIT_CHECK(!place.launcher.empty() || transport != "mpi",
+  PLAIT_CHECK(!place.launcher.empty() || !comm::meets(transport, comm::Meets::by_mpi),
               "mpirun starts ranks of the transport mpi: mpirun -n ",
               args.ranks.empty() ? "3" : args.ranks, " plait verify --transport mpi");
   PLAIT_CHECK(!place.launcher.empty(), "the transport ", transport,
@@ -148,8 +148,8 @@ std::vector<World> read_worlds(const WorldOptions& args) {
   for (const std::string_view transport : base::split(args.transports, ',')) {
     PLAIT_CHECK(!comm::crosses_hosts(transport), "--transport ", args.transports, ": ", transport,
                 " cannot be combined with others, because a launcher starts its ranks");
-    PLAIT_CHECK(transport == "threads" || transport == "shm", "--transport ", transport,
-                " is none of threads, shm, tcp, mpi, ucx");
+    PLAIT_CHECK(comm::find_transport(transport) != nullptr, "--transport ", transport,
+                " is none of ", comm::list_transports());
     const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
       worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
@@ -193,7 +193,8 @@ std::string again(const Verification& what, const World& world,
                   std::span<const std::int64_t> numbers) {
   std::string text = fmt::format("plait verify --seed {} --only {} --ranks {} --transport {}",
                                  what.seed, fmt::join(numbers, ","), world.ranks, world.transport);
-  if (world.transport == "mpi") text = fmt::format("mpirun -n {} {}", world.ranks, text);
+  if (comm::meets(world.transport, comm::Meets::by_mpi))
+    text = fmt::format("mpirun -n {} {}", world.ranks, text);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
   if (what.layers) text += " --layers";
   return text;
@@ -373,7 +374,7 @@ int verify(Words words) {
   int status = kDone;
   for (std::size_t i = 0; i < what.worlds.size(); ++i) {
     if (what.numbers_of(i).size() == 0) continue;
-    const Outcome outcome = what.worlds[i].transport == "threads"
+    const Outcome outcome = comm::meets(what.worlds[i].transport, comm::Meets::in_process)
                                 ? run_threads(what, i, all.passed + all.failed)
                                 : run_processes(what, i, words);
     all.passed += outcome.tally.passed;

@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "comm/tcp/rendezvous.h"
+#include "comm/control/rendezvous.h"
 #include "launch/environment.h"
 
 namespace plait::launch {

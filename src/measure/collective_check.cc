@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 
 namespace plait::measure {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "comm/state.h"
-#include "comm/wait_policy.h"
+#include "comm/core/wait_policy.h"
+#include "comm/session/state.h"
 #include "measure/progress.h"
 #include "plait/collectives.h"
 #include "tune/agree.h"

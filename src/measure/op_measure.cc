@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
 #include "plait/collectives.h"

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "comm/state.h"
-#include "comm/timeline.h"
+#include "comm/session/state.h"
+#include "comm/session/timeline.h"
 #include "plait/collectives.h"
 #include "plait/timeline.h"
 #include "trace/pack.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
 #include "measure/peak.h"

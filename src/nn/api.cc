@@ -1,6 +1,6 @@
 // The public classes, which hand over to the layers.
 #include "base/check.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "nn/linear.h"
 #include "ops/op_cache.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "comm/executor.h"
+#include "comm/core/executor.h"
 
 namespace plait::nn {
 namespace {

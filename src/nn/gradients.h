@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/function_ref.h"
-#include "comm/group.h"
+#include "comm/core/group.h"
 #include "nn/workspace.h"
 #include "plait/tensor_view.h"
 #include "plait/trace.h"

@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
-#include "comm/gather.h"
-#include "comm/interruption.h"
-#include "comm/state.h"
+#include "comm/core/interruption.h"
+#include "comm/session/gather.h"
+#include "comm/session/state.h"
 #include "nn/row_exchange.h"
 #include "ops/op_cache.h"
 #include "ops/op_checks.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <typeinfo>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 
 namespace plait::nn {
 

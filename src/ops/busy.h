@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/default_floats.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "plait/operator.h"
 
 namespace plait::ops {

@@ -4,7 +4,7 @@
 #include <typeinfo>
 
 #include "base/default_floats.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "ops/busy.h"
 #include "ops/op_checks.h"
 

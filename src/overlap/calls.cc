@@ -1,6 +1,6 @@
 #include "overlap/calls.h"
 
-#include "comm/operation.h"
+#include "comm/core/operation.h"
 
 namespace plait::overlap {
 // The matrix that travels is m by n if the product comes first, and m by k if it comes last. Ranks

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "comm/interruption.h"
-#include "comm/state.h"
+#include "comm/core/interruption.h"
+#include "comm/session/state.h"
 #include "overlap/op_impl.h"
 
 namespace plait::overlap {

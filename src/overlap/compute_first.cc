@@ -25,7 +25,7 @@ struct Shape {
 struct Peers {
   int world;
   bool linked;
-  int per_host;  // see comm/placement.h
+  int per_host;  // see comm/session/placement.h
 };
 
 plan::PartialSums sums_of(const Problem& problem) {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/plugin.h"
+#include "comm/core/plugin.h"
 #include "overlap/op_impl.h"
 #include "plait/stream.h"
 

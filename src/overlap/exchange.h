@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/core/wait.h"
 #include "comm/flow/lanes.h"
-#include "comm/wait.h"
 #include "plait/mailbox.h"
 
 namespace plait::overlap {

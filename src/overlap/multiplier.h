@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
-#include "comm/executor.h"
-#include "comm/group.h"
+#include "comm/core/executor.h"
+#include "comm/core/group.h"
 #include "overlap/cut.h"
 #include "plait/gemm.h"
 #include "plait/trace.h"

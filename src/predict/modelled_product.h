@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "comm/executor.h"
-#include "comm/modelled/sim_rank.h"
+#include "comm/core/executor.h"
 #include "predict/device.h"
+#include "simulation/sim_rank.h"
 
 namespace plait::predict {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/modelled/network.h"
+#include "simulation/network.h"
 
 namespace plait::predict {
 

@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "comm/executor.h"
-#include "comm/modelled/sim_rank.h"
-#include "comm/modelled/simulation.h"
-#include "comm/state.h"
+#include "comm/core/executor.h"
+#include "comm/session/state.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 #include "predict/modelled_product.h"
 #include "predict/reserved_memory.h"
+#include "simulation/sim_rank.h"
+#include "simulation/simulation.h"
 
 namespace plait::predict {
 namespace {

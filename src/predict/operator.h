@@ -1,5 +1,5 @@
 // Predicts how long an operator takes on another machine. Simulated ranks
-// (comm/modelled/simulation.h) run its real schedule; their products, copies and sums take the time
+// (simulation/simulation.h) run its real schedule; their products, copies and sums take the time
 // of a modelled device.
 //
 //   const Machine machine = {.device = find_device("h100"), .network = find_network("nvlink4"),
@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/modelled/simulation.h"
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/plan.h"
 #include "predict/device.h"
 #include "predict/network.h"
+#include "simulation/simulation.h"
 #include "trace/record.h"
 
 namespace plait::predict {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 
 namespace plait::tune {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "comm/state.h"
-#include "comm/transports.h"
+#include "comm/session/state.h"
+#include "comm/session/transports.h"
 #include "plait/collectives.h"
 #include "plait/gemm.h"
 #include "plan/cost_model.h"

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "comm/state.h"
-#include "comm/timed_product.h"
+#include "comm/core/timed_product.h"
+#include "comm/session/state.h"
 #include "ops/shapes.h"
 #include "plan/sizes.h"
 #include "plan/weight_kind.h"

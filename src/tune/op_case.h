@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "comm/group.h"
+#include "comm/core/group.h"
 #include "ops/planned_op.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"

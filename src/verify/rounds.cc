@@ -5,8 +5,8 @@
 #include <memory>
 #include <variant>
 
-#include "comm/gather.h"
-#include "comm/state.h"
+#include "comm/session/gather.h"
+#include "comm/session/state.h"
 #include "verify/check.h"
 
 namespace plait::verify {

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
-#include "comm/shm/meeting_place.h"
+#include "comm/meet/meeting_place.h"
 
 namespace plait::chaos {
 namespace {

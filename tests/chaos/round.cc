@@ -17,7 +17,7 @@
 #include "chaos/judge.h"
 #include "chaos/leftovers.h"
 #include "chaos/program.h"
-#include "comm/shm/meeting_place.h"
+#include "comm/meet/meeting_place.h"
 
 namespace plait::chaos {
 namespace {

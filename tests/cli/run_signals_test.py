@@ -10,8 +10,8 @@ from pathlib import Path
 
 from command import PATIENCE, CommandTest, name_of, wait_until
 
-# Prints that it is ready, then the signals that it gets. It sleeps briefly: Python calls its function after a sleep that
-# a signal has just preceded.
+# Prints that it is ready, then the signals that it gets. It sleeps briefly, because a signal that comes just before a
+# sleep is handled after it.
 LISTENER = """
 import os, signal, sys, time
 def got(number, frame):

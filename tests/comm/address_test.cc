@@ -1,5 +1,5 @@
 // The addresses of a rank, and the options of a connection between two ranks.
-#include "comm/tcp/address.h"
+#include "comm/control/address.h"
 
 #include <gtest/gtest.h>
 #include <linux/tcp.h>

@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "comm/control/tcp_group.h"
 #include "comm/milestones.h"
-#include "comm/state.h"
-#include "comm/tcp/tcp_group.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -1,5 +1,5 @@
 // Messages of ranks that meet: about failures, and about ranks that don't come.
-#include "comm/tcp/arrivals.h"
+#include "comm/meet/arrivals.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "comm/control/failure_frame.h"
 #include "comm/environment.h"
-#include "comm/tcp/failure_frame.h"
 #include "comm/tcp_ends.h"
 #include "conformance/ranks.h"
 

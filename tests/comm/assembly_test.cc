@@ -1,6 +1,6 @@
-// How rank 0 admits the others (comm/shm/assembly.h), where they come in an order that only a test
+// How rank 0 admits the others (comm/meet/assembly.h), where they come in an order that only a test
 // can arrange; tests/comm/rendezvous_test.cc has the rest.
-#include "comm/shm/assembly.h"
+#include "comm/meet/assembly.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
+#include "comm/core/wait.h"
 #include "comm/milestones.h"
-#include "comm/state.h"
-#include "comm/wait.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

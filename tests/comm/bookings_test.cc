@@ -1,4 +1,4 @@
-#include "comm/modelled/bookings.h"
+#include "simulation/bookings.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@ SOURCES = Path(os.environ["PLAIT_SOURCES"])
 AGREED = [Path(name).relative_to(SOURCES) for name in os.environ["PLAIT_AGREED"].split(":")]
 
 # A rule of each kind: what travels, how calls are cut in chunks, and in which tree sums are added.
-RULES = ["src/comm/tag.cc", "src/overlap/cut.cc", "src/plan/sizes.cc", "src/gemm/leaves.h", "src/tensor/kernels.h",
+RULES = ["src/comm/core/tag.cc", "src/overlap/cut.cc", "src/plan/sizes.cc", "src/gemm/leaves.h", "src/tensor/kernels.h",
          "src/tensor/kernels.cc", "src/tensor/x86/avx2.cc", "src/tensor/x86/avx512.cc", "src/ops/shapes.h",
          "src/ops/op.cc", "src/gemm/strip.cc", "src/gemm/vector/rows.h", "src/nn/column.cc"]
 

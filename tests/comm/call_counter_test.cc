@@ -1,4 +1,4 @@
-#include "comm/call_counter.h"
+#include "comm/session/call_counter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A rank's calls to another, at whose address another program may listen.
-#include "comm/tcp/call.h"
+#include "comm/meet/call.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

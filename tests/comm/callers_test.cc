@@ -1,5 +1,5 @@
 // A rank's handling of its callers, among which there may be other programs.
-#include "comm/tcp/callers.h"
+#include "comm/meet/callers.h"
 
 #include <gtest/gtest.h>
 

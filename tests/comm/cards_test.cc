@@ -1,5 +1,5 @@
 // Facts that ranks over TCP know of each other by their cards.
-#include "comm/tcp/cards.h"
+#include "comm/meet/cards.h"
 
 #include <gtest/gtest.h>
 

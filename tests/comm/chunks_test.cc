@@ -1,4 +1,4 @@
-#include "comm/collectives/chunks.h"
+#include "comm/flow/chunks.h"
 
 #include <gtest/gtest.h>
 

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "comm/mapped/mapped_transport.h"
+#include "comm/meet/socket_rendezvous.h"
+#include "comm/meet/thread_rendezvous.h"
 #include "comm/milestones.h"
-#include "comm/same_link.h"
-#include "comm/shm/socket_rendezvous.h"
-#include "comm/state.h"
-#include "comm/threads/thread_rendezvous.h"
+#include "comm/session/same_link.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

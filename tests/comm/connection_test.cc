@@ -1,5 +1,5 @@
 // The reasons that a connection gives if it can't go on.
-#include "comm/tcp/connection.h"
+#include "comm/control/connection.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

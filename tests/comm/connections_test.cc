@@ -1,11 +1,11 @@
-// How groups share sockets (src/comm/shm/connections.h).
+// How groups share sockets (src/comm/meet/connections.h).
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <memory>
 
-#include "comm/shm/connections.h"
+#include "comm/meet/connections.h"
 
 namespace plait::comm::shm {
 namespace {

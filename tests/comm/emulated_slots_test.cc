@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
-#include "comm/mailbox.h"
-#include "comm/threads/factory.h"
-#include "comm/transport.h"
+#include "comm/core/mailbox.h"
+#include "comm/core/transport.h"
+#include "comm/engines/threads/factory.h"
 
 namespace plait::comm {
 namespace {

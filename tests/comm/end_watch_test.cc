@@ -1,5 +1,5 @@
 // How a rank that connects to others finds out that one of them has ended.
-#include "comm/tcp/end_watch.h"
+#include "comm/meet/end_watch.h"
 
 #include <gtest/gtest.h>
 

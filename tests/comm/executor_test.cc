@@ -1,13 +1,13 @@
 // Which executor a group has. What one does is in simulation_test.cc and timed_product_test.cc.
-#include "comm/executor.h"
+#include "comm/core/executor.h"
 
 #include <gtest/gtest.h>
 
 #include <string_view>
 
+#include "comm/core/timed_product.h"
 #include "comm/flow/lanes.h"
-#include "comm/state.h"
-#include "comm/timed_product.h"
+#include "comm/session/state.h"
 
 namespace plait::comm {
 namespace {

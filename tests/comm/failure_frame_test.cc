@@ -1,5 +1,5 @@
 // How a rank that still connects tells that the group has failed, and hears it.
-#include "comm/tcp/failure_frame.h"
+#include "comm/control/failure_frame.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-#include "comm/tcp/frame.h"
+#include "comm/control/frame.h"
 
 namespace plait::comm::tcp {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/host.h"
+#include "comm/session/state.h"
 #include "comm/split_comm.h"
-#include "comm/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

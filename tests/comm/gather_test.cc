@@ -1,5 +1,5 @@
-// Gathers of bytes from all ranks (comm/gather.h).
-#include "comm/gather.h"
+// Gathers of bytes from all ranks (comm/session/gather.h).
+#include "comm/session/gather.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/shm/group_channel.h"
+#include "comm/meet/group_channel.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 // Messages of ranks over TCP before their first frame.
-#include "comm/tcp/handshake.h"
+#include "comm/meet/handshake.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "comm/tcp/home.h"
+#include "comm/control/home.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Messages between rank 0 and the others while all meet.
-#include "comm/tcp/lines.h"
+#include "comm/meet/lines.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/tcp/failure_frame.h"
+#include "comm/control/failure_frame.h"
 
 namespace plait::comm::tcp {
 namespace {

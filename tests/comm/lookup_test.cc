@@ -1,4 +1,4 @@
-#include "comm/tcp/lookup.h"
+#include "comm/control/lookup.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

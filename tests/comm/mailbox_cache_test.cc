@@ -1,4 +1,4 @@
-#include "comm/mailbox_cache.h"
+#include "comm/session/mailbox_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

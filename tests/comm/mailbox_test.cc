@@ -1,14 +1,14 @@
 // A mailbox's additions to its slots, as far as the conformance suites do not show them.
-#include "comm/mailbox.h"
+#include "comm/core/mailbox.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "comm/core/transport.h"
 #include "comm/emulated/emulated_slots.h"
-#include "comm/threads/factory.h"
-#include "comm/transport.h"
+#include "comm/engines/threads/factory.h"
 #include "conformance/ranks.h"
 
 namespace plait::comm {

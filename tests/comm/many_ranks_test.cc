@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/sanitized.h"
-#include "comm/shm/socket_rendezvous.h"
+#include "comm/meet/socket_rendezvous.h"
 #include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/region.h"
+#include "comm/core/transport.h"
+#include "comm/engines/threads/factory.h"
 #include "comm/mapped/mapped_channels.h"
-#include "comm/threads/factory.h"
-#include "comm/transport.h"
 
 namespace plait::comm {
 namespace {

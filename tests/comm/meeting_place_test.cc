@@ -1,5 +1,5 @@
-// The place at which ranks meet, with a private folder and without (comm/shm/meeting_place.h).
-#include "comm/shm/meeting_place.h"
+// The place at which ranks meet, with a private folder and without (comm/meet/meeting_place.h).
+#include "comm/meet/meeting_place.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

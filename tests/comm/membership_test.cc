@@ -1,4 +1,4 @@
-#include "comm/membership.h"
+#include "comm/session/membership.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "conformance/ranks.h"
 
 namespace plait::comm {

@@ -1,5 +1,5 @@
 // Threads of one rank that wait at connections which any of them may read from.
-#include "comm/tcp/mesh.h"
+#include "comm/control/mesh.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // Behaviour is defined in conformance/.
-#include "comm/modelled/simulation.h"
 #include "conformance/collectives.h"
 #include "conformance/mailbox.h"
+#include "simulation/simulation.h"
 
 namespace plait::conformance {
 namespace {

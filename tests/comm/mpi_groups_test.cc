@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/mailbox.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"

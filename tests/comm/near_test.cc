@@ -1,6 +1,6 @@
 // Processes that share memory, and how one that sleeps is woken by what another has written there.
 // They are threads here, each with a mesh of its own.
-#include "comm/tcp/near.h"
+#include "comm/control/near.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/tcp/tcp_group.h"
+#include "comm/control/tcp_group.h"
 
 namespace plait::comm::tcp {
 namespace {

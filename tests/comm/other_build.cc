@@ -1,5 +1,5 @@
 // In place of src/comm's own: makes what it is linked into another build of plait.
-#include "comm/build_name.h"
+#include "comm/core/build_name.h"
 
 namespace plait::comm {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/socket.h"
+#include "comm/meet/meeting_place.h"
 #include "comm/milestones.h"
 #include "comm/rendezvous_case.h"
-#include "comm/shm/meeting_place.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

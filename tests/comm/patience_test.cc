@@ -1,10 +1,10 @@
-#include "comm/patience.h"
+#include "comm/core/patience.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 
 namespace plait::comm {

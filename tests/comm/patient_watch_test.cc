@@ -1,10 +1,10 @@
-#include "comm/shm/patient_watch.h"
+#include "comm/meet/patient_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "comm/interruption.h"
+#include "comm/core/interruption.h"
 #include "plait/error.h"
 
 namespace plait::comm::shm {

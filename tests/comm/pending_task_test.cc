@@ -1,4 +1,4 @@
-#include "comm/pending_task.h"
+#include "comm/session/pending_task.h"
 
 #include <gtest/gtest.h>
 

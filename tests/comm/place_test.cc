@@ -6,10 +6,10 @@
 #include <string>
 
 #include "base/check.h"
+#include "comm/engines/mpi/factory.h"
+#include "comm/engines/shm/factory.h"
+#include "comm/engines/tcp/factory.h"
 #include "comm/environment.h"
-#include "comm/mpi/factory.h"
-#include "comm/shm/factory.h"
-#include "comm/tcp/factory.h"
 #include "conformance/ranks.h"
 #include "plait/communicator.h"
 

@@ -1,4 +1,4 @@
-#include "comm/placement.h"
+#include "comm/session/placement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/shm/process_table.h"
+#include "comm/meet/process_table.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

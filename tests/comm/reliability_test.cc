@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/meet/socket_rendezvous.h"
 #include "comm/milestones.h"
-#include "comm/shm/socket_rendezvous.h"
 #include "comm/shm_job.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "comm/build_name.h"
-#include "comm/shm/meeting_place.h"
-#include "comm/shm/pending_connections.h"
+#include "comm/core/build_name.h"
+#include "comm/meet/meeting_place.h"
+#include "comm/meet/pending_connections.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

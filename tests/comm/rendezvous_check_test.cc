@@ -1,6 +1,6 @@
 // Ranks of which some use mpi, and others tcp, and that can see each other only where tcp's rank 0
 // listens, or would listen.
-#include "comm/tcp/rendezvous_check.h"
+#include "comm/meet/rendezvous_check.h"
 
 #include <gtest/gtest.h>
 

@@ -9,11 +9,11 @@
 
 #include "base/check.h"
 #include "base/socket.h"
+#include "comm/meet/assembly.h"
+#include "comm/meet/meeting_place.h"
+#include "comm/meet/pending_connections.h"
 #include "comm/milestones.h"
 #include "comm/rendezvous_case.h"
-#include "comm/shm/assembly.h"
-#include "comm/shm/meeting_place.h"
-#include "comm/shm/pending_connections.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -1,5 +1,5 @@
 // Ranks that emulate different links are refused when a group is made.
-#include "comm/same_link.h"
+#include "comm/session/same_link.h"
 
 #include <gtest/gtest.h>
 

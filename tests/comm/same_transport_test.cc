@@ -1,5 +1,5 @@
 // Ranks that have chosen different transports are refused at the first text that they exchange.
-#include "comm/same_transport.h"
+#include "comm/session/same_transport.h"
 
 #include <gtest/gtest.h>
 

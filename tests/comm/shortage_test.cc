@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/region.h"
+#include "comm/meet/connections.h"
 #include "comm/milestones.h"
-#include "comm/shm/connections.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -1,14 +1,14 @@
 // Properties of simulated ranks beyond their mailboxes (modelled_mailbox_test.cc).
-#include "comm/modelled/simulation.h"
+#include "simulation/simulation.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "comm/modelled/sim_rank.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "plait/collectives.h"
+#include "simulation/sim_rank.h"
 
 namespace plait::comm::modelled {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/modelled/slots.h"
+#include "simulation/slots.h"
 
 #include <gtest/gtest.h>
 

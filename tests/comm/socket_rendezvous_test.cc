@@ -1,5 +1,5 @@
 // The meeting of processes: messages to a rank when another is already further.
-#include "comm/shm/socket_rendezvous.h"
+#include "comm/meet/socket_rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "comm/interruption.h"
+#include "comm/core/interruption.h"
 #include "conformance/ranks.h"
 #include "plait/error.h"
 

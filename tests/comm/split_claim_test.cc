@@ -1,4 +1,4 @@
-#include "comm/split_claim.h"
+#include "comm/session/split_claim.h"
 
 #include <gtest/gtest.h>
 

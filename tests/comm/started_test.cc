@@ -1,6 +1,6 @@
 // Collectives that a thread has started, seen by other threads: which of them advances what, and
 // what becomes of communicators that go meanwhile.
-#include "comm/started.h"
+#include "comm/core/started.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/milestones.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

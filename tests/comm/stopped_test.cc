@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -1,4 +1,4 @@
-#include "comm/task_queue.h"
+#include "comm/session/task_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "conformance/ranks.h"
 
 namespace plait::comm {

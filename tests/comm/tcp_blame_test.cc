@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "comm/core/wait.h"
 #include "comm/milestones.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "comm/tcp_case.h"
-#include "comm/wait.h"
 #include "plait/collectives.h"
 
 namespace plait {

@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/tcp/address.h"
-#include "comm/tcp/identity.h"
+#include "comm/control/address.h"
+#include "comm/meet/identity.h"
 
 namespace plait::comm::tcp {
 

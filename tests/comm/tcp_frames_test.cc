@@ -11,10 +11,10 @@
 #include <string>
 #include <thread>
 
+#include "comm/control/frame.h"
+#include "comm/core/whereabouts.h"
 #include "comm/milestones.h"
-#include "comm/tcp/frame.h"
 #include "comm/tcp_case.h"
-#include "comm/whereabouts.h"
 #include "plait/collectives.h"
 
 namespace plait {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/tcp/address.h"
-#include "comm/tcp/handshake.h"
+#include "comm/control/address.h"
+#include "comm/meet/handshake.h"
 #include "comm/tcp_case.h"
 #include "conformance/descriptors.h"
 #include "plait/collectives.h"

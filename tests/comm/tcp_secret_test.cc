@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/random.h"
+#include "comm/meet/handshake.h"
 #include "comm/milestones.h"
-#include "comm/tcp/handshake.h"
 #include "comm/tcp_case.h"
 #include "plait/collectives.h"
 

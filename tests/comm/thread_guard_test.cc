@@ -1,11 +1,11 @@
-#include "comm/thread_guard.h"
+#include "comm/session/thread_guard.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "conformance/ranks.h"
 
 namespace plait::comm {

@@ -1,5 +1,5 @@
 // The rendezvous of threads, and what it remembers of sub-groups.
-#include "comm/threads/thread_rendezvous.h"
+#include "comm/meet/thread_rendezvous.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/timed_product.h"
+#include "comm/core/timed_product.h"
 
 #include <gtest/gtest.h>
 

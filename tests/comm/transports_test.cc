@@ -1,5 +1,5 @@
 // Which transport is chosen, and what is said where none can be.
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -86,9 +86,9 @@ TEST(Transports, TheWalkEndsAtTheChosenOrShowsAll) {
 
 TEST(Transports, RefusesAnUnknownName) {
   EXPECT_EQ(refusal_to_select("nccl", site_of(2)),
-            "there is no transport \"nccl\": it is threads, shm, tcp, mpi or ucx");
+            "there is no transport \"nccl\"; there are threads, shm, tcp, mpi, ucx");
   EXPECT_EQ(refusal_to_select("SHM", site_of(2)),
-            "there is no transport \"SHM\": it is threads, shm, tcp, mpi or ucx");
+            "there is no transport \"SHM\"; there are threads, shm, tcp, mpi, ucx");
 }
 
 TEST(Transports, SuggestTheNameThatWasProbablyMeant) {
@@ -103,7 +103,7 @@ TEST(Transports, SuggestTheNameThatWasProbablyMeant) {
 TEST(Transports, ConnectTakesTheNameFromTheEnvironmentUnlessTheCallerHasOne) {
   const Environment environment(Environment::Variables{{"PLAIT_TRANSPORT", "smoke-signals"}});
   EXPECT_EQ(refusal([] { Communicator::connect(); }),
-            "there is no transport \"smoke-signals\": it is threads, shm, tcp, mpi or ucx");
+            "there is no transport \"smoke-signals\"; there are threads, shm, tcp, mpi, ucx");
   EXPECT_EQ(Communicator::connect({.transport = "shm"}).transport(), "shm");
 }
 

@@ -1,4 +1,4 @@
-#include "comm/ucx/plugin/lanes.h"
+#include "comm/engines/ucx/plugin/lanes.h"
 
 #include <gtest/gtest.h>
 

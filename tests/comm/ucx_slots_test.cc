@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "comm/milestones.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "comm/tcp_case.h"
 #include "comm/ucx_case.h"
 #include "folder.h"

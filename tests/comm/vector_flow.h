@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "comm/collectives/vector.h"
-#include "comm/state.h"
-#include "comm/wait.h"
+#include "comm/core/wait.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "tensor/in_pairs.h"
 

@@ -1,4 +1,4 @@
-#include "comm/wait_policy.h"
+#include "comm/core/wait_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Waiting, as far as the conformance suites do not show it.
-#include "comm/wait.h"
+#include "comm/core/wait.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <optional>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

@@ -1,4 +1,4 @@
-#include "comm/whereabouts.h"
+#include "comm/core/whereabouts.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 #include "plait/collectives.h"
 #include "plait/linear.h"
 #include "plait/link.h"

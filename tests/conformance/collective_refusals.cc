@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/collectives/vector.h"
-#include "comm/state.h"
-#include "comm/wait.h"
+#include "comm/core/wait.h"
+#include "comm/session/state.h"
 #include "conformance/collectives.h"
 #include "plait/collectives.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/collectives/chunks.h"
+#include "comm/flow/chunks.h"
 #include "conformance/contributions.h"
 #include "plait/collectives.h"
 #include "tensor/reduce.h"

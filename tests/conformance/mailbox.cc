@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/mailbox.h"
+#include "comm/core/mailbox.h"
 #include "plait/collectives.h"
 
 namespace plait::conformance {

@@ -13,7 +13,7 @@
 #include <iostream>
 #include <thread>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 
 namespace plait {
 

@@ -1,6 +1,6 @@
 // Promises of the layers (plait/linear.h), beyond those that plait verify --layers tries at random.
 #include "plait/linear.h"
-#include "comm/gather.h"
+#include "comm/session/gather.h"
 
 #include <gtest/gtest.h>
 

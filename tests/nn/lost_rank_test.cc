@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/lost_ranks.h"
 #include "nn/gradients.h"
 #include "nn/layer.h"

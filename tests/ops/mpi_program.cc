@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "ops/problem.h"
 #include "overlap/other_cuts.h"
 #include "plait/collectives.h"

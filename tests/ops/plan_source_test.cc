@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "ops/operators.h"
 #include "ops/problem.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "comm/operation.h"
+#include "comm/core/operation.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
 #include "ops/operators.h"

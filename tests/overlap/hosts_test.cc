@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
 #include "overlap/block_gather.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "overlap/cut.h"
 #include "overlap/exchange.h"
 #include "plait/communicator.h"

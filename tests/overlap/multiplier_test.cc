@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/state.h"
-#include "comm/timed_product.h"
+#include "comm/core/timed_product.h"
+#include "comm/session/state.h"
 #include "plait/communicator.h"
 
 namespace plait::overlap {

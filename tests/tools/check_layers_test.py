@@ -70,6 +70,20 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/comm/wait.cc", '#include "comm/modelled/clock.h"\n')
         self.expect("src/comm/wait.cc:1: comm may not include comm/modelled")
 
+    def test_a_folder_without_a_line_stands_for_the_modules_inside(self):
+        rooms = "comm/core: base\ncomm/engines/tcp: comm/core\nops: comm base\ngemm: base\n"
+        self.write("tools/layers.txt", "base:\n" + rooms)
+        (self.root / "src/comm/mailbox.h").rename(self.root / "src/comm/stray.h")
+        self.write("src/comm/core/wait.h", "")
+        self.write("src/comm/engines/tcp/slots.h", '#include "comm/core/wait.h"\n')
+        self.write("src/ops/op.h", '#include "comm/core/wait.h"\n#include "comm/engines/tcp/slots.h"\n')
+        self.expect("src/comm: belongs to no module of tools/layers.txt")
+        self.write("src/comm/core/group.cc", '#include "comm/engines/tcp/slots.h"\n')
+        self.expect(
+            "src/comm: belongs to no module of tools/layers.txt",
+            "src/comm/core/group.cc:1: comm/core may not include comm/engines/tcp",
+        )
+
     def test_angle_brackets_are_no_way_around(self):
         self.write("src/gemm/a.cc", "#include <comm/mailbox.h>\n")
         self.expect("src/gemm/a.cc:1: gemm may not include comm")

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/gather.h"
 #include "comm/milestones.h"
+#include "comm/session/gather.h"
 #include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"

@@ -9,7 +9,7 @@
 #include "cli/bench/op_report.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "measure/collective_check.h"
 #include "measure/op_measure.h"
 #include "ops/shapes.h"

@@ -10,7 +10,7 @@
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/timelines.h"
 #include "cli/table.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "ops/shapes.h"
 
 namespace plait::cli {

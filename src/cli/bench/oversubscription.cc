@@ -4,7 +4,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "launch/topology.h"
 
 namespace plait::cli {

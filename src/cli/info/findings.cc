@@ -13,9 +13,9 @@
 #include "base/instruction_set.h"
 #include "base/processor.h"
 #include "cli/info/show.h"
-#include "comm/tcp/address.h"
-#include "comm/tcp/rendezvous.h"
-#include "comm/transports.h"
+#include "comm/control/address.h"
+#include "comm/control/rendezvous.h"
+#include "comm/session/transports.h"
 #include "environment/variables.h"
 #include "launch/cgroup.h"
 #include "launch/topology.h"
@@ -167,8 +167,7 @@ std::string why_refused() {
 
 std::string summary_of(const comm::TransportEntry& entry) {
   std::string summary = entry.summary;
-  const std::string_view name = entry.name;
-  if (name != "tcp" && name != "ucx") return summary;
+  if (entry.meets != comm::Meets::at_address) return summary;
   return summary + (base::env("PLAIT_SECRET")
                         ? "; each rank proves that it knows PLAIT_SECRET"
                         : "; the network is trusted, because PLAIT_SECRET is not set, except where "

@@ -12,9 +12,10 @@
 #include "base/host.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "comm/gather.h"
-#include "comm/state.h"
-#include "comm/tcp/rendezvous.h"
+#include "comm/control/rendezvous.h"
+#include "comm/session/gather.h"
+#include "comm/session/state.h"
+#include "comm/session/transports.h"
 #include "plait/collectives.h"
 #include "plan/profile.h"
 #include "tune/agree.h"
@@ -38,10 +39,9 @@ std::string name_of(const std::string& host) { return host.substr(host.find('\n'
 std::string route_to(const Communicator& comm, int peer) {
   std::string told = comm.state().route_to(peer);
   if (!told.empty()) return told;
-  if (comm.transport() == "shm") return "shm: memory of this host that both ranks map";
-  if (comm.transport() == "threads") return "threads: the memory of this process";
-  if (comm.transport() == "mpi") return "mpi: messages, whose way the MPI library chooses";
-  return std::string(comm.transport());
+  std::string text(comm.transport());
+  const comm::TransportEntry* const entry = comm::find_transport(text);
+  return entry != nullptr && *entry->route != '\0' ? text + ": " + entry->route : text;
 }
 
 // The network between several hosts, as measured now.
@@ -94,7 +94,7 @@ std::string show_meeting(const Json& meeting) {
   place["hosts"] = meeting["hosts"].size();
   const auto transport = meeting["transport"].get<std::string>();
   std::string text = labelled("This is", show_place(place) + ", over " + transport);
-  if (transport == "tcp" || transport == "ucx") {
+  if (comm::meets(transport, comm::Meets::at_address)) {
     text += labelled("Secret", meeting["has_secret"].get<bool>()
                                    ? "PLAIT_SECRET is set"
                                    : "PLAIT_SECRET is not set: the network is trusted");

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/info/walk.h"
 #include "cli/values.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 
 namespace plait::cli {
 namespace {

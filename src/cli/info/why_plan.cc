@@ -11,7 +11,7 @@
 #include "cli/table.h"
 #include "cli/values.h"
 #include "comm/emulated/link_clock.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 #include "launch/cgroup.h"
 #include "launch/cpu_binding.h"
 #include "launch/topology.h"

@@ -21,7 +21,7 @@
 #include "cli/predict/report.h"
 #include "cli/table.h"
 #include "cli/values.h"
-#include "comm/transports.h"
+#include "comm/session/transports.h"
 
 namespace plait::cli {
 namespace {

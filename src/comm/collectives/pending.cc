@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 #include "plait/collectives.h"
 
 namespace plait {

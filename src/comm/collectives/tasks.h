@@ -6,7 +6,7 @@
 #pragma once
 
 #include "comm/collectives/vector.h"
-#include "comm/state.h"
+#include "comm/session/state.h"
 
 namespace plait::comm {
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "comm/collectives/chunks.h"
+#include "comm/flow/chunks.h"
 #include "comm/flow/gather_flow.h"
 #include "comm/flow/reduce_flow.h"
 #include "plait/collectives.h"

@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "comm/core/group.h"
+#include "comm/core/slot_transport.h"
 #include "comm/emulated/link_clock.h"
-#include "comm/group.h"
-#include "comm/slot_transport.h"
 #include "plait/mailbox.h"
 
 namespace plait::comm {

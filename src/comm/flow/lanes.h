@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "comm/executor.h"
+#include "comm/core/executor.h"
+#include "comm/core/mailbox.h"
 #include "comm/flow/hosts.h"
-#include "comm/mailbox.h"
 #include "plait/tag.h"
 
 namespace plait::comm {

@@ -2,7 +2,7 @@
 // mapped: see Standing, and docs/design/0018.
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/deadline.h"
+#include "comm/core/deadline.h"
 #include "comm/mapped/mapped_group.h"
 
 namespace plait::comm {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/region.h"
+#include "comm/core/slot_transport.h"
 #include "comm/mapped/rank_page.h"
-#include "comm/slot_transport.h"
 #include "plait/mailbox.h"
 
 namespace plait::comm {

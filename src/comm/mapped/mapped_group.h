@@ -6,10 +6,10 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/core/group.h"
+#include "comm/core/regrouping.h"
 #include "comm/mapped/rank_page.h"
 #include "comm/mapped/rendezvous.h"
-#include "comm/regrouping.h"
 
 namespace plait::comm {
 

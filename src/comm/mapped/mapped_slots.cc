@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "comm/mailbox.h"
+#include "comm/core/mailbox.h"
 
 namespace plait::comm {
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "comm/core/slot_transport.h"
 #include "comm/mapped/mapped_channels.h"
 #include "comm/mapped/mapped_group.h"
-#include "comm/slot_transport.h"
 
 namespace plait::comm {
 

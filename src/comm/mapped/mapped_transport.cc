@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/cpus.h"
-#include "comm/deadline.h"
+#include "comm/core/deadline.h"
 #include "comm/mapped/mapped_slots.h"
 
 namespace plait::comm {

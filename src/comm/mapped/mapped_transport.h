@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "comm/core/transport.h"
 #include "comm/mapped/mapped_group.h"
-#include "comm/transport.h"
 
 namespace plait::comm {
 

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
-#include "comm/group.h"
-#include "comm/whereabouts.h"
+#include "comm/core/group.h"
+#include "comm/core/whereabouts.h"
 #include "plait/error.h"
 
 namespace plait::comm {

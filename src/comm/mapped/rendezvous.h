@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/region.h"
-#include "comm/regrouping.h"
+#include "comm/core/regrouping.h"
 
 namespace plait::comm {
 

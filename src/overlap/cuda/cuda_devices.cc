@@ -2,8 +2,8 @@
 #include <cuda_runtime.h>
 
 #include "base/check.h"
-#include "comm/build_name.h"
-#include "comm/plugin.h"
+#include "comm/core/build_name.h"
+#include "comm/core/plugin.h"
 #include "overlap/cuda/cuda_op.h"
 #include "overlap/cuda/driver.h"
 #include "overlap/device.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/gather.h"
-#include "comm/state.h"
+#include "comm/session/gather.h"
+#include "comm/session/state.h"
 
 namespace plait::overlap::cuda {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/core/group.h"
 #include "comm/cuda/signals.h"
-#include "comm/group.h"
 
 namespace plait::overlap::cuda {
 

@@ -1,0 +1,43 @@
+#include "comm/control/frame_gate.h"
+
+#include <utility>
+
+namespace plait::comm::tcp {
+
+// The difference of two counts is right also where one of them has gone on at 0.
+bool FrameGate::may_pass(int process, const Frame& frame) const {
+  return static_cast<std::int32_t>(frame.slot - carrier_.come_from(process)) <= 0;
+}
+
+bool FrameGate::hand_on(int process, const Frame& frame, std::string text) {
+  Receiver* receiver = find_(frame.receiver);
+  return receiver == nullptr || receiver->receive(process, frame, std::move(text));
+}
+
+bool FrameGate::receive(int process, const Frame& frame, std::string text) {
+  if (frame.kind == Kind::credit) carrier_.note_credit(process);
+  std::deque<KeptFrame>& kept = kept_[process];
+  const bool waits_for_chunks = is_ordered(frame.kind) && !may_pass(process, frame);
+  const bool keeps_order = is_ordered(frame.kind) || frame.kind == Kind::agreement;
+  if (waits_for_chunks || (keeps_order && !kept.empty())) {
+    kept.push_back({frame, std::move(text)});
+    return true;
+  }
+  return hand_on(process, frame, std::move(text));
+}
+
+bool FrameGate::open() {
+  bool is_news = false;
+  for (int process = 0; process < static_cast<int>(kept_.size()); ++process) {
+    std::deque<KeptFrame>& kept = kept_[process];
+    while (!kept.empty() && may_pass(process, kept.front().frame)) {
+      KeptFrame first = std::move(kept.front());
+      kept.pop_front();
+      hand_on(process, first.frame, std::move(first.text));
+      is_news = true;
+    }
+  }
+  return is_news;
+}
+
+}  // namespace plait::comm::tcp
