@@ -29,10 +29,10 @@ class ConnectionsTest : public testing::Test {
     other_ = std::make_unique<Connections>(std::move(line));
   }
 
-  Delivery tell(Connections::Channel channel, const std::string& bytes) {
+  Delivery announce(Connections::Channel channel, const std::string& bytes) {
     return coordinator_->send(channel, 1, bytes, Fd());
   }
-  std::string hear(Connections::Channel channel) {
+  std::string receive(Connections::Channel channel) {
     Message message;
     const Delivery delivery = other_->receive(channel, 0, message);
     if (delivery == Delivery::closed) return "closed";
@@ -46,24 +46,24 @@ class ConnectionsTest : public testing::Test {
 TEST_F(ConnectionsTest, KeepTheMessagesOfEachChannelInOrder) {
   const auto channel = coordinator_->make_channel();
   EXPECT_NE(channel, Connections::kFirst);
-  EXPECT_EQ(hear(channel), "nothing yet");
-  tell(channel, "a");
-  tell(Connections::kFirst, "b");
-  tell(channel, "c");
-  EXPECT_EQ(hear(Connections::kFirst), "b");
-  EXPECT_EQ(hear(channel), "a");
-  EXPECT_EQ(hear(channel), "c");
-  EXPECT_EQ(hear(channel), "nothing yet");
+  EXPECT_EQ(receive(channel), "nothing yet");
+  announce(channel, "a");
+  announce(Connections::kFirst, "b");
+  announce(channel, "c");
+  EXPECT_EQ(receive(Connections::kFirst), "b");
+  EXPECT_EQ(receive(channel), "a");
+  EXPECT_EQ(receive(channel), "c");
+  EXPECT_EQ(receive(channel), "nothing yet");
 }
 
 TEST_F(ConnectionsTest, CloseAChannelAfterItsLastMessage) {
   const auto channel = coordinator_->make_channel();
-  tell(channel, "last");
+  announce(channel, "last");
   coordinator_->close(channel, {1});
-  tell(Connections::kFirst, "still here");
-  EXPECT_EQ(hear(channel), "last");
-  EXPECT_EQ(hear(channel), "closed");
-  EXPECT_EQ(hear(Connections::kFirst), "still here");
+  announce(Connections::kFirst, "still here");
+  EXPECT_EQ(receive(channel), "last");
+  EXPECT_EQ(receive(channel), "closed");
+  EXPECT_EQ(receive(Connections::kFirst), "still here");
 }
 
 TEST_F(ConnectionsTest, SendNothingToASideThatHasClosed) {
@@ -71,29 +71,29 @@ TEST_F(ConnectionsTest, SendNothingToASideThatHasClosed) {
   other_->close(channel, {0});
   Message message;
   EXPECT_EQ(coordinator_->receive(channel, 1, message), Delivery::closed);
-  EXPECT_EQ(tell(channel, "too late"), Delivery::closed);
+  EXPECT_EQ(announce(channel, "too late"), Delivery::closed);
 }
 
 // Messages that had been on their way are dropped, and other channels don't miss them.
 TEST_F(ConnectionsTest, DropWhatComesForAClosedChannel) {
   for (int round = 0; round < 1000; ++round) {
     const auto channel = coordinator_->make_channel();
-    tell(channel, "on its way");
+    announce(channel, "on its way");
     other_->close(channel, {0});
-    tell(Connections::kFirst, std::to_string(round));
-    ASSERT_EQ(hear(Connections::kFirst), std::to_string(round));
-    EXPECT_EQ(hear(channel), "nothing yet");
+    announce(Connections::kFirst, std::to_string(round));
+    ASSERT_EQ(receive(Connections::kFirst), std::to_string(round));
+    EXPECT_EQ(receive(channel), "nothing yet");
     coordinator_->close(channel, {1});
   }
 }
 
 TEST_F(ConnectionsTest, AreClosedTogether) {
   const auto channel = coordinator_->make_channel();
-  tell(channel, "before");
+  announce(channel, "before");
   coordinator_.reset();
-  EXPECT_EQ(hear(Connections::kFirst), "closed");
-  EXPECT_EQ(hear(channel), "before");
-  EXPECT_EQ(hear(channel), "closed");
+  EXPECT_EQ(receive(Connections::kFirst), "closed");
+  EXPECT_EQ(receive(channel), "before");
+  EXPECT_EQ(receive(channel), "closed");
 }
 
 }  // namespace

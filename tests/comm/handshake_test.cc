@@ -25,14 +25,14 @@ struct Pair {
   }
 };
 
-Hello hello() {
+Introduction hello() {
   return {.job = "a job",
           .rank = 2,
           .to = 1,
           .world = 3,
           .has_secret = true,
           .nonce = std::string(kNonce),
-          .card = card_of_this_process(29600)};
+          .info = info_of_this_process(29600)};
 }
 
 TEST(Handshake, AHelloComesBackAsItWasWritten) {
@@ -42,33 +42,33 @@ TEST(Handshake, AHelloComesBackAsItWasWritten) {
   EXPECT_EQ(read->to, 1);
   EXPECT_TRUE(read->has_secret);
   EXPECT_EQ(read->nonce, std::string(kNonce));
-  EXPECT_EQ(read->card.port, "29600");
-  const cpu_set_t cpus = cpus_of(read->card);
+  EXPECT_EQ(read->info.port, "29600");
+  const cpu_set_t cpus = cpus_of(read->info);
   EXPECT_GT(CPU_COUNT(&cpus), 0);
 }
 
 TEST(Handshake, WhatIsNoHelloIsNotRead) {
-  const std::string card = write(hello().card);
+  const std::string info = write(hello().info);
   const std::string nonce = kNonce;
   const auto is_read = [&](const std::string& first, const std::string& middle,
                            const std::string& last) {
     return read_hello(base::sentence(first, "\njob\n", middle, '\n', last)).has_value();
   };
-  EXPECT_TRUE(is_read(card, "2\n0\n3\nopen", nonce));
-  EXPECT_FALSE(is_read(card, "3\n0\n3\nopen", nonce));  // a rank beyond the world
-  EXPECT_FALSE(is_read(card, "-1\n0\n3\nopen", nonce));
-  EXPECT_FALSE(is_read(card, "0\n-1\n3\nopen", nonce));
-  EXPECT_FALSE(is_read(card, "0\n1\n70000\nopen", nonce));
-  EXPECT_FALSE(is_read(card, "2\n0\n3\nshut", nonce));
-  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", nonce + "0"));
-  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", "0123456789ABCDEF0123456789ABCDEF"));
-  EXPECT_FALSE(is_read(card, "2\n0\n3\nopen", nonce + "\nmore"));
-  EXPECT_FALSE(is_read("a card of another kind", "2\n0\n3\nopen", nonce));
+  EXPECT_TRUE(is_read(info, "2\n0\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(info, "3\n0\n3\nopen", nonce));  // a rank beyond the world
+  EXPECT_FALSE(is_read(info, "-1\n0\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(info, "0\n-1\n3\nopen", nonce));
+  EXPECT_FALSE(is_read(info, "0\n1\n70000\nopen", nonce));
+  EXPECT_FALSE(is_read(info, "2\n0\n3\nshut", nonce));
+  EXPECT_FALSE(is_read(info, "2\n0\n3\nopen", nonce + "0"));
+  EXPECT_FALSE(is_read(info, "2\n0\n3\nopen", "0123456789ABCDEF0123456789ABCDEF"));
+  EXPECT_FALSE(is_read(info, "2\n0\n3\nopen", nonce + "\nmore"));
+  EXPECT_FALSE(is_read("of another kind", "2\n0\n3\nopen", nonce));
   EXPECT_FALSE(read_hello(""));
 }
 
 TEST(Handshake, TheBuildOfAnotherLayoutCanBeRead) {
-  EXPECT_EQ(build_in(write(hello())), hello().card.build);
+  EXPECT_EQ(build_in(write(hello())), hello().info.build);
   EXPECT_EQ(build_in("9.9.9+abc with other words"), "9.9.9+abc");
   EXPECT_EQ(build_in("oneword"), "");
   EXPECT_EQ(build_in("\x1b[31m red"), "");
@@ -85,17 +85,17 @@ TEST(Handshake, AProofIsOfNoUseElsewhere) {
   EXPECT_NE(prove("kex", write(hello()), nonce).caller, proofs.caller);
   EXPECT_NE(prove("key", write(hello()), "00000000000000000000000000000002").caller, proofs.caller);
   const auto change = [&](auto part) {
-    Hello other = hello();
+    Introduction other = hello();
     part(other);
     EXPECT_NE(prove("key", write(other), nonce).caller, proofs.caller);
     EXPECT_NE(prove("key", write(other), nonce).listener, proofs.listener);
   };
-  change([](Hello& other) { other.job += 'x'; });
-  change([](Hello& other) { other.rank = 0; });
-  change([](Hello& other) { other.to = 0; });
-  change([](Hello& other) { other.world = 4; });
-  change([](Hello& other) { other.nonce[0] = 'b'; });
-  change([](Hello& other) { other.card.hosts += ",10.0.0.9"; });
+  change([](Introduction& other) { other.job += 'x'; });
+  change([](Introduction& other) { other.rank = 0; });
+  change([](Introduction& other) { other.to = 0; });
+  change([](Introduction& other) { other.world = 4; });
+  change([](Introduction& other) { other.nonce[0] = 'b'; });
+  change([](Introduction& other) { other.info.hosts += ",10.0.0.9"; });
 }
 
 TEST(Handshake, AChallengeComesBackAsItWasWritten) {
@@ -116,13 +116,13 @@ TEST(Handshake, AnUnknownCallersWordsAreFitForATerminal) {
 // Frames may follow at once, and must be left for the connection.
 TEST(Handshake, AMessageIsReadAndNothingAfterIt) {
   const Pair pair;
-  EXPECT_TRUE(say(pair.near, Word::welcome, "come in"));
+  EXPECT_TRUE(send_message(pair.near, MessageKind::welcome, "come in"));
   ASSERT_EQ(::send(pair.near.get(), "frame", 5, 0), 5);
   std::string bytes;
   bool is_open = true;
   const auto message = read_message(pair.far, bytes, kMostHelloBytes, is_open);
   ASSERT_TRUE(message);
-  EXPECT_EQ(message->word, Word::welcome);
+  EXPECT_EQ(message->kind, MessageKind::welcome);
   EXPECT_EQ(message->text, "come in");
   std::array<char, 8> rest{};
   EXPECT_EQ(::recv(pair.far.get(), rest.data(), rest.size(), MSG_DONTWAIT), 5);
@@ -130,7 +130,7 @@ TEST(Handshake, AMessageIsReadAndNothingAfterIt) {
 
 TEST(Handshake, AMessageMayComeInPieces) {
   const Pair whole;
-  EXPECT_TRUE(say(whole.near, Word::hello, "text"));
+  EXPECT_TRUE(send_message(whole.near, MessageKind::hello, "text"));
   std::array<char, 64> all{};
   const ssize_t count = ::recv(whole.far.get(), all.data(), all.size(), MSG_DONTWAIT);
   const Pair pair;
@@ -166,7 +166,7 @@ TEST(Handshake, NonsenseAndAnEndAreToldFromPatience) {
 
 TEST(Handshake, AnUnknownCallerMayNotTalkForLong) {
   const Pair pair;
-  EXPECT_TRUE(say(pair.near, Word::hello, std::string(kMostHelloBytes + 1, 'x')));
+  EXPECT_TRUE(send_message(pair.near, MessageKind::hello, std::string(kMostHelloBytes + 1, 'x')));
   std::string bytes;
   bool is_open = true;
   EXPECT_FALSE(read_message(pair.far, bytes, kMostHelloBytes, is_open));

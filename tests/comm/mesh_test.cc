@@ -73,7 +73,7 @@ class MeshTest : public testing::TestWithParam<int> {
     other = base::Fd(ends[1]);
   }
 
-  static void say(Mesh& from, int process, const Counter& to) {
+  static void send_message(Mesh& from, int process, const Counter& to) {
     from.send_text(process, {.kind = Kind::gather, .receiver = to.number()}, "text");
   }
 
@@ -126,7 +126,7 @@ TEST_P(MeshTest, CreditsGoBeforeChunksThatHaveNotBegun) {
 TEST_P(MeshTest, WhatAnotherThreadHasReceivedEndsASleep) {
   Counter counter(*near_);
   const std::uint64_t seen = near_->news();
-  say(*far_, 0, counter);
+  send_message(*far_, 0, counter);
   while (counter.count() == 0) near_->move_surely();  // as another thread would
   const base::Nanoseconds start = base::now();
   near_->sleep(start + kForEver, seen);
@@ -158,14 +158,14 @@ TEST_P(MeshTest, NoThreadSleepsThroughWhatItWaitsFor) {
     for (int thread = 0; thread < 2; ++thread) {
       threads.emplace_back([&, thread] {
         for (int turn = 1; turn <= kTurns; ++turn) {
-          say(*near_, 1, far_counters[thread]);
+          send_message(*near_, 1, far_counters[thread]);
           near_counters[thread].wait_for(turn);
         }
       });
       threads.emplace_back([&, thread] {
         for (int turn = 1; turn <= kTurns; ++turn) {
           far_counters[thread].wait_for(turn);
-          say(*far_, 0, near_counters[thread]);
+          send_message(*far_, 0, near_counters[thread]);
         }
       });
     }

@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "comm/control/address.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/timeout_hints.h"
 
 namespace plait::comm::tcp {
 
 inline Identity rank_of_three(int rank, const std::string& key = "") {
   return {
-      .rank = rank, .world = 3, .job = "a job", .key = key, .card = card_of_this_process(29600)};
+      .rank = rank, .world = 3, .job = "a job", .key = key, .info = info_of_this_process(29600)};
 }
 
 inline std::vector<Address> loopback(const base::Fd& listener) {
@@ -55,7 +55,7 @@ inline Message next_message(const base::Fd& socket) {
     message = read_message(socket, bytes, kMostHelloBytes, is_open);
     return message || !is_open;
   });
-  return message.value_or(Message{Word::mismatch, "nothing came"});
+  return message.value_or(Message{MessageKind::mismatch, "nothing came"});
 }
 
 }  // namespace plait::comm::tcp

@@ -22,7 +22,7 @@
 namespace plait {
 namespace {
 
-using comm::tcp::card_of_this_process;
+using comm::tcp::info_of_this_process;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
@@ -37,7 +37,7 @@ TEST_F(Tcp, NamesARankThatNeverComes) {
   EXPECT_EQ(error.what(),
             "ranks 1 and 2 of 3 have not come within 300 ms; rank 0 uses the transport tcp and "
             "listens on " +
-                card_of_this_process(1).name + " at port " + std::to_string(port_.number) +
+                info_of_this_process(1).name + " at port " + std::to_string(port_.number) +
                 ": check PLAIT_TRANSPORT and the address of rank 0 on the others");
 }
 
@@ -101,7 +101,8 @@ TEST_F(TcpWithoutRankZero, SaysAtOnceThatItHasEnded) {
   ASSERT_EQ(::listen(port_.socket, 8), 0);
   const Helper zero([&] {
     const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
-    say(caller, comm::tcp::Word::mark, base::host_id() + ' ' + base::mark_of_this_process());
+    send_message(caller, comm::tcp::MessageKind::mark,
+                 base::host_id() + ' ' + base::mark_of_this_process());
     ::shutdown(port_.socket, SHUT_RDWR);  // it listens no more
   });
   const auto begin = Clock::now();
@@ -141,15 +142,15 @@ TEST_F(Tcp, NamesARankThatHasComeAndGone) {
     int socket = -1;
     while ((socket = call(port_.number)) < 0) std::this_thread::sleep_for(milliseconds(1));
     const base::Fd line(socket);
-    comm::tcp::Hello hello = {.job = job_,
-                              .rank = 1,
-                              .to = 0,
-                              .world = 3,
-                              .has_secret = false,
-                              .nonce = base::random_name(),
-                              .card = card_of_this_process(1)};
-    hello.card.transport = "tcp";
-    say(line, comm::tcp::Word::hello, write(hello));
+    comm::tcp::Introduction hello = {.job = job_,
+                                     .rank = 1,
+                                     .to = 0,
+                                     .world = 3,
+                                     .has_secret = false,
+                                     .nonce = base::random_name(),
+                                     .info = info_of_this_process(1)};
+    hello.info.transport = "tcp";
+    send_message(line, comm::tcp::MessageKind::hello, write(hello));
   });
   const Error error = expect_error(Code::timeout, [&] { Communicator::connect(options); });
   EXPECT_EQ(error.culprit(), 2);

@@ -15,8 +15,8 @@
 namespace plait {
 namespace {
 
-using comm::tcp::Hello;
-using comm::tcp::Word;
+using comm::tcp::Introduction;
+using comm::tcp::MessageKind;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
@@ -70,23 +70,23 @@ TEST_F(TcpMany, RanksThatTakeNoWelcomeDelayNoOther) {
     }
     ::_exit(0);
   }
-  Hello hello = {.job = job_,
-                 .rank = 0,
-                 .to = 0,
-                 .world = kWorld,
-                 .has_secret = false,
-                 .nonce = std::string(32, '0'),
-                 .card = comm::tcp::card_of_this_process(1)};
-  hello.card.transport = "tcp";
-  hello.card.hosts = "127.0.0.1";
-  while (hello.card.hosts.size() < kHosts) hello.card.hosts += ",127.0.0.1";
+  Introduction hello = {.job = job_,
+                        .rank = 0,
+                        .to = 0,
+                        .world = kWorld,
+                        .has_secret = false,
+                        .nonce = std::string(32, '0'),
+                        .info = comm::tcp::info_of_this_process(1)};
+  hello.info.transport = "tcp";
+  hello.info.hosts = "127.0.0.1";
+  while (hello.info.hosts.size() < kHosts) hello.info.hosts += ",127.0.0.1";
   std::vector<base::Fd> sockets;
   std::vector<pollfd> reading;
   for (hello.rank = 1; hello.rank < kWorld; ++hello.rank) {
     int socket = -1;
     while (socket < 0) socket = call(port_.number);
     sockets.emplace_back(socket);
-    ASSERT_TRUE(comm::tcp::say(sockets.back(), Word::hello, write(hello)));
+    ASSERT_TRUE(comm::tcp::send_message(sockets.back(), MessageKind::hello, write(hello)));
     if (hello.rank > kSlow) reading.push_back({.fd = socket, .events = POLLIN, .revents = 0});
   }
   const auto start = Clock::now();

@@ -19,11 +19,11 @@ namespace plait {
 namespace {
 
 using comm::tcp::Challenge;
-using comm::tcp::Hello;
+using comm::tcp::Introduction;
 using comm::tcp::Message;
+using comm::tcp::MessageKind;
 using comm::tcp::Proofs;
 using comm::tcp::prove;
-using comm::tcp::Word;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -67,20 +67,20 @@ class TcpSecret : public TcpCase {
   }
 
   // An outsider knows all that can be read on the network.
-  Hello hello(int rank, int world) const {
+  Introduction hello(int rank, int world) const {
     return {.job = job_,
             .rank = rank,
             .to = 0,
             .world = world,
             .has_secret = true,
             .nonce = base::random_name(),
-            .card = card()};
+            .info = info()};
   }
 
-  static comm::tcp::Card card() {
-    comm::tcp::Card card = comm::tcp::card_of_this_process(1);
-    card.transport = "tcp";
-    return card;
+  static comm::tcp::PeerInfo info() {
+    comm::tcp::PeerInfo info = comm::tcp::info_of_this_process(1);
+    info.transport = "tcp";
+    return info;
   }
 };
 
@@ -92,10 +92,12 @@ class Line {
   Line& operator=(const Line&) = delete;
 
   bool is_open() const { return static_cast<bool>(socket_); }
-  void say(Word word, const std::string& text) { comm::tcp::say(socket_, word, text); }
+  void send_message(MessageKind kind, const std::string& text) {
+    comm::tcp::send_message(socket_, kind, text);
+  }
 
   // Null where the other end is closed.
-  std::optional<Message> hear() {
+  std::optional<Message> receive() {
     std::string bytes;
     for (bool open = true; open;) {
       pollfd asked = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
@@ -181,19 +183,19 @@ TEST_F(TcpSecret, AShortOneIsRefused) {
 // An outsider sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
 // is dropped each time, and the ranks don't notice.
 TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
-  const Hello recorded = hello(1, 3);
+  const Introduction recorded = hello(1, 3);
   const std::string old_nonce = base::random_name();
   const Proofs old = prove(kSecret, write(recorded), old_nonce);
-  const auto try_to_enter = [&](const Hello& mine, const auto& proof_for) {
+  const auto try_to_enter = [&](const Introduction& mine, const auto& proof_for) {
     Line line(call_until_heard(port_.number));
-    line.say(Word::hello, write(mine));
-    const auto message = line.hear();
-    ASSERT_TRUE(message && message->word == Word::challenge);
+    line.send_message(MessageKind::hello, write(mine));
+    const auto message = line.receive();
+    ASSERT_TRUE(message && message->kind == MessageKind::challenge);
     const auto challenge = comm::tcp::read_challenge(message->text);
     ASSERT_TRUE(challenge);
     EXPECT_EQ(challenge->proof, prove(kSecret, write(mine), challenge->nonce).listener);
-    line.say(Word::proof, proof_for(*challenge));
-    EXPECT_FALSE(line.hear()) << "rank 0 has answered an outsider";
+    line.send_message(MessageKind::proof, proof_for(*challenge));
+    EXPECT_FALSE(line.receive()) << "rank 0 has answered an outsider";
   };
   Milestones tried;
   const Helper outsider([&] {
@@ -215,18 +217,19 @@ TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
 // An outsider sits at the address of rank 0.
 TEST_F(TcpSecret, ARankProvesNothingToAnOutsider) {
   for (const auto& answer :
-       {std::pair{Word::challenge, write(Challenge{.nonce = std::string(32, 'a'), .proof = "b"})},
-        std::pair{Word::welcome, std::string("come in")}}) {
+       {std::pair{MessageKind::challenge,
+                  write(Challenge{.nonce = std::string(32, 'a'), .proof = "b"})},
+        std::pair{MessageKind::welcome, std::string("come in")}}) {
     const Port port;
     ASSERT_EQ(::listen(port.socket, 1), 0);
     const Helper outsider([&] {
       Line line(::accept(port.socket, nullptr, nullptr));
-      const auto message = line.hear();
-      ASSERT_TRUE(message && message->word == Word::hello);
+      const auto message = line.receive();
+      ASSERT_TRUE(message && message->kind == MessageKind::hello);
       EXPECT_FALSE(contains(message->text, kSecret));
-      line.say(answer.first, answer.second);
-      const auto next = line.hear();
-      EXPECT_TRUE(!next || (next->word == Word::refusal && next->text.empty()));
+      line.send_message(answer.first, answer.second);
+      const auto next = line.receive();
+      EXPECT_TRUE(!next || (next->kind == MessageKind::refusal && next->text.empty()));
     });
     const Environment environment(
         Environment::Variables{{"PLAIT_RENDEZVOUS", port.address()}, {"PLAIT_SECRET", kSecret}});
@@ -256,7 +259,7 @@ TEST_F(TcpSecret, ARankProvesNothingToAnOutsider) {
     std::erase_if(lines, [](const auto& line) { return line.first < 0; });
     if (const int socket = call(port); socket >= 0 && turn % 2 == 0) {
       const base::Fd mine(socket);
-      comm::tcp::say(mine, turn % 4 == 0 ? Word::hello : Word::proof, hello);
+      comm::tcp::send_message(mine, turn % 4 == 0 ? MessageKind::hello : MessageKind::proof, hello);
     } else if (socket >= 0) {
       const std::string nonsense(20'000, 'x');
       ::send(socket, nonsense.data(), nonsense.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -282,18 +285,18 @@ TEST_F(TcpSecret, OutsidersDelayNoRank) {
 TEST_F(TcpSecret, AnOutsiderOfAnotherBuildEndsNothing) {
   Milestones tried;
   const Helper outsider([&] {
-    Hello other = hello(1, 2);
-    other.card.build = "9.9.9+other";
+    Introduction other = hello(1, 2);
+    other.info.build = "9.9.9+other";
     {
       Line line(call_until_heard(port_.number));
-      line.say(Word::hello, write(other));
-      const auto message = line.hear();
-      EXPECT_TRUE(message && message->word == Word::challenge);
+      line.send_message(MessageKind::hello, write(other));
+      const auto message = line.receive();
+      EXPECT_TRUE(message && message->kind == MessageKind::challenge);
     }
     Line line(call_until_heard(port_.number));
-    line.say(Word::hello, "9.9.9+other and a layout of the future");
-    const auto message = line.hear();
-    ASSERT_TRUE(message && message->word == Word::mismatch);
+    line.send_message(MessageKind::hello, "9.9.9+other and a layout of the future");
+    const auto message = line.receive();
+    ASSERT_TRUE(message && message->kind == MessageKind::mismatch);
     EXPECT_TRUE(contains(message->text, "runs plait 9.9.9+other, rank 0 plait ")) << message->text;
     tried.reach(0);
   });

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PLUGIN = Path(__file__).resolve().parents[2] / "src/comm/mpi/plugin"
+PLUGIN = Path(__file__).resolve().parents[2] / "src/comm/engines/mpi/plugin"
 HEADER = """#define MPI_VERSION 4
 #define MPI_SUBVERSION 0
 extern "C" int MPI_Init(int*, char***);

@@ -52,7 +52,7 @@ class AllToAll final : public Task {
                        size_of(send.dtype)) {}
 
   void begin() override {
-    lanes_.tell_counts(sent_, received_);
+    lanes_.set_counts(sent_, received_);
     if (bytes_to_self_ > 0) std::memcpy(to_self_, from_self_, bytes_to_self_);
   }
 

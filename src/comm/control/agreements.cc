@@ -123,9 +123,9 @@ bool Agreements::receive(int peer, const std::string& text) {
   return true;
 }
 
-void Agreements::tell_all(const std::string& text) noexcept {
+void Agreements::announce_all(const std::string& text) noexcept {
   for (int peer = 0; peer < group_.world(); ++peer) {
-    if (peer != group_.rank()) group_.tell(peer, Kind::agreement, text);
+    if (peer != group_.rank()) group_.send(peer, Kind::agreement, text);
   }
 }
 
@@ -163,12 +163,12 @@ void Agreements::note_losses() {
 
 // A peer beyond a cable that was broken for a while may have noticed nothing: then it would wait
 // for this rank, which no longer counts on it.
-void Agreements::tell_cut_off() {
+void Agreements::announce_cut_off() {
   for (int peer = 0; peer < group_.world(); ++peer) {
     Peer& known = peers_[peer];
     if (!known.is_silent || known.was_told) continue;
     known.was_told = true;
-    group_.tell(peer, Kind::agreement, std::string(kCutOff));
+    group_.send(peer, Kind::agreement, std::string(kCutOff));
   }
 }
 
@@ -280,9 +280,9 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
     turn = now;
     if (polls.must_poll_peers(now, group_)) {
       note_losses();
-      tell_cut_off();
+      announce_cut_off();
       if (now >= beat_at) {
-        tell_all(sentence(kJoined, ' ', number_));
+        announce_all(sentence(kJoined, ' ', number_));
         beat_at = now + kBetweenBeats;
       }
     }
@@ -294,7 +294,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
     }
     if (follows != rank) {
       std::string part = sentence(kPart, ' ', number_, '\n', mine, '\n', list_silent());
-      if (part != told) group_.tell(follows, Kind::agreement, part);
+      if (part != told) group_.send(follows, Kind::agreement, part);
       told = std::move(part);
     }
     if (follows == rank) {
@@ -307,7 +307,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
     }
     mesh.sleep(polls.poll_peers_at(), seen);
   }
-  tell_all(write(number_, *answer));
+  announce_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);
   if (!answer->parts[rank]) refuse_left_out(*answer, patience);
   for (int peer = 0; peer < group_.world(); ++peer) {
@@ -345,7 +345,7 @@ void Agreements::conclude() noexcept {
 }
 
 void Agreements::withdraw() noexcept {
-  if (!is_concluded_.load(std::memory_order_relaxed)) tell_all(std::string(kWithdrawn));
+  if (!is_concluded_.load(std::memory_order_relaxed)) announce_all(std::string(kWithdrawn));
 }
 
 }  // namespace plait::comm::tcp

@@ -64,7 +64,7 @@ class Agreements {
 
   void note_losses();
   bool may_still_close(int peer);
-  void tell_cut_off();
+  void announce_cut_off();
   std::string list_silent() const;
   [[noreturn]] void refuse_left_out(const Answer& answer, base::Nanoseconds patience);
   int coordinator() const;
@@ -74,7 +74,7 @@ class Agreements {
   void check_majority(Answer& answer) const;
   bool is_late(int peer, base::Nanoseconds since, base::Nanoseconds patience, int most) const;
   std::optional<Answer> taken();
-  void tell_all(const std::string& text) noexcept;
+  void announce_all(const std::string& text) noexcept;
 
   TcpGroup& group_;
   int number_ = 0;           // of the agreement that this rank is in; they count from 1

@@ -49,7 +49,8 @@ class Connection {
   std::uint64_t last_queued() const { return last_queued_; }
   bool is_flushed(std::uint64_t number) const;
 
-  // Receives what is here, and hands it on. False: no whole frame was, and it is still open.
+  // Receives what is here, and hands it on. Returns false if no whole frame arrived and the
+  // connection is open.
   bool receive(const Find& find);
 
   // The receiver with this number is about to go: the rest of a chunk for it is thrown away.

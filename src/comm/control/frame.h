@@ -34,7 +34,7 @@ struct Frame {
   std::uint32_t magic = kMagic;
   Kind kind;
   std::uint32_t receiver;   // the number that the receiving process has given the mailbox or group
-  std::uint32_t slot = 0;   // of a chunk or credit; see FrameGate for others
+  std::uint32_t slot = 0;   // of a chunk or credit; see ChunkOrderGate for others
   std::uint64_t bytes = 0;  // that follow
   Tag tag = {};             // of a chunk, or of the call whose set-up it is
 };

@@ -74,7 +74,7 @@ Mesh::~Mesh() { deliver(has_failure_.load(std::memory_order_relaxed)); }
 void Mesh::carry_by(std::unique_ptr<Carrier> carrier) {
   const std::lock_guard lock(mutex_);
   carrier_ = std::move(carrier);
-  gate_ = std::make_unique<FrameGate>(*carrier_, find_, size());
+  gate_ = std::make_unique<ChunkOrderGate>(*carrier_, find_, size());
   find_for_connection_ = [gate = gate_.get()](std::uint32_t) { return gate; };
 }
 
@@ -107,7 +107,7 @@ void Mesh::send(int process, const Frame& frame, const std::byte* payload,
   if (carrier_ != nullptr && frame.kind == Kind::chunk)
     return carrier_->send(process, frame, payload, std::move(owner));
   Frame stamped = frame;
-  if (carrier_ != nullptr) FrameGate::stamp(stamped, carrier_->sent_to(process));
+  if (carrier_ != nullptr) ChunkOrderGate::stamp(stamped, carrier_->sent_to(process));
   Connection& connection = connections_[process];
   connection.queue(stamped, payload, std::move(owner));
   if (urgency == Urgency::now) connection.flush();

@@ -32,9 +32,9 @@
 #include "base/clock.h"
 #include "base/region.h"
 #include "comm/control/carrier.h"
+#include "comm/control/chunk_order_gate.h"
 #include "comm/control/connection.h"
-#include "comm/control/frame_gate.h"
-#include "comm/control/near.h"
+#include "comm/control/host_peers.h"
 #include "comm/core/group.h"
 #include "comm/core/wait_policy.h"
 
@@ -105,7 +105,7 @@ class Mesh {
   void wake() noexcept;
 
   // The processes that share memory with this one.
-  Near& near() { return near_; }
+  HostPeers& near() { return near_; }
 
   // Wakes a near process where it sleeps: right after a store that it is to see.
   void wake(int process);
@@ -165,7 +165,7 @@ class Mesh {
 
   int me_;
   std::vector<Neighbor> neighbors_;
-  Near near_;
+  HostPeers near_;
   std::mutex mutex_;
   std::vector<Connection> connections_;
   std::vector<bool> given_up_;             // by process: has let a deadline pass
@@ -186,7 +186,7 @@ class Mesh {
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
   std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
   std::unique_ptr<Carrier> carrier_;            // null: chunks go over the connections
-  std::unique_ptr<FrameGate> gate_;
+  std::unique_ptr<ChunkOrderGate> gate_;
 };
 
 }  // namespace plait::comm::tcp

@@ -94,11 +94,11 @@ void TcpGroup::end(End end, const Failure& failure) noexcept {
   if (has_ended(end)) return;
   // The others hear it from this rank too: by that they know that it brings nothing more.
   if (end == End::failure && report(failure))
-    return tell_all(Kind::failure, write(records_.get(End::failure)));
+    return announce_all(Kind::failure, write(records_.get(End::failure)));
   if (end == End::abort) adopt(End::failure, failure);
   adopt(end, failure);
   mesh_->wake();
-  tell_all(end == End::abort ? Kind::abort : Kind::failure, write(failure));
+  announce_all(end == End::abort ? Kind::abort : Kind::failure, write(failure));
 }
 
 bool TcpGroup::report(const Failure& failure) noexcept {
@@ -113,7 +113,7 @@ bool TcpGroup::report(const Failure& failure) noexcept {
                     [&](int peer) {
                       return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
                     },
-                .report = [&](int peer) { tell(peer, Kind::report, write(failure)); },
+                .report = [&](int peer) { send(peer, Kind::report, write(failure)); },
                 .wait = wait});
 }
 
@@ -131,13 +131,13 @@ void TcpGroup::record_for(int peer, const Failure& failure) {
   }
 }
 
-void TcpGroup::tell_all(Kind kind, const std::string& text) noexcept {
+void TcpGroup::announce_all(Kind kind, const std::string& text) noexcept {
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank()) tell(peer, kind, text);
+    if (peer != rank()) send(peer, kind, text);
   }
 }
 
-void TcpGroup::tell(int peer, Frame frame, const std::string& text) noexcept {
+void TcpGroup::send(int peer, Frame frame, const std::string& text) noexcept {
   if (members_.numbers.empty()) return;
   frame.receiver = members_.numbers[peer];
   mesh_->send_text(members_.processes[peer], frame, text);
@@ -157,9 +157,10 @@ void TcpGroup::leave() noexcept {
                                    " to receive the last chunks");
                  });
   if (failed()) agreements_.withdraw();
-  if (has_ended(End::abort)) return tell_all(Kind::abort, write(records_.get(End::abort)));
-  if (has_ended(End::failure)) return tell_all(Kind::failure, write(records_.get(End::failure)));
-  if (!failed()) tell_all(Kind::farewell, "");
+  if (has_ended(End::abort)) return announce_all(Kind::abort, write(records_.get(End::abort)));
+  if (has_ended(End::failure))
+    return announce_all(Kind::failure, write(records_.get(End::failure)));
+  if (!failed()) announce_all(Kind::farewell, "");
 }
 
 // True if the kernel here has all that is listed for the process.

@@ -55,8 +55,8 @@ class TcpGroup final : public Group, public Receiver {
 
   void leave() noexcept;
 
-  void tell(int peer, Kind kind, const std::string& text) noexcept {
-    tell(peer, {.kind = kind, .receiver = 0}, text);
+  void send(int peer, Kind kind, const std::string& text) noexcept {
+    send(peer, {.kind = kind, .receiver = 0}, text);
   }
   Agreements& agreements() { return agreements_; }
 
@@ -120,8 +120,8 @@ class TcpGroup final : public Group, public Receiver {
       has_told_mismatch_[peer].store(true, std::memory_order_release);
   }
 
-  void tell(int peer, Frame frame, const std::string& text) noexcept;
-  void tell_all(Kind kind, const std::string& text) noexcept;
+  void send(int peer, Frame frame, const std::string& text) noexcept;
+  void announce_all(Kind kind, const std::string& text) noexcept;
 
   // A peer's part of a set-up agreement.
   struct Part {

@@ -45,7 +45,7 @@ class Lanes {
 
   // For the rest of the call, a tag also says how many elements travel between the two ranks.
   // `sent` and `received` are by peer, and must live as long as the call.
-  void tell_counts(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
+  void set_counts(std::span<const std::size_t> sent, std::span<const std::size_t> received) {
     sent_ = sent;
     received_ = received;
   }

@@ -57,7 +57,7 @@ class Acceptor {
     } catch (...) {
       // Ranks that are told nothing call again, and would wait until their deadline.
       if (interruption.has_come()) {
-        const std::string verdict = tell_ranks(
+        const std::string verdict = announce_ranks(
             Code::peer_lost, 0,
             sentence("rank 0 (pid ", pids_[0], ") was interrupted while the group was assembling"));
         try {
@@ -78,7 +78,7 @@ class Acceptor {
       if (error.code() != Code::system || error.culprit() != Error::kNoRank) throw;
       // The ranks that have come, and those that still come, would think that rank 0 has gone.
       const std::string verdict =
-          tell_ranks(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
+          announce_ranks(Code::system, 0, sentence("rank 0 (pid ", pids_[0], "): ", error.what()));
       try {
         pending_.free_descriptor();
         reject_late_callers(verdict);
@@ -165,9 +165,9 @@ class Acceptor {
       if (!sockets_[rank] || base::receive_message(sockets_[rank], message) == Delivery::not_yet)
         continue;
       const std::string verdict =
-          tell_ranks(Code::peer_lost, rank,
-                     sentence("rank ", rank, " (pid ", pids_[rank],
-                              ") has died or given up while the group was assembling"));
+          announce_ranks(Code::peer_lost, rank,
+                         sentence("rank ", rank, " (pid ", pids_[rank],
+                                  ") has died or given up while the group was assembling"));
       reject_late_callers(verdict);
       raise_failure(verdict);
     }
@@ -175,7 +175,7 @@ class Acceptor {
 
   [[noreturn]] void refuse_for_missing() {
     const std::vector<int> late = absent();
-    raise_failure(tell_ranks(
+    raise_failure(announce_ranks(
         Code::timeout, late.front(),
         sentence("rank", late.size() > 1 ? "s " : " ", base::show_list(late), " of ",
                  endpoint_.world, late.size() > 1 ? " have" : " has", " not come within ",
@@ -183,13 +183,13 @@ class Acceptor {
   }
 
   [[noreturn]] void refuse(KnownCaller& caller, Code code, const std::string& reason) {
-    const std::string verdict = tell_ranks(code, caller.hello.rank, reason);
+    const std::string verdict = announce_ranks(code, caller.hello.rank, reason);
     reject(caller, verdict);
     reject_late_callers(verdict);
     raise_failure(verdict);
   }
 
-  std::string tell_ranks(Code code, int culprit, const std::string& reason) const {
+  std::string announce_ranks(Code code, int culprit, const std::string& reason) const {
     std::string verdict = encode_failure(Error(code, reason, culprit));
     for (const Fd& socket : sockets_) {
       if (socket) base::send_message(socket, verdict, Fd());

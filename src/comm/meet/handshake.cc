@@ -34,7 +34,7 @@ constexpr const char* kOpen = "open";
 
 struct Header {
   std::uint32_t magic = kMagic;
-  Word word;
+  MessageKind kind;
   std::uint32_t bytes;
 };
 
@@ -71,10 +71,11 @@ std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, 
     std::size_t whole = sizeof(header);
     if (bytes.size() >= whole) {
       std::memcpy(&header, bytes.data(), sizeof(header));
-      is_open = header.magic == kMagic && header.word <= Word::missing && header.bytes <= most;
+      is_open =
+          header.magic == kMagic && header.kind <= MessageKind::missing && header.bytes <= most;
       if (!is_open) return std::nullopt;
       whole += header.bytes;
-      if (bytes.size() == whole) return Message{header.word, bytes.substr(sizeof(header))};
+      if (bytes.size() == whole) return Message{header.kind, bytes.substr(sizeof(header))};
     }
     std::array<char, 4096> buffer;
     const ssize_t came = ::recv(socket.get(), buffer.data(),
@@ -90,13 +91,13 @@ std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, 
   }
 }
 
-std::string message_of(Word word, const std::string& text) {
-  const Header header = {.word = word, .bytes = static_cast<std::uint32_t>(text.size())};
+std::string message_of(MessageKind kind, const std::string& text) {
+  const Header header = {.kind = kind, .bytes = static_cast<std::uint32_t>(text.size())};
   return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + text;
 }
 
-bool say(const base::Fd& socket, Word word, const std::string& text) {
-  const std::string message = message_of(word, text);
+bool send_message(const base::Fd& socket, MessageKind kind, const std::string& text) {
+  const std::string message = message_of(kind, text);
   const base::Nanoseconds deadline = base::now() + base::kSecond;
   for (std::size_t done = 0; send_rest(socket, message, done);) {
     if (done == message.size()) return true;
@@ -107,7 +108,7 @@ bool say(const base::Fd& socket, Word word, const std::string& text) {
   return false;
 }
 
-Card card_of_this_process(int port, const std::string& toward) {
+PeerInfo info_of_this_process(int port, const std::string& toward) {
   std::string hosts;
   for (const std::string& host : local_hosts(toward)) hosts += (hosts.empty() ? "" : ",") + host;
   return {.build = std::string(build_name()),
@@ -120,20 +121,20 @@ Card card_of_this_process(int port, const std::string& toward) {
           .interface = or_unknown(base::env("PLAIT_INTERFACE").value_or(""))};
 }
 
-std::string write(const Card& card) {
-  return sentence(card.build, ' ', or_unknown(card.host), ' ', or_unknown(card.name), ' ', card.pid,
-                  ' ', card.port, ' ', or_unknown(card.cpus), ' ', or_unknown(card.hosts), ' ',
-                  card.interface, ' ', card.transport);
+std::string write(const PeerInfo& info) {
+  return sentence(info.build, ' ', or_unknown(info.host), ' ', or_unknown(info.name), ' ', info.pid,
+                  ' ', info.port, ' ', or_unknown(info.cpus), ' ', or_unknown(info.hosts), ' ',
+                  info.interface, ' ', info.transport);
 }
 
-std::optional<Card> read_card(std::string_view text) {
+std::optional<PeerInfo> read_peer_info(std::string_view text) {
   const auto words = base::split(text, ' ');
   if (words.size() != 9) return std::nullopt;
   const auto word = [&](int i) { return std::string(words[i]); };
-  return Card{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
+  return PeerInfo{word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
 }
 
-cpu_set_t cpus_of(const Card& card) { return base::cpus_from_bytes(from_hex(card.cpus)); }
+cpu_set_t cpus_of(const PeerInfo& info) { return base::cpus_from_bytes(from_hex(info.cpus)); }
 
 std::string build_in(std::string_view text) {
   const std::string_view word = text.substr(0, text.find(' '));
@@ -142,30 +143,30 @@ std::string build_in(std::string_view text) {
   return is_name ? std::string(word) : "";
 }
 
-// The card comes first, and in it the build: other builds can read that, whatever else differs.
-std::string write(const Hello& hello) {
-  return sentence(write(hello.card), '\n', hello.job, '\n', hello.rank, '\n', hello.to, '\n',
+// The info comes first, and in it the build: other builds can read that, whatever else differs.
+std::string write(const Introduction& hello) {
+  return sentence(write(hello.info), '\n', hello.job, '\n', hello.rank, '\n', hello.to, '\n',
                   hello.world, '\n', hello.has_secret ? kSecret : kOpen, '\n', hello.nonce);
 }
 
-std::optional<Hello> read_hello(const std::string& text) {
+std::optional<Introduction> read_hello(const std::string& text) {
   const auto lines = base::split(text, '\n');
   if (lines.size() != 7) return std::nullopt;
-  auto card = read_card(lines[0]);
+  auto info = read_peer_info(lines[0]);
   const auto rank = base::parse_int(lines[2]);
   const auto to = base::parse_int(lines[3]);
   const auto world = base::parse_int(lines[4]);
-  if (!rank || !to || *to < 0 || *to > kMostRanks || !world || !card || *rank < 0 ||
+  if (!rank || !to || *to < 0 || *to > kMostRanks || !world || !info || *rank < 0 ||
       *rank >= *world || *world > kMostRanks)
     return std::nullopt;
   if ((lines[5] != kSecret && lines[5] != kOpen) || !is_nonce(lines[6])) return std::nullopt;
-  return Hello{.job = std::string(lines[1]),
-               .rank = static_cast<int>(*rank),
-               .to = static_cast<int>(*to),
-               .world = static_cast<int>(*world),
-               .has_secret = lines[5] == kSecret,
-               .nonce = std::string(lines[6]),
-               .card = std::move(*card)};
+  return Introduction{.job = std::string(lines[1]),
+                      .rank = static_cast<int>(*rank),
+                      .to = static_cast<int>(*to),
+                      .world = static_cast<int>(*world),
+                      .has_secret = lines[5] == kSecret,
+                      .nonce = std::string(lines[6]),
+                      .info = std::move(*info)};
 }
 
 Proofs prove(const std::string& key, const std::string& hello, const std::string& nonce) {

@@ -12,7 +12,7 @@
 
 namespace plait::comm::tcp {
 
-enum class Word : std::uint32_t {
+enum class MessageKind : std::uint32_t {
   hello,
   challenge,
   proof,
@@ -25,12 +25,12 @@ enum class Word : std::uint32_t {
 };
 
 struct Message {
-  Word word;
+  MessageKind kind;
   std::string text;
 };
 
-// The longest text that is read from an unknown process, and from rank 0 once it is known to be
-// that.
+// The longest text that is read from an unknown process, and from rank 0 after it has proved its
+// identity.
 inline constexpr std::uint32_t kMostHelloBytes = 16 << 10;
 inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 
@@ -39,16 +39,16 @@ inline constexpr std::uint32_t kMostWelcomeBytes = 64 << 20;
 std::optional<Message> read_message(const base::Fd& socket, std::string& bytes, std::uint32_t most,
                                     bool& is_open);
 
-std::string message_of(Word word, const std::string& text);
+std::string message_of(MessageKind kind, const std::string& text);
 
 // For a short message. False where it can't be sent within a second.
-bool say(const base::Fd& socket, Word word, const std::string& text);
+bool send_message(const base::Fd& socket, MessageKind kind, const std::string& text);
 
-// Stands in a card for what isn't known.
+// In the place of what isn't known.
 inline constexpr const char* kUnknown = "?";
 
 // A process's description of itself for the others, as words of one line.
-struct Card {
+struct PeerInfo {
   std::string build;
   std::string host;  // see base::host_id()
   std::string name;  // of the host, for people
@@ -63,27 +63,27 @@ struct Card {
 };
 
 // `toward`: see local_hosts().
-Card card_of_this_process(int port, const std::string& toward = "");
-std::string write(const Card& card);
-std::optional<Card> read_card(std::string_view text);
-cpu_set_t cpus_of(const Card& card);
+PeerInfo info_of_this_process(int port, const std::string& toward = "");
+std::string write(const PeerInfo& info);
+std::optional<PeerInfo> read_peer_info(std::string_view text);
+cpu_set_t cpus_of(const PeerInfo& info);
 
-// The build that a card or a hello of any build begins with; empty: the text is neither.
+// The build that a PeerInfo or a hello of any build begins with; empty: the text is neither.
 std::string build_in(std::string_view text);
 
 // A caller's first words.
-struct Hello {
+struct Introduction {
   std::string job;
   int rank;
   int to;  // the rank that is called: an address may lead to another host than its owner meant
   int world;
   bool has_secret;    // and will go on only with a rank that proves to know it
   std::string nonce;  // 32 hex digits that no earlier hello had
-  Card card;
+  PeerInfo info;
 };
 
-std::string write(const Hello& hello);
-std::optional<Hello> read_hello(const std::string& text);
+std::string write(const Introduction& hello);
+std::optional<Introduction> read_hello(const std::string& text);
 
 // The proofs with which each side of a connection shows the other that it knows the key. Both
 // depend on all of the hello, with the ranks and the job, on the random numbers of both sides, and

@@ -18,12 +18,12 @@
 #include "comm/core/deadline.h"
 #include "comm/core/group.h"
 #include "comm/core/interruption.h"
-#include "comm/meet/arrivals.h"
-#include "comm/meet/call.h"
-#include "comm/meet/callers.h"
-#include "comm/meet/cards.h"
 #include "comm/meet/handshake.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/incoming_handshakes.h"
+#include "comm/meet/outgoing_handshake.h"
+#include "comm/meet/peer_info.h"
+#include "comm/meet/roster.h"
+#include "comm/meet/timeout_hints.h"
 
 namespace plait::comm::tcp {
 
@@ -48,7 +48,7 @@ constexpr Nanoseconds kLinger = base::kSecond;
 class Meeting {
  public:
   explicit Meeting(const Site& site);
-  Met run();
+  MeetResult run();
 
  private:
   void gather();
@@ -59,9 +59,9 @@ class Meeting {
   void learn_from(const std::vector<std::string>& texts);
   void call_lower_ranks(int first);
 
-  void hear_callers();
-  void admit(base::Fd& socket, const Hello& hello);
-  void check_alike(int rank, const Card& card, const base::Fd* socket) const;
+  void receive_callers();
+  void admit(base::Fd& socket, const Introduction& hello);
+  void check_alike(int rank, const PeerInfo& info, const base::Fd* socket) const;
   void check_families() const;
   void refuse(const Error& why, const base::Fd* socket) const;
   void reject_late_callers(const Error& why);
@@ -71,23 +71,23 @@ class Meeting {
   void check_ranks();
   void watch() const;
 
-  void advance(Call& call);
-  void hear_welcome(Call& call, const std::string& text);
+  void advance(OutgoingHandshake& call);
+  void receive_welcome(OutgoingHandshake& call, const std::string& text);
   void wait();
   void end_at_deadline();
   [[noreturn]] void give_up() const;
-  Met result();
+  MeetResult result();
 
   const Identity& self() const { return ranks_.self; }
 
   const Site& site_;
   Deadline deadline_;
-  Arrivals ranks_;
+  Roster ranks_;
   bool is_gathering_;       // as rank 0, until all have come for the first time
   bool has_asked_ = false;  // rank 0 which ranks are missing
   base::Fd listener_;
   Nanoseconds checked_at_ = 0;
-  Callers callers_;
+  IncomingHandshakes callers_;
 };
 
 Identity identity_of(const Site& site) {
@@ -106,43 +106,43 @@ Meeting::Meeting(const Site& site)
       is_gathering_(is_host()),
       listener_(listen_at_port(ranks_.rendezvous && is_host() ? ranks_.rendezvous->port : 0)),
       callers_(site.place.world) {
-  Card card = card_of_this_process(port_of(listener_),
-                                   site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
-  if (!site.transport.empty()) card.transport = site.transport;
-  ranks_.set_card(std::move(card));
+  PeerInfo info = info_of_this_process(
+      port_of(listener_), site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
+  if (!site.transport.empty()) info.transport = site.transport;
+  ranks_.set_info(std::move(info));
 }
 
 // Ranks that connect to each other all get the failure of one of them. While they gather at rank 0,
 // a rank that has failed may come again before the others give up. If rank 0's process has ended,
 // the ranks of its host know it. To others its network may be down, so they call on.
-Met Meeting::run() {
+MeetResult Meeting::run() {
   const Interruption interruption;
   try {
     gather();
     return result();
   } catch (const Error& error) {
     if (error.code() == Code::mismatch && is_gathering_) reject_late_callers(error);
-    if (!interruption.has_come()) ranks_.tell_of_error(error);
+    if (!interruption.has_come()) ranks_.announce_error(error);
     throw;
   }
 }
 
 void Meeting::gather() {
   if (site_.all_gather) {
-    learn_from(site_.all_gather(write(self().card) + ' ' + base::random_name()));
+    learn_from(site_.all_gather(write(self().info) + ' ' + base::random_name()));
     call_lower_ranks(0);
   } else if (ranks_.rendezvous && self().rank != 0) {
-    ranks_.calls.emplace_back(0, find(*ranks_.rendezvous), Call::At::rendezvous);
+    ranks_.calls.emplace_back(0, find(*ranks_.rendezvous), OutgoingHandshake::At::rendezvous);
   }
   while (!ranks_.is_complete()) {
     wait();
     interrupt_if_asked();
     watch();
-    hear_callers();
+    receive_callers();
     check_ranks();
     // NOLINTNEXTLINE(modernize-loop-convert): a welcome adds calls to others
     for (std::size_t i = 0; i < ranks_.calls.size(); ++i) advance(ranks_.calls[i]);
-    std::erase_if(ranks_.calls, [](const Call& call) { return call.is_over(); });
+    std::erase_if(ranks_.calls, [](const OutgoingHandshake& call) { return call.is_over(); });
     if (is_gathering_ && ranks_.is_complete()) welcome_all();
     const bool is_over = deadline_.is_over();
     if (!ranks_.is_complete() && is_over) end_at_deadline();
@@ -158,7 +158,7 @@ void Meeting::end_at_deadline() {
 
 void Meeting::give_up() const {
   const Error why = ranks_.timed_out(site_.policy.connect_timeout);
-  if (is_gathering_) ranks_.tell_of_missing(why);
+  if (is_gathering_) ranks_.announce_missing(why);
   throw Error(why);
 }
 
@@ -189,11 +189,11 @@ void Meeting::learn_from(const std::vector<std::string>& texts) {
   for (int rank = 0; rank < self().world; ++rank) {
     const std::string_view text = texts[rank];
     const std::size_t blank = text.rfind(' ');
-    const auto card = blank == text.npos ? std::nullopt : read_card(text.substr(0, blank));
-    PLAIT_CHECK(card, "the caller's all_gather returned \"", text.substr(0, 40), "\" for rank ",
+    const auto info = blank == text.npos ? std::nullopt : read_peer_info(text.substr(0, blank));
+    PLAIT_CHECK(info, "the caller's all_gather returned \"", text.substr(0, 40), "\" for rank ",
                 rank, ", which it cannot have sent");
-    check_alike(rank, *card, nullptr);
-    ranks_.cards[rank] = *card;
+    check_alike(rank, *info, nullptr);
+    ranks_.infos[rank] = *info;
   }
   check_families();
   const std::string start = texts[0].substr(texts[0].rfind(' ') + 1);
@@ -201,18 +201,18 @@ void Meeting::learn_from(const std::vector<std::string>& texts) {
   ranks_.self.job = base::to_hex(base::hmac_sha256(start, "job"));
 }
 
-// All ranks that see a card that differs refuse it; a caller is told the reason.
-void Meeting::check_alike(int rank, const Card& card, const base::Fd* socket) const {
-  if (const auto why = find_difference(rank, card, self().rank, self().card)) refuse(*why, socket);
+// All ranks that see a description that differs refuse it; a caller is told the reason.
+void Meeting::check_alike(int rank, const PeerInfo& info, const base::Fd* socket) const {
+  if (const auto why = find_difference(rank, info, self().rank, self().info)) refuse(*why, socket);
 }
 
 void Meeting::check_families() const {
-  if (const auto why = find_families_apart(ranks_.cards)) refuse(*why, nullptr);
+  if (const auto why = find_families_apart(ranks_.infos)) refuse(*why, nullptr);
 }
 
 void Meeting::refuse(const Error& why, const base::Fd* socket) const {
-  if (socket != nullptr) say(*socket, Word::mismatch, why.what());
-  if (is_host()) ranks_.lines.say_words(Word::mismatch, why.what(), self().rank);
+  if (socket != nullptr) send_message(*socket, MessageKind::mismatch, why.what());
+  if (is_host()) ranks_.lines.send_words(MessageKind::mismatch, why.what(), self().rank);
   throw Error(why);
 }
 
@@ -226,9 +226,9 @@ void Meeting::reject_late_callers(const Error& why) {
   while (static_cast<int>(told.size()) < self().world && base::now() < end) {
     wait();
     callers_.accept(listener_);
-    callers_.hear(self(), ranks_.doubts, [&](base::Fd& socket, const Hello& hello) {
+    callers_.receive(self(), ranks_.hints, [&](base::Fd& socket, const Introduction& hello) {
       // A rank that calls again after it was told wants the next group, and goes on calling.
-      if (told.insert(hello.rank).second) say(socket, Word::mismatch, why.what());
+      if (told.insert(hello.rank).second) send_message(socket, MessageKind::mismatch, why.what());
     });
   }
 }
@@ -245,31 +245,31 @@ void Meeting::watch() const {
 
 void Meeting::call_lower_ranks(int first) {
   for (int rank = first; rank < self().rank; ++rank)
-    ranks_.calls.emplace_back(rank, addresses_of(ranks_.cards[rank], self().card),
-                              Call::At::own_address);
+    ranks_.calls.emplace_back(rank, addresses_of(ranks_.infos[rank], self().info),
+                              OutgoingHandshake::At::own_address);
 }
 
-void Meeting::hear_callers() {
+void Meeting::receive_callers() {
   callers_.accept(listener_);
-  callers_.hear(self(), ranks_.doubts,
-                [&](base::Fd& socket, const Hello& hello) { admit(socket, hello); });
+  callers_.receive(self(), ranks_.hints,
+                   [&](base::Fd& socket, const Introduction& hello) { admit(socket, hello); });
 }
 
-void Meeting::admit(base::Fd& socket, const Hello& hello) {
-  check_alike(hello.rank, hello.card, &socket);
-  if (const auto why = ranks_.find_second_claim(hello.rank, hello.card)) refuse(*why, &socket);
-  ranks_.cards[hello.rank] = hello.card;
+void Meeting::admit(base::Fd& socket, const Introduction& hello) {
+  check_alike(hello.rank, hello.info, &socket);
+  if (const auto why = ranks_.find_second_claim(hello.rank, hello.info)) refuse(*why, &socket);
+  ranks_.infos[hello.rank] = hello.info;
   ranks_.ends.note(hello.rank, false);
-  if (is_gathering_) say(socket, Word::mark, Call::mark_of(self()));
-  if (!is_gathering_ && !say(socket, Word::welcome, "")) return;
+  if (is_gathering_) send_message(socket, MessageKind::mark, OutgoingHandshake::mark_of(self()));
+  if (!is_gathering_ && !send_message(socket, MessageKind::welcome, "")) return;
   ranks_.lines.set(hello.rank, std::move(socket),
-                   is_gathering_ ? Lines::Says::words : Lines::Says::frames);
+                   is_gathering_ ? PeerSockets::Says::words : PeerSockets::Says::frames);
 }
 
 // Ranks meet at an address that all of them know, and rank 0's chunks are to go by another.
 bool Meeting::must_call_again(int rank) const {
-  if (!self().card.has_interface()) return false;
-  const auto hosts = base::split(self().card.hosts, ',');
+  if (!self().info.has_interface()) return false;
+  const auto hosts = base::split(self().info.hosts, ',');
   return std::find(hosts.begin(), hosts.end(), self_of(ranks_.lines[rank])) == hosts.end();
 }
 
@@ -280,12 +280,12 @@ void Meeting::interrupt_if_asked() {
   } catch (...) {
     // Ranks that have called since would call again until their deadlines.
     try {
-      hear_callers();
+      receive_callers();
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the interruption is what counts
     }
-    ranks_.tell_of_interruption(self().rank,
-                                sentence("rank ", self().rank, " (pid ", self().card.pid,
-                                         ") was interrupted while the group was assembling"));
+    ranks_.announce_interruption(self().rank,
+                                 sentence("rank ", self().rank, " (pid ", self().info.pid,
+                                          ") was interrupted while the group was assembling"));
     throw;
   }
 }
@@ -293,7 +293,7 @@ void Meeting::interrupt_if_asked() {
 void Meeting::check_ranks() {
   if (base::now() - checked_at_ < kTurn) return;
   checked_at_ = base::now();
-  if (is_gathering_) return ranks_.hear_waiting_ranks();
+  if (is_gathering_) return ranks_.receive_waiting_ranks();
   ranks_.check_for_ended_ranks();
 }
 
@@ -303,14 +303,14 @@ void Meeting::welcome_all() {
   std::string text;
   for (int rank = 0; rank < self().world; ++rank) {
     // The address that a rank called from is one that it can be reached by, as far as is known.
-    Card& card = ranks_.cards[rank];
-    if (rank != 0 && !card.has_interface())
-      card.hosts = peer_of(ranks_.lines[rank]) + ',' + card.hosts;
-    text += '\n' + write(card);
+    PeerInfo& info = ranks_.infos[rank];
+    if (rank != 0 && !info.has_interface())
+      info.hosts = peer_of(ranks_.lines[rank]) + ',' + info.hosts;
+    text += '\n' + write(info);
   }
   check_families();
-  const std::string stay = message_of(Word::welcome, kStay + text);
-  const std::string again = message_of(Word::welcome, kAgain + text);
+  const std::string stay = message_of(MessageKind::welcome, kStay + text);
+  const std::string again = message_of(MessageKind::welcome, kAgain + text);
   const auto welcome_of = [&](int rank) -> const std::string& {
     return must_call_again(rank) ? again : stay;
   };
@@ -323,12 +323,12 @@ void Meeting::welcome_all() {
   }
 }
 
-void Meeting::advance(Call& call) {
+void Meeting::advance(OutgoingHandshake& call) {
   if (call.is_over()) return;
   if (call.has_socket()) {
-    const auto welcome = call.advance(self(), ranks_.doubts);
+    const auto welcome = call.advance(self(), ranks_.hints);
     if (!call.is_to_rendezvous()) ranks_.ends.note(call.rank(), call.is_refused());
-    if (welcome) hear_welcome(call, *welcome);
+    if (welcome) receive_welcome(call, *welcome);
     return;
   }
   try {
@@ -339,10 +339,10 @@ void Meeting::advance(Call& call) {
   }
 }
 
-void Meeting::hear_welcome(Call& call, const std::string& text) {
+void Meeting::receive_welcome(OutgoingHandshake& call, const std::string& text) {
   base::Fd socket = call.take_socket();
   if (!call.is_to_rendezvous()) {
-    ranks_.lines.set(call.rank(), std::move(socket), Lines::Says::frames);
+    ranks_.lines.set(call.rank(), std::move(socket), PeerSockets::Says::frames);
     return;
   }
   // Rank 0 takes what it is asked after its welcome for a frame.
@@ -350,12 +350,12 @@ void Meeting::hear_welcome(Call& call, const std::string& text) {
   const auto lines = base::split(text, '\n');
   for (int other = 0; other < self().world; ++other) {
     const std::size_t line = static_cast<std::size_t>(other) + 1;
-    const auto card = line < lines.size() ? read_card(lines[line]) : std::nullopt;
-    if (!card) base::fail(Code::system, "what rank 0 told about rank ", other, " makes no sense");
-    ranks_.cards[other] = *card;
+    const auto info = line < lines.size() ? read_peer_info(lines[line]) : std::nullopt;
+    if (!info) base::fail(Code::system, "what rank 0 told about rank ", other, " makes no sense");
+    ranks_.infos[other] = *info;
   }
   const bool stays = lines[0] == kStay;
-  if (stays) ranks_.lines.set(0, std::move(socket), Lines::Says::frames);
+  if (stays) ranks_.lines.set(0, std::move(socket), PeerSockets::Says::frames);
   call_lower_ranks(stays ? 1 : 0);  // `call` may have moved
 }
 
@@ -365,7 +365,7 @@ void Meeting::wait() {
     sockets.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
   callers_.add_to(sockets);
   bool is_to_call = false;
-  for (const Call& call : ranks_.calls) {
+  for (const OutgoingHandshake& call : ranks_.calls) {
     is_to_call = is_to_call || !call.has_socket();
     call.add_to(sockets);
   }
@@ -373,18 +373,18 @@ void Meeting::wait() {
   ::poll(sockets.data(), sockets.size(), static_cast<int>(longest / base::kMillisecond));
 }
 
-Met Meeting::result() {
+MeetResult Meeting::result() {
   std::vector<Neighbor> neighbors;
   for (int rank = 0; rank < self().world; ++rank) {
     neighbors.push_back(
-        {sentence("pid ", ranks_.cards[rank].pid, " on ", ranks_.cards[rank].name)});
+        {sentence("pid ", ranks_.infos[rank].pid, " on ", ranks_.infos[rank].name)});
     if (ranks_.lines.has(rank)) set_options(ranks_.lines[rank], site_.policy.lost_after);
   }
   std::vector<base::Fd> sockets = ranks_.lines.take_all();
   try {
     return {
         .mesh = std::make_shared<Mesh>(self().rank, std::move(neighbors), sockets, site_.policy),
-        .oversubscribed = is_oversubscribed(ranks_.cards, self().rank)};
+        .oversubscribed = is_oversubscribed(ranks_.infos, self().rank)};
   } catch (const Error&) {
     ranks_.lines.put_back(std::move(sockets));  // for tell_of_error()
     throw;
@@ -393,6 +393,6 @@ Met Meeting::result() {
 
 }  // namespace
 
-Met meet(const Site& site) { return Meeting(site).run(); }
+MeetResult meet(const Site& site) { return Meeting(site).run(); }
 
 }  // namespace plait::comm::tcp

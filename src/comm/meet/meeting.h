@@ -26,12 +26,12 @@
 
 namespace plait::comm::tcp {
 
-struct Met {
+struct MeetResult {
   std::shared_ptr<Mesh> mesh;
   bool oversubscribed;  // more ranks on this host than processors
 };
 
 // Collective. Throws Error{timeout} that names the ranks that have not come.
-Met meet(const Site& site);
+MeetResult meet(const Site& site);
 
 }  // namespace plait::comm::tcp

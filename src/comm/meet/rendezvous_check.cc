@@ -5,8 +5,8 @@
 
 #include "comm/control/address.h"
 #include "comm/control/rendezvous.h"
-#include "comm/meet/cards.h"
 #include "comm/meet/handshake.h"
+#include "comm/meet/peer_info.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -43,9 +43,9 @@ void RendezvousCheck::begin(const Site& site) {
                    .world = site.place.world,
                    .job = site.place.job,
                    .key = secret_from_environment(),
-                   .card = card_of_this_process(rendezvous->port)};
+                   .info = info_of_this_process(rendezvous->port)};
   std::replace(self.job.begin(), self.job.end(), '\n', ' ');
-  self.card.transport = site.transport;
+  self.info.transport = site.transport;
   self_ = std::move(self);
   poll_at_ = base::now() + (is_first ? 0 : kFirstCall);
 }
@@ -70,34 +70,35 @@ void RendezvousCheck::poll() {
   }
 }
 
-void RendezvousCheck::poll_as_first(const Identity& self, Callers& callers) {
-  hear(self, callers);
+void RendezvousCheck::poll_as_first(const Identity& self, IncomingHandshakes& callers) {
+  receive(self, callers);
   if (difference_) refuse(*difference_, self, callers);
 }
 
-void RendezvousCheck::hear(const Identity& self, Callers& callers) {
+void RendezvousCheck::receive(const Identity& self, IncomingHandshakes& callers) {
   callers.accept(listener_);
-  callers.hear(self, doubts_, [&](base::Fd& socket, const Hello& hello) {
-    if (!difference_) difference_ = find_difference(hello.rank, hello.card, 0, self.card);
+  callers.receive(self, hints_, [&](base::Fd& socket, const Introduction& hello) {
+    if (!difference_) difference_ = find_difference(hello.rank, hello.info, 0, self.info);
     if (difference_) {
       // A rank that calls again after it was told wants the next group, and goes on calling.
-      if (told_.insert(hello.rank).second) say(socket, Word::mismatch, difference_->what());
+      if (told_.insert(hello.rank).second)
+        send_message(socket, MessageKind::mismatch, difference_->what());
     } else if (alike_.size() < kMostAlike) {
       alike_.insert_or_assign(hello.rank, std::move(socket));
     } else {
-      say(socket, Word::welcome, "");
+      send_message(socket, MessageKind::welcome, "");
     }
   });
 }
 
-void RendezvousCheck::refuse(const Error& why, const Identity& self, Callers& callers) {
+void RendezvousCheck::refuse(const Error& why, const Identity& self, IncomingHandshakes& callers) {
   for (const auto& [rank, socket] : alike_) {
-    if (told_.insert(rank).second) say(socket, Word::mismatch, why.what());
+    if (told_.insert(rank).second) send_message(socket, MessageKind::mismatch, why.what());
   }
   const base::Nanoseconds end = base::now() + kStay;
   while (static_cast<int>(told_.size()) < self.world - 1 && base::now() < end) {
     base::sleep_until(base::now() + kPollInterval);
-    hear(self, callers);
+    receive(self, callers);
   }
   throw Error(why);
 }
@@ -110,11 +111,11 @@ void RendezvousCheck::poll_as_other(const Identity& self) {
     if (!lookup_) lookup_.emplace(rendezvous->host, rendezvous->port);
     const auto found = lookup_->wait(base::now());
     if (!found) return;
-    call_.emplace(0, found->addresses, Call::At::rendezvous);
+    call_.emplace(0, found->addresses, OutgoingHandshake::At::rendezvous);
   }
   if (call_->is_over()) return;
   if (call_->has_socket()) {
-    call_->advance(self, doubts_);
+    call_->advance(self, hints_);
   } else {
     call_->begin();
   }

@@ -13,9 +13,9 @@
 #include "base/fd.h"
 #include "comm/control/lookup.h"
 #include "comm/core/transport.h"
-#include "comm/meet/call.h"
-#include "comm/meet/callers.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/incoming_handshakes.h"
+#include "comm/meet/outgoing_handshake.h"
+#include "comm/meet/timeout_hints.h"
 #include "plait/error.h"
 
 namespace plait::comm::tcp {
@@ -31,25 +31,25 @@ class RendezvousCheck {
 
  private:
   void begin(const Site& site);
-  void poll_as_first(const Identity& self, Callers& callers);
+  void poll_as_first(const Identity& self, IncomingHandshakes& callers);
   void poll_as_other(const Identity& self);
-  void hear(const Identity& self, Callers& callers);
-  [[noreturn]] void refuse(const Error& why, const Identity& self, Callers& callers);
+  void receive(const Identity& self, IncomingHandshakes& callers);
+  [[noreturn]] void refuse(const Error& why, const Identity& self, IncomingHandshakes& callers);
 
   std::optional<Identity> self_;  // null: nothing is checked
-  Doubts doubts_;
+  TimeoutHints hints_;
   base::Nanoseconds poll_at_ = 0;
 
   // Rank 0's.
   base::Fd listener_;
-  std::optional<Callers> callers_;
+  std::optional<IncomingHandshakes> callers_;
   std::map<int, base::Fd> alike_;  // ranks that use the same transport
   std::optional<Error> difference_;
   std::set<int> told_;  // ranks that have heard of it
 
   // Another rank's, to rank 0.
   std::optional<Lookup> lookup_;
-  std::optional<Call> call_;
+  std::optional<OutgoingHandshake> call_;
 };
 
 }  // namespace plait::comm::tcp

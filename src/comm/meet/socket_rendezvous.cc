@@ -50,7 +50,7 @@ auto SocketRendezvous::telling_all(F&& f) {
     return f();
   } catch (const Error& error) {
     if (interruption.has_come() || error.code() != Code::system) throw;
-    tell_and_raise(error);
+    announce_and_raise(error);
   }
 }
 
@@ -213,20 +213,20 @@ std::unique_ptr<Rendezvous> SocketRendezvous::meet_members(const std::vector<int
 // If the system refuses something to one rank, the coordinator learns of it and tells all ranks,
 // which would otherwise take that rank for lost. An error that blames a rank has come from another
 // rank, or is known to all.
-void SocketRendezvous::tell_and_raise(const Error& error) {
+void SocketRendezvous::announce_and_raise(const Error& error) {
   if (error.culprit() != Error::kNoRank) {
-    if (is_coordinator()) tell(error);
+    if (is_coordinator()) announce(error);
     throw;
   }
   const std::string what = sentence("rank ", rank(), " (pid ", ::getpid(), "): ", error.what());
-  tell(Error(Code::system, what, rank()));
+  announce(Error(Code::system, what, rank()));
   if (!is_coordinator()) await_verdict();
   throw Error(Code::system, what, rank());
 }
 
 // The rank to blame is told last: it may end as soon as it is told, and no other rank is to see
 // that before it knows the reason.
-void SocketRendezvous::tell(const Error& error) noexcept try {
+void SocketRendezvous::announce(const Error& error) noexcept try {
   const std::string message = encode_failure(error);
   std::vector<int> peers = neighbours();
   std::stable_partition(peers.begin(), peers.end(),
@@ -325,7 +325,7 @@ void SocketRendezvous::send(int to, const Message& message, Deadline& deadline,
   for (;;) {
     const Delivery delivery = channel_.send(to, message.bytes, message.fd);
     if (delivery == Delivery::done) return;
-    if (delivery == Delivery::closed) hear_verdict();
+    if (delivery == Delivery::closed) receive_verdict();
     poll(watch, to);
     if (delivery == Delivery::closed) lose(to, watch);
     const bool throttled = delivery == Delivery::too_many_on_their_way;
@@ -348,7 +348,7 @@ void SocketRendezvous::send(int to, const Message& message, Deadline& deadline,
 }
 
 // A coordinator that has given up has sent the reason before it left.
-void SocketRendezvous::hear_verdict() {
+void SocketRendezvous::receive_verdict() {
   Message message;
   while (!is_coordinator() && channel_.receive(coordinator(), message) == Delivery::done) {
     if (is_failure(message.bytes)) raise_failure(message.bytes);
@@ -369,7 +369,7 @@ void SocketRendezvous::lose(int peer, const Watch& watch) {
 
 // The other ranks learn the reason from the coordinator, or see by themselves that it is gone.
 void SocketRendezvous::refuse(Code code, int culprit, const std::string& reason) {
-  if (is_coordinator()) tell(Error(code, reason, culprit));
+  if (is_coordinator()) announce(Error(code, reason, culprit));
   throw Error(code, reason, culprit);
 }
 

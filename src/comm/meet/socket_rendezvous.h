@@ -70,12 +70,12 @@ class SocketRendezvous final : public Rendezvous {
   bool take(int from, base::Message& message, const Watch& watch);
   void await(const std::vector<int>& peers, Deadline& deadline, const Watch& watch);
   void send(int to, const base::Message& message, Deadline& deadline, const Watch& watch);
-  void hear_verdict();
+  void receive_verdict();
   // Calls f(); what the system refuses to this rank meanwhile is told to all ranks.
   template <class F>
   auto telling_all(F&& f);
-  [[noreturn]] void tell_and_raise(const Error& error);
-  void tell(const Error& error) noexcept;
+  [[noreturn]] void announce_and_raise(const Error& error);
+  void announce(const Error& error) noexcept;
   void await_verdict() noexcept;
   [[noreturn]] void refuse(Code code, int culprit, const std::string& reason);
   [[noreturn]] void lose(int peer, const Watch& watch);

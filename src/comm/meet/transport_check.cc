@@ -83,13 +83,13 @@ void TransportCheck::refuse(const KnownCaller& caller, PendingConnections& pendi
       encode_failure(transports_differ(caller.hello.rank, caller.hello.transport, 0, transport_));
   std::set<int> told;
   // A rank that calls again after it was told wants the next group, and goes on calling.
-  const auto tell = [&](const KnownCaller& one) {
+  const auto announce = [&](const KnownCaller& one) {
     if (told.insert(one.hello.rank).second) base::send_message(one.socket, verdict, base::Fd());
   };
-  for (const KnownCaller& one : callers_) tell(one);
+  for (const KnownCaller& one : callers_) announce(one);
   const Nanoseconds end = base::now() + kLinger;
   while (static_cast<int>(told.size()) < world_ - 1 && base::now() < end) {
-    for (const KnownCaller& late : pending.wait({}, end - base::now())) tell(late);
+    for (const KnownCaller& late : pending.wait({}, end - base::now())) announce(late);
   }
   raise_failure(verdict);
 }

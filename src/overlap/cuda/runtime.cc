@@ -10,7 +10,7 @@ namespace plait::overlap::cuda {
 
 void check_cuda(cudaError_t status, std::string_view caller) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // the next call is not to find it
+  cudaGetLastError();  // clears the sticky error
   base::fail(Code::system, base::sentence(caller, ": CUDA: ", cudaGetErrorString(status)));
 }
 

@@ -82,7 +82,7 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
   Patience patience(policy(), kAtOnce);
   const Tag call = announcer_.last();
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank()) tell(peer, {.kind = Kind::gather, .receiver = 0, .tag = call}, mine);
+    if (peer != rank()) send(peer, {.kind = Kind::gather, .receiver = 0, .tag = call}, mine);
   }
   Nanoseconds failed_at = 0;
   for (;;) {

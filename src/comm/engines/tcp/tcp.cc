@@ -47,7 +47,7 @@ void carry(TcpGroup& all, const MakeCarrier& make_carrier) try {
 
 // The first group has the first number of every process's mesh.
 std::unique_ptr<Transport> create(const Site& site, const MakeCarrier& make_carrier) {
-  Met met = meet(site);
+  MeetResult met = meet(site);
   WaitPolicy policy = site.policy;
   policy.oversubscribed = met.oversubscribed;
   Members all = {.processes = {}, .numbers = {}, .me = site.place.rank};

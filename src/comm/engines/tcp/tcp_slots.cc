@@ -191,14 +191,14 @@ bool TcpSlots::release(int source, int slot) {
     near_.release(place_of(source), slot);
     wake(source);
   } else {
-    give_credit(source, slot);
+    send_credit(source, slot);
   }
   return true;
 }
 
 // Memory ordering: the place may be written again as soon as the chunk counts as taken (release;
 // pairs with place_for()).
-void TcpSlots::give_credit(int source, int slot) {
+void TcpSlots::send_credit(int source, int slot) {
   Incoming& channel = incoming(source, slot);
   const std::uint64_t chunk = channel.taken.load(std::memory_order_relaxed) + 1;
   // A call of plait's goes on moving frames; a program may compute for long after this.

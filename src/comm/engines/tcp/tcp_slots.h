@@ -88,7 +88,7 @@ class TcpSlots final : public SlotTransport, public Receiver {
   bool has_room_by_now(int peer, int slot);  // polls the connections where there is none
   Arrival next(int source, int slot);
   void send(int peer, int slot, const Tag& tag, std::size_t bytes);
-  void give_credit(int source, int slot);
+  void send_credit(int source, int slot);
   void wake(int near_peer);
   void send_rest() noexcept;
 

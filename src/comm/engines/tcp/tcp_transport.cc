@@ -50,7 +50,7 @@ std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc)
   auto slots = std::make_unique<TcpSlots>(group_, desc);
   const std::size_t bytes = MappedChannels::bytes_for(desc, slots->near_ranks());
   const bool shares = slots->near_ranks() > 1;
-  const Lent lent = shares ? Lent(bytes) : Lent();
+  const SharedRegion lent = shares ? SharedRegion(bytes) : SharedRegion();
   const auto contributions =
       agree({.number = slots->number(), .memory = lent.offer()}, comm::describe(desc));
   std::vector<std::uint32_t> numbers;
@@ -67,8 +67,9 @@ std::unique_ptr<SlotTransport> TcpTransport::make_slots(const MailboxDesc& desc)
 // If it fails, the others hear of it before this rank takes back what it lends, which would look
 // like a failure of this rank's memory to them.
 std::vector<base::Region> TcpTransport::map_memory(const std::vector<Contribution>& contributions,
-                                                   const Lent& mine, std::size_t bytes) try {
-  const Near& near = group_->mesh()->near();
+                                                   const SharedRegion& mine,
+                                                   std::size_t bytes) try {
+  const HostPeers& near = group_->mesh()->near();
   std::vector<base::Region> regions;
   for (int peer = 0; peer < group_->world(); ++peer) {
     const int process = group_->members().processes[peer];
@@ -129,7 +130,7 @@ void TcpTransport::conclude() noexcept { group_->agreements().conclude(); }
 
 std::string TcpTransport::route_to(int peer) const {
   const int process = group_->members().processes[peer];
-  const Near& near = group_->mesh()->near();
+  const HostPeers& near = group_->mesh()->near();
   if (near.has(process)) return "shm: memory of this host that both ranks map";
   const std::string route = group_->mesh()->route_to(process);
   const std::string why = near.why_far(process);

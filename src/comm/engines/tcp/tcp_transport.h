@@ -41,12 +41,12 @@ class TcpTransport final : public Transport, public Regrouping {
   // A rank's part in an agreement.
   struct Contribution {
     std::uint32_t number;  // of what all of them are making
-    std::string memory;    // that it lends for it: see Lent::offer()
+    std::string memory;    // that it lends for it: see SharedRegion::offer()
   };
   // The contributions of all ranks; refuses ranks that make different things.
   std::vector<Contribution> agree(const Contribution& mine, const std::string& purpose);
   std::vector<base::Region> map_memory(const std::vector<Contribution>& contributions,
-                                       const Lent& mine, std::size_t bytes);
+                                       const SharedRegion& mine, std::size_t bytes);
 
   std::shared_ptr<TcpGroup> group_;
 };

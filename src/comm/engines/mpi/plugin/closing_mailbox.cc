@@ -29,7 +29,7 @@ bool ClosingMailbox::is_closed() {
   for (int peer = 0; !said_ && peer < group_->world(); ++peer) {
     if (!channels_->all_taken(peer)) return false;
   }
-  if (!said_) group_->say_closed(number_);
+  if (!said_) group_->send_closed(number_);
   said_ = true;
   return group_->all_others_have_closed(number_);
 }

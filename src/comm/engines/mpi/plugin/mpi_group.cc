@@ -75,7 +75,7 @@ void MpiGroup::listen() {
       check_mpi(MPI_Test(&hearing_, &there, &status), "MPI_Test");
       if (there == 0) return;
     }
-    hear(heard_, members_.member_of(status.MPI_SOURCE));
+    receive(heard_, members_.member_of(status.MPI_SOURCE));
     expect_notice();
   }
 }
@@ -92,7 +92,7 @@ bool MpiGroup::has_stopped_listening() {
 
 // Memory ordering: how much a peer had sent is written before left_at_ is set (release): a thread
 // that sees it set (acquire, in has_left()) reads it.
-void MpiGroup::hear(const Notice& notice, int peer) {
+void MpiGroup::receive(const Notice& notice, int peer) {
   const bool is_failure = notice.kind <= Notice::Kind::abort;
   if (is_failure && notice.code == Code::mismatch)
     has_told_mismatch_[peer].store(true, std::memory_order_release);
@@ -146,10 +146,10 @@ void MpiGroup::end(End end, const Failure& failure) noexcept {
       notice_of(end == End::abort ? Notice::Kind::abort : Notice::Kind::failure, failure);
   // The others hear it from this rank too: by that they know that it brings nothing more.
   if (end == End::failure && report(failure))
-    return tell_all(notice_of(Notice::Kind::failure, records_.get(End::failure)));
+    return announce_all(notice_of(Notice::Kind::failure, records_.get(End::failure)));
   if (end == End::abort) adopt(End::failure, notice);
   adopt(end, notice);
-  tell_all(notice);
+  announce_all(notice);
 }
 
 bool MpiGroup::report(const Failure& failure) noexcept try {
@@ -160,7 +160,7 @@ bool MpiGroup::report(const Failure& failure) noexcept try {
   };
   return is_recorded_elsewhere(
       failure, {.is_there = [&](int peer) { return !has_left(peer) && members_.may_send_to(peer); },
-                .report = [&](int peer) { tell(peer, notice); },
+                .report = [&](int peer) { send(peer, notice); },
                 .wait = wait});
 } catch (const std::exception&) {  // MPI has ended meanwhile
   return false;
@@ -171,17 +171,17 @@ void MpiGroup::record_for(int peer, Notice notice) noexcept {
   notice.kind = Notice::Kind::failure;
   if (!has_ended(End::failure)) {
     adopt(End::failure, notice);
-    return tell_all(notice);
+    return announce_all(notice);
   }
-  tell(peer, notice_of(Notice::Kind::failure, records_.get(End::failure)));
+  send(peer, notice_of(Notice::Kind::failure, records_.get(End::failure)));
 }
 
 void MpiGroup::leave() noexcept {
-  if (!failed() && mpi_is_usable()) tell_all({.kind = Notice::Kind::farewell});
+  if (!failed() && mpi_is_usable()) announce_all({.kind = Notice::Kind::farewell});
 }
 
-void MpiGroup::say_closed(int mailbox) noexcept {
-  tell_all({.kind = Notice::Kind::closing, .mailbox = mailbox});
+void MpiGroup::send_closed(int mailbox) noexcept {
+  announce_all({.kind = Notice::Kind::closing, .mailbox = mailbox});
 }
 
 bool MpiGroup::all_others_have_closed(int mailbox) const {
@@ -199,15 +199,15 @@ void MpiGroup::forget(int mailbox) noexcept {
   closings_.erase(mailbox);
 }
 
-void MpiGroup::tell_all(const Notice& notice) noexcept {
+void MpiGroup::announce_all(const Notice& notice) noexcept {
   std::vector<int> peers;
   for (int peer = 0; peer < world(); ++peer) {
     if (peer != rank()) peers.push_back(peer);
   }
-  tell(peers, notice);
+  send(peers, notice);
 }
 
-void MpiGroup::tell(const std::vector<int>& peers, Notice notice) noexcept try {
+void MpiGroup::send(const std::vector<int>& peers, Notice notice) noexcept try {
   if (!mpi_is_usable()) return;
   auto send = std::make_unique<NoticeSend>(members_);
   for (const int peer : peers) {

@@ -71,7 +71,7 @@ class MpiGroup final : public Group {
 
   // A mailbox is known to all its members by the same number. This rank tells them that it sends
   // nothing more through it, and all that it has sent has been taken up.
-  void say_closed(int mailbox) noexcept;
+  void send_closed(int mailbox) noexcept;
   bool all_others_have_closed(int mailbox) const;
   void forget(int mailbox) noexcept;
 
@@ -104,11 +104,11 @@ class MpiGroup final : public Group {
 
   bool report(const Failure& failure) noexcept;  // see is_recorded_elsewhere()
   void record_for(int peer, Notice notice) noexcept;
-  void tell(const std::vector<int>& peers, Notice notice) noexcept;
-  void tell(int peer, const Notice& notice) noexcept { tell(std::vector{peer}, notice); }
+  void send(const std::vector<int>& peers, Notice notice) noexcept;
+  void send(int peer, const Notice& notice) noexcept { send(std::vector{peer}, notice); }
   void expect_notice();
-  void hear(const Notice& notice, int peer);
-  void tell_all(const Notice& notice) noexcept;
+  void receive(const Notice& notice, int peer);
+  void announce_all(const Notice& notice) noexcept;
   void adopt(End end, const Notice& notice) noexcept;
 
   Members members_;

@@ -10,7 +10,7 @@ namespace plait::comm::mpi {
 using base::sentence;
 
 void MpiGroup::begin_set_up() {
-  tell_all({.kind = Notice::Kind::set_up, .call = announcer_.last()});
+  announce_all({.kind = Notice::Kind::set_up, .call = announcer_.last()});
 }
 
 std::optional<MpiGroup::SetUp> MpiGroup::set_up_of(int peer) const {

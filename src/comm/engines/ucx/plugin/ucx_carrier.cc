@@ -73,7 +73,7 @@ Lanes lanes_of(ucp_ep_h endpoint) {
 
 // Lets UCX use the registration of the memory that the chunk lies in or comes to. All of it is
 // memory of the processor, which UCX would otherwise find out for each chunk.
-void say_where(ucp_request_param_t& param, ucp_mem_h registration) {
+void send_where(ucp_request_param_t& param, ucp_mem_h registration) {
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.memory_type = UCS_MEMORY_TYPE_HOST;
   if (registration == nullptr) return;
@@ -216,7 +216,7 @@ void UcxCarrier::send_message(Peer& peer, const Header& header, const std::byte*
   param.user_data = message.get();
   param.flags = header.what == What::chunk ? peer.flags : kEager;
   const std::size_t bytes = payload == nullptr ? 0 : header.frame.bytes;
-  if (bytes > 0) say_where(param, registered_.handle_at(payload));
+  if (bytes > 0) send_where(param, registered_.handle_at(payload));
   const Quiet quiet;
   ucs_status_ptr_t request = ucp_am_send_nbx(peer.endpoint, kMessage, &message->header,
                                              sizeof(Header), payload, bytes, &param);
@@ -316,7 +316,7 @@ ucs_status_t UcxCarrier::fetch(Incoming& chunk, void* data, std::byte* place) {
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = &note_received;
   param.user_data = &chunk;
-  say_where(param, registered_.handle_at(place));
+  send_where(param, registered_.handle_at(place));
   ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_, data, place, chunk.frame.bytes, &param);
   if (UCS_PTR_IS_ERR(request)) {
     chunk.peer->error = "UCX cannot fetch a chunk from it: " + text_of(UCS_PTR_STATUS(request));

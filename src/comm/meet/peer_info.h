@@ -1,5 +1,5 @@
-// Questions that cards of ranks answer: whether these ranks fit together, and where each of them
-// is.
+// Answers from ranks' descriptions of themselves: whether these ranks fit together, and where each
+// of them is.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,23 @@
 namespace plait::comm::tcp {
 
 // True if both are known to be on the same host. Hosts that can't be told apart are different ones.
-bool is_same_host(const Card& one, const Card& other);
+bool is_same_host(const PeerInfo& one, const PeerInfo& other);
 
-bool is_same_process(const Card& one, const Card& other);
+bool is_same_process(const PeerInfo& one, const PeerInfo& other);
 
 // Says that a rank runs another build than this one, or uses another transport; null: neither.
-std::optional<Error> find_difference(int rank, const Card& card, int me, const Card& mine);
+std::optional<Error> find_difference(int rank, const PeerInfo& info, int me, const PeerInfo& mine);
 
 // Says that two ranks on different hosts can't connect, because one has only addresses of IPv4 and
 // the other only of IPv6. An interface that the user has chosen for one of them leaves it only that
-// one's addresses. `cards` of all ranks, in their order.
-std::optional<Error> find_families_apart(const std::vector<Card>& cards);
+// one's addresses. `infos` are of all ranks, in their order.
+std::optional<Error> find_families_apart(const std::vector<PeerInfo>& infos);
 
-// The addresses at which the rank of a card listens. Loopback leads to this host only, and comes
+// The addresses at which a described rank listens. Loopback leads to this host only, and comes
 // last. If hosts can't be told apart it is tried: a wrong rank there says that it is another one.
-std::vector<Address> addresses_of(const Card& card, const Card& mine);
+std::vector<Address> addresses_of(const PeerInfo& info, const PeerInfo& mine);
 
 // True if the host of one of these ranks has fewer processors than there are ranks on it.
-bool is_oversubscribed(const std::vector<Card>& cards, int me);
+bool is_oversubscribed(const std::vector<PeerInfo>& infos, int me);
 
 }  // namespace plait::comm::tcp

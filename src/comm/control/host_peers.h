@@ -18,16 +18,16 @@ namespace plait::comm::tcp {
 
 // Memory of this process that others may map for as long as this object lives. What is mapped by
 // then, and memory(), stay.
-class Lent {
+class SharedRegion {
  public:
-  Lent() = default;  // none
-  explicit Lent(std::size_t bytes);
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  ~Lent();
+  SharedRegion() = default;  // none
+  explicit SharedRegion(std::size_t bytes);
+  SharedRegion(const SharedRegion&) = delete;
+  SharedRegion& operator=(const SharedRegion&) = delete;
+  ~SharedRegion();
 
   const base::Region& memory() const { return memory_; }
-  std::string offer() const;  // for Near::map(): a word, "-" where there is none
+  std::string offer() const;  // for HostPeers::map(): a word, "-" where there is none
 
  private:
   base::Fd file_;
@@ -35,13 +35,13 @@ class Lent {
   base::Region memory_;
 };
 
-class Near {
+class HostPeers {
  public:
   // Each process gives its text and gets those of all, in the order of their numbers.
   using AllGather = base::FunctionRef<std::vector<std::string>(const std::string& mine)>;
 
   // Until meet(), no process is near another.
-  Near(int me, int processes);
+  HostPeers(int me, int processes);
 
   // Collective over all processes. `host`: the name of a simulated host; empty: the machine's own.
   void meet(const std::string& host, AllGather all_gather);

@@ -1,4 +1,4 @@
-#include "comm/meet/end_watch.h"
+#include "comm/meet/exit_probe.h"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ constexpr base::Nanoseconds kUntilCertain = 1500 * base::kMillisecond;
 
 }  // namespace
 
-void EndWatch::note(int rank, bool has_ended) {
+void ExitProbe::note(int rank, bool has_ended) {
   base::Nanoseconds& since = ended_at_[rank];
   if (!has_ended) {
     since = 0;
@@ -24,7 +24,8 @@ void EndWatch::note(int rank, bool has_ended) {
   }
 }
 
-void EndWatch::probe(const std::vector<int>& awaited, const Identity& self, Doubts& doubts) try {
+void ExitProbe::probe(const std::vector<int>& awaited, const Identity& self,
+                      TimeoutHints& hints) try {
   const base::Nanoseconds now = base::now();
   const bool is_awaited = std::find(awaited.begin(), awaited.end(), called_) != awaited.end();
   if (call_ && !is_awaited) call_.reset();  // the rank has called
@@ -35,20 +36,20 @@ void EndWatch::probe(const std::vector<int>& awaited, const Identity& self, Doub
   if (!call_ && !awaited.empty() && now - called_at_ >= kBetweenProbes) {
     called_ = next_after(awaited);
     called_at_ = now;
-    call_.emplace(called_, addresses_of_(called_), Call::At::own_address_as_probe);
+    call_.emplace(called_, addresses_of_(called_), OutgoingHandshake::At::own_address_as_probe);
   }
   if (!call_) return;
   if (call_->has_socket()) {
-    call_->advance(self, doubts);
+    call_->advance(self, hints);
   } else {
     call_->begin();
   }
-} catch (const Error&) {  // of no descriptors
+} catch (const Error&) {  // out of file descriptors
   call_.reset();
 }
 
 // One refusal proves little, so a rank that seems to have ended is asked again, before others.
-int EndWatch::next_after(const std::vector<int>& awaited) const {
+int ExitProbe::next_after(const std::vector<int>& awaited) const {
   const auto doubted = std::find_if(awaited.begin(), awaited.end(),
                                     [this](int rank) { return ended_at_[rank] != 0; });
   if (doubted != awaited.end()) return *doubted;
@@ -56,7 +57,7 @@ int EndWatch::next_after(const std::vector<int>& awaited) const {
   return next == awaited.end() ? awaited.front() : *next;
 }
 
-std::optional<int> EndWatch::find_ended() const {
+std::optional<int> ExitProbe::find_ended() const {
   std::optional<int> first;
   for (int rank = 0; rank < static_cast<int>(ended_at_.size()); ++rank) {
     if (ended_at_[rank] != 0 && (!first || ended_at_[rank] < ended_at_[*first])) first = rank;

@@ -1,5 +1,5 @@
 // A rank's calls to another, at whose address another program may listen.
-#include "comm/meet/call.h"
+#include "comm/meet/outgoing_handshake.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -18,21 +18,21 @@ namespace {
 class CallTest : public testing::Test {
  protected:
   // Goes on until there is a hello, which is returned; `answerer` is the listener's end.
-  std::string hear_hello() {
+  std::string receive_hello() {
     answerer.reset();
     await([&] {
       if (!call().has_socket()) call().begin();
-      if (call().has_socket()) call().advance(self, doubts);
+      if (call().has_socket()) call().advance(self, hints);
       if (!answerer) answerer = accept_caller(listener);
       return answerer.has_value();
     });
     for (;;) {
-      if (call().has_socket()) call().advance(self, doubts);
+      if (call().has_socket()) call().advance(self, hints);
       bool is_open = true;
       const auto message = read_message(*answerer, bytes, kMostHelloBytes, is_open);
       if (message) {
         bytes.clear();
-        EXPECT_EQ(message->word, Word::hello);
+        EXPECT_EQ(message->kind, MessageKind::hello);
         return message->text;
       }
     }
@@ -42,7 +42,7 @@ class CallTest : public testing::Test {
   std::optional<std::string> end_of_call() {
     std::optional<std::string> welcome;
     await([&] {
-      welcome = call().advance(self, doubts);
+      welcome = call().advance(self, hints);
       return welcome || !call().has_socket();
     });
     return welcome;
@@ -52,7 +52,7 @@ class CallTest : public testing::Test {
   void await_refusals() {
     await([&] {
       if (call().has_socket()) {
-        call().advance(self, doubts);
+        call().advance(self, hints);
       } else {
         call().begin();
       }
@@ -60,7 +60,7 @@ class CallTest : public testing::Test {
     });
   }
 
-  Call& call(Call::At at = Call::At::own_address) {
+  OutgoingHandshake& call(OutgoingHandshake::At at = OutgoingHandshake::At::own_address) {
     if (!call_) call_.emplace(1, loopback(listener), at);
     return *call_;
   }
@@ -70,19 +70,19 @@ class CallTest : public testing::Test {
   std::optional<base::Fd> answerer;
   std::string bytes;
   Identity self = rank_of_three(2);
-  Doubts doubts;
+  TimeoutHints hints;
 
  private:
-  std::optional<Call> call_;
+  std::optional<OutgoingHandshake> call_;
 };
 
 TEST_F(CallTest, IsOverWithAWelcome) {
-  const auto hello = read_hello(hear_hello());
+  const auto hello = read_hello(receive_hello());
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->rank, 2);
   EXPECT_EQ(hello->to, 1);
   EXPECT_FALSE(call().is_over());
-  say(*answerer, Word::welcome, "come in");
+  send_message(*answerer, MessageKind::welcome, "come in");
   EXPECT_EQ(end_of_call(), "come in");
   EXPECT_TRUE(call().is_over());
   EXPECT_TRUE(call().take_socket());
@@ -90,56 +90,58 @@ TEST_F(CallTest, IsOverWithAWelcome) {
 
 TEST_F(CallTest, BelievesAWelcomeOnlyOfWhatKnowsTheSecret) {
   self = rank_of_three(2, "a secret");
-  hear_hello();
-  say(*answerer, Word::welcome, "come in");
+  receive_hello();
+  send_message(*answerer, MessageKind::welcome, "come in");
   EXPECT_EQ(end_of_call(), std::nullopt);
   EXPECT_FALSE(call().is_over());
-  EXPECT_EQ(doubts.about({1}),
+  EXPECT_EQ(hints.about({1}),
             "rank 2 called 127.0.0.1: what answers there does not know the secret of rank 2: "
             "PLAIT_SECRET must be the same for all ranks");
 
   // The rank itself answers the next call.
-  const std::string hello = hear_hello();
+  const std::string hello = receive_hello();
   const std::string nonce = "0123456789abcdef0123456789abcdef";
   const Proofs proofs = prove("a secret", hello, nonce);
-  say(*answerer, Word::challenge, write(Challenge{.nonce = nonce, .proof = proofs.listener}));
-  say(*answerer, Word::welcome, "come in");
+  send_message(*answerer, MessageKind::challenge,
+               write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+  send_message(*answerer, MessageKind::welcome, "come in");
   EXPECT_EQ(end_of_call(), "come in");
   EXPECT_EQ(next_message(*answerer).text, proofs.caller);
 }
 
 TEST_F(CallTest, HangsUpOnAWrongProof) {
   self = rank_of_three(2, "a secret");
-  const std::string hello = hear_hello();
+  const std::string hello = receive_hello();
   const std::string nonce = "0123456789abcdef0123456789abcdef";
   const Proofs proofs = prove("another secret", hello, nonce);
-  say(*answerer, Word::challenge, write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+  send_message(*answerer, MessageKind::challenge,
+               write(Challenge{.nonce = nonce, .proof = proofs.listener}));
   EXPECT_EQ(end_of_call(), std::nullopt);
-  EXPECT_EQ(next_message(*answerer).word, Word::refusal);
-  EXPECT_NE(doubts.about({1}), "");
+  EXPECT_EQ(next_message(*answerer).kind, MessageKind::refusal);
+  EXPECT_NE(hints.about({1}), "");
 }
 
 // An address that several hosts have may lead to another rank.
 TEST_F(CallTest, IsMadeAgainAfterARefusal) {
-  hear_hello();
-  say(*answerer, Word::refusal, "here is rank 5");
+  receive_hello();
+  send_message(*answerer, MessageKind::refusal, "here is rank 5");
   EXPECT_EQ(end_of_call(), std::nullopt);
-  hear_hello();
-  say(*answerer, Word::welcome, "");
+  receive_hello();
+  send_message(*answerer, MessageKind::welcome, "");
   EXPECT_EQ(end_of_call(), "");
 }
 
 TEST_F(CallTest, FailsWithARefusalAtTheRendezvous) {
-  call(Call::At::rendezvous);
-  hear_hello();
-  say(*answerer, Word::refusal, "here is rank 5");
+  call(OutgoingHandshake::At::rendezvous);
+  receive_hello();
+  send_message(*answerer, MessageKind::refusal, "here is rank 5");
   EXPECT_EQ(sentence_of([&] { end_of_call(); }),
             "rank 2 called 127.0.0.1 to meet rank 1: here is rank 5");
 }
 
 TEST_F(CallTest, IsRefusedWhereNoProcessListens) {
   call();
-  hear_hello();
+  receive_hello();
   EXPECT_FALSE(call().is_refused());
   answerer.reset();
   listener.reset();
@@ -149,16 +151,16 @@ TEST_F(CallTest, IsRefusedWhereNoProcessListens) {
 
 // Unlike rank 0, a web server answers at once.
 TEST_F(CallTest, TellsHowTheLastTryEnded) {
-  call(Call::At::rendezvous);
+  call(OutgoingHandshake::At::rendezvous);
   EXPECT_EQ(call().outcome(), "");
-  hear_hello();
+  receive_hello();
   EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: it was accepted and has no answer");
   constexpr std::string_view kAnswer = "HTTP/1.1 400 Bad Request\r\n\r\n";
   ASSERT_GT(::send(answerer->get(), kAnswer.data(), kAnswer.size(), 0), 0);
   EXPECT_EQ(end_of_call(), std::nullopt);
   EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: the answer is not that of a rank");
 
-  hear_hello();
+  receive_hello();
   answerer.reset();
   EXPECT_EQ(end_of_call(), std::nullopt);
   EXPECT_EQ(call().outcome(), "the last call, to 127.0.0.1: it was accepted and then closed");
@@ -170,7 +172,8 @@ TEST_F(CallTest, TellsHowTheLastTryEnded) {
 }
 
 TEST_F(CallTest, TellsWhatTheSystemSays) {
-  Call nowhere(0, read_addresses("255.255.255.255", 29600), Call::At::rendezvous);
+  OutgoingHandshake nowhere(0, read_addresses("255.255.255.255", 29600),
+                            OutgoingHandshake::At::rendezvous);
   nowhere.begin();
   EXPECT_FALSE(nowhere.has_socket());
   EXPECT_EQ(nowhere.outcome(), "the last call, to 255.255.255.255: Network is unreachable");
@@ -178,11 +181,11 @@ TEST_F(CallTest, TellsWhatTheSystemSays) {
 
 TEST_F(CallTest, AProbeOnlyFindsOutWhetherAProcessListens) {
   for (const bool listens : {true, false}) {
-    Call probe(1, loopback(listener), Call::At::own_address_as_probe);
+    OutgoingHandshake probe(1, loopback(listener), OutgoingHandshake::At::own_address_as_probe);
     if (!listens) listener.reset();
     await([&] {
       if (probe.has_socket()) {
-        probe.advance(self, doubts);
+        probe.advance(self, hints);
       } else {
         probe.begin();
       }
@@ -200,8 +203,8 @@ TEST_F(CallTest, AProbeOnlyFindsOutWhetherAProcessListens) {
 }
 
 TEST_F(CallTest, FailsWhereTheRankRunsAnotherBuild) {
-  hear_hello();
-  say(*answerer, Word::mismatch, "another build");
+  receive_hello();
+  send_message(*answerer, MessageKind::mismatch, "another build");
   EXPECT_EQ(sentence_of([&] { end_of_call(); }, Code::mismatch), "another build");
 }
 

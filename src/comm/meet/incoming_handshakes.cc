@@ -1,4 +1,4 @@
-#include "comm/meet/callers.h"
+#include "comm/meet/incoming_handshakes.h"
 
 #include <algorithm>
 #include <utility>
@@ -27,7 +27,7 @@ std::string show_job(const std::string& job) {
 }
 
 // Why a caller is not a rank that this one waits for; empty: it may be one.
-std::string difference_of(const Hello& hello, const Identity& self) {
+std::string difference_of(const Introduction& hello, const Identity& self) {
   if (hello.job != self.job) {
     return sentence("rank ", hello.rank, " is of the job ", show_job(hello.job), ", rank ",
                     self.rank, " of ", show_job(self.job),
@@ -46,23 +46,24 @@ std::string difference_of(const Hello& hello, const Identity& self) {
 }
 
 void answer_another_build(const base::Fd& socket, const std::string& text, const Identity& self,
-                          Doubts& doubts) {
+                          TimeoutHints& hints) {
   const std::string build = build_in(text);
-  if (build.empty() || build == self.card.build) return;
+  if (build.empty() || build == self.info.build) return;
   const std::string why = sentence("a rank that called rank ", self.rank, " from ", peer_of(socket),
                                    " runs plait ", build, ", rank ", self.rank, " plait ",
-                                   self.card.build, ": all ranks must run the same build");
-  say(socket, Word::mismatch, why);
-  if (doubts.of_any.empty()) doubts.of_any = why;
+                                   self.info.build, ": all ranks must run the same build");
+  send_message(socket, MessageKind::mismatch, why);
+  if (hints.of_any.empty()) hints.of_any = why;
 }
 
 }  // namespace
 
-Callers::Callers(int world) : most_(static_cast<std::size_t>(world) + kMostUnknown) {}
+IncomingHandshakes::IncomingHandshakes(int world)
+    : most_(static_cast<std::size_t>(world) + kMostUnknown) {}
 
 // A flood of callers must neither keep this rank from its deadline nor push out a rank that has
 // called and is about to speak: while there are many, the rest waits in the kernel's queue.
-void Callers::accept(const base::Fd& listener) {
+void IncomingHandshakes::accept(const base::Fd& listener) {
   const Nanoseconds now = base::now();
   if (!has_room()) {
     std::erase_if(callers_, [&](const Caller& one) { return now - one.since > kSilentWhenFull; });
@@ -82,7 +83,7 @@ void Callers::accept(const base::Fd& listener) {
 
 // If this process has no descriptors left, callers that are no ranks must have taken them. From now
 // on there may be half as many callers. A rank among them calls again.
-void Callers::drop_unknown_callers() {
+void IncomingHandshakes::drop_unknown_callers() {
   most_ = std::max<std::size_t>(callers_.size() / 2, 1);
   std::stable_partition(callers_.begin(), callers_.end(),
                         [](const Caller& one) { return one.hello.has_value(); });
@@ -90,24 +91,25 @@ void Callers::drop_unknown_callers() {
                  callers_.end());
 }
 
-void Callers::hear(const Identity& self, Doubts& doubts, Admit admit) {
-  std::erase_if(callers_, [&](Caller& caller) { return is_finished(caller, self, doubts, admit); });
+void IncomingHandshakes::receive(const Identity& self, TimeoutHints& hints, Admit admit) {
+  std::erase_if(callers_, [&](Caller& caller) { return is_finished(caller, self, hints, admit); });
 }
 
 // A caller has so long for all that it says: saying it byte by byte gains it nothing.
-bool Callers::is_finished(Caller& caller, const Identity& self, Doubts& doubts, Admit admit) {
+bool IncomingHandshakes::is_finished(Caller& caller, const Identity& self, TimeoutHints& hints,
+                                     Admit admit) {
   bool is_open = true;
   const auto message = read_message(caller.socket, caller.said, kMostHelloBytes, is_open);
   if (!message) return !is_open || base::now() - caller.since > kSilentCaller;
   caller.said.clear();
   if (!caller.hello)
-    return message->word != Word::hello || answer(caller, message->text, self, doubts, admit);
-  if (message->word == Word::proof &&
+    return message->kind != MessageKind::hello || answer(caller, message->text, self, hints, admit);
+  if (message->kind == MessageKind::proof &&
       base::are_equal_in_constant_time(message->text, caller.proof)) {
     admit(caller.socket, *caller.hello);
     return true;
   }
-  doubts.of_rank[caller.hello->rank] =
+  hints.of_rank[caller.hello->rank] =
       sentence("a caller from ", peer_of(caller.socket), " said that it was rank ",
                caller.hello->rank, " and did not know the secret of rank ", self.rank, ": ",
                kSecretVariable, " must be the same for all ranks");
@@ -116,20 +118,21 @@ bool Callers::is_finished(Caller& caller, const Identity& self, Doubts& doubts, 
 
 // False: the caller has been challenged, and is to prove that it knows the secret. No caller is
 // believed before that, and none can do more than be named in the sentence of a timeout.
-bool Callers::answer(Caller& caller, const std::string& text, const Identity& self, Doubts& doubts,
-                     Admit admit) {
+bool IncomingHandshakes::answer(Caller& caller, const std::string& text, const Identity& self,
+                                TimeoutHints& hints, Admit admit) {
   auto hello = read_hello(text);
   if (!hello) {
-    answer_another_build(caller.socket, text, self, doubts);
+    answer_another_build(caller.socket, text, self, hints);
     return true;
   }
   if (hello->to != self.rank || hello->rank == self.rank) {
-    say(caller.socket, Word::refusal, sentence("here is rank ", self.rank, " of ", self.world));
+    send_message(caller.socket, MessageKind::refusal,
+                 sentence("here is rank ", self.rank, " of ", self.world));
     return true;
   }
   if (const std::string why = difference_of(*hello, self); !why.empty()) {
-    say(caller.socket, Word::refusal, why);
-    if (hello->rank < self.world) doubts.of_rank[hello->rank] = why;
+    send_message(caller.socket, MessageKind::refusal, why);
+    if (hello->rank < self.world) hints.of_rank[hello->rank] = why;
     return true;
   }
   if (!self.has_secret()) {
@@ -140,11 +143,11 @@ bool Callers::answer(Caller& caller, const std::string& text, const Identity& se
   Proofs proofs = prove(self.key, text, nonce);
   caller.hello = std::move(*hello);
   caller.proof = std::move(proofs.caller);
-  return !say(caller.socket, Word::challenge,
-              write(Challenge{.nonce = nonce, .proof = proofs.listener}));
+  return !send_message(caller.socket, MessageKind::challenge,
+                       write(Challenge{.nonce = nonce, .proof = proofs.listener}));
 }
 
-void Callers::add_to(std::vector<pollfd>& sockets) const {
+void IncomingHandshakes::add_to(std::vector<pollfd>& sockets) const {
   for (const Caller& caller : callers_)
     sockets.push_back({.fd = caller.socket.get(), .events = POLLIN, .revents = 0});
 }

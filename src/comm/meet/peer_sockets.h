@@ -13,12 +13,12 @@
 
 namespace plait::comm::tcp {
 
-class Lines {
+class PeerSockets {
  public:
   // No message can be sent while a long welcome is half sent.
   enum class Says : char { words, nothing, frames };
 
-  explicit Lines(int world) : lines_(world) {}
+  explicit PeerSockets(int world) : lines_(world) {}
 
   bool has(int rank) const { return static_cast<bool>(lines_[rank].socket); }
   const base::Fd& operator[](int rank) const { return lines_[rank].socket; }
@@ -29,16 +29,16 @@ class Lines {
   std::vector<base::Fd> take_all();
   void put_back(std::vector<base::Fd> sockets);  // what take_all() has returned
 
-  void say_words_to(int rank, Word word, const std::string& text) const;
+  void send_words_to(int rank, MessageKind kind, const std::string& text) const;
 
   // To all ranks but one.
-  void say_words(Word word, const std::string& text, int but) const;
-  void say_frames(const Failure& failure) const;  // to its culprit too, which may be alive
+  void send_words(MessageKind kind, const std::string& text, int but) const;
+  void send_frames(const Failure& failure) const;  // to its culprit too, which may be alive
 
   // Receives the messages of ranks from 1 on before they are welcomed. A part of a message is kept
   // until the rest has come.
-  using Hear = base::FunctionRef<void(int rank, const Message& message)>;
-  void hear_words(Hear hear);
+  using Take = base::FunctionRef<void(int rank, const Message& message)>;
+  void receive_words(Take take);
 
   // Sends each rank but 0 its message, at the same time, until the deadline. Returns the ranks that
   // have not taken theirs. Calls `turn` now and then. Frames can be said behind a whole message.

@@ -16,10 +16,10 @@ namespace plait::comm::tcp {
 // of the next agreement, and before its farewell. These frames are kept back until all chunks have
 // come that were sent before them, and so are agreements behind them. Frames of other kinds are
 // handed on at once.
-class FrameGate final : public Receiver {
+class ChunkOrderGate final : public Receiver {
  public:
   // Both must outlive it.
-  FrameGate(Carrier& carrier, const Connection::Find& find, int processes)
+  ChunkOrderGate(Carrier& carrier, const Connection::Find& find, int processes)
       : carrier_(carrier), find_(find), kept_(processes) {}
 
   // Called by the sender: writes into the frame after how many chunks it comes.

@@ -1,5 +1,5 @@
 // How a rank that connects to others finds out that one of them has ended.
-#include "comm/meet/end_watch.h"
+#include "comm/meet/exit_probe.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 namespace plait::comm::tcp {
 namespace {
 
-TEST(EndWatch, FindsTheRankThatEndedFirst) {
-  EndWatch watch(4, [](int) { return std::vector<Address>(); });
+TEST(ExitProbe, FindsTheRankThatEndedFirst) {
+  ExitProbe watch(4, [](int) { return std::vector<Address>(); });
   EXPECT_EQ(watch.find_ended(), std::nullopt);
   watch.note(1, true);
   watch.note(3, true);
@@ -24,17 +24,17 @@ TEST(EndWatch, FindsTheRankThatEndedFirst) {
   EXPECT_EQ(watch.find_ended(), 3);
 }
 
-TEST(EndWatch, FindsARankThatListensNoMore) {
+TEST(ExitProbe, FindsARankThatListensNoMore) {
   const base::Fd there = listen_at_port(0);
   const base::Fd kept = keep_port();
   base::Fd gone = listen_at_port(port_of(kept));
   const std::vector<Address> addresses = loopback(gone);
   gone.reset();
-  EndWatch watch(3, [&](int rank) { return rank == 1 ? loopback(there) : addresses; });
+  ExitProbe watch(3, [&](int rank) { return rank == 1 ? loopback(there) : addresses; });
   const Identity self = rank_of_three(0);
-  Doubts doubts;
+  TimeoutHints hints;
   await([&] {
-    watch.probe({1, 2}, self, doubts);
+    watch.probe({1, 2}, self, hints);
     return watch.find_ended().has_value();
   });
   EXPECT_EQ(watch.find_ended(), 2);

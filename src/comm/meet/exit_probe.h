@@ -9,16 +9,16 @@
 
 #include "base/clock.h"
 #include "comm/control/address.h"
-#include "comm/meet/call.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/outgoing_handshake.h"
+#include "comm/meet/timeout_hints.h"
 
 namespace plait::comm::tcp {
 
-class EndWatch {
+class ExitProbe {
  public:
   using AddressesOf = std::function<std::vector<Address>(int rank)>;
 
-  EndWatch(int world, AddressesOf addresses_of)
+  ExitProbe(int world, AddressesOf addresses_of)
       : ended_at_(world), addresses_of_(std::move(addresses_of)) {}
 
   // Notes that this rank has just seen the other one end, or has seen it there.
@@ -26,7 +26,7 @@ class EndWatch {
 
   // Finds out whether these ranks still listen, which have yet to call this one: one of them at a
   // time, now and then. Uses one descriptor at most, and does without where there is none.
-  void probe(const std::vector<int>& awaited, const Identity& self, Doubts& doubts);
+  void probe(const std::vector<int>& awaited, const Identity& self, TimeoutHints& hints);
 
   // The rank that ended first, some time ago; null: none has. Until then the rank may call again,
   // and another one may tell the reason.
@@ -37,7 +37,7 @@ class EndWatch {
 
   std::vector<base::Nanoseconds> ended_at_;  // 0: it is there, as far as is known
   AddressesOf addresses_of_;
-  std::optional<Call> call_;
+  std::optional<OutgoingHandshake> call_;
   base::Nanoseconds called_at_ = base::now();
   int called_ = -1;
 };

@@ -1,4 +1,4 @@
-#include "comm/meet/lines.h"
+#include "comm/meet/peer_sockets.h"
 
 #include <poll.h>
 
@@ -19,33 +19,33 @@ constexpr Nanoseconds kTurn = 10 * base::kMillisecond;
 
 }  // namespace
 
-void Lines::set(int rank, base::Fd socket, Says says) {
+void PeerSockets::set(int rank, base::Fd socket, Says says) {
   lines_[rank] = {.socket = std::move(socket), .says = says};
 }
 
-std::vector<base::Fd> Lines::take_all() {
+std::vector<base::Fd> PeerSockets::take_all() {
   std::vector<base::Fd> sockets;
   sockets.reserve(lines_.size());
   for (Line& line : lines_) sockets.push_back(std::move(line.socket));
   return sockets;
 }
 
-void Lines::put_back(std::vector<base::Fd> sockets) {
+void PeerSockets::put_back(std::vector<base::Fd> sockets) {
   for (int rank = 0; rank < world(); ++rank) lines_[rank].socket = std::move(sockets[rank]);
 }
 
-void Lines::say_words(Word word, const std::string& text, int but) const {
+void PeerSockets::send_words(MessageKind kind, const std::string& text, int but) const {
   for (int rank = 0; rank < world(); ++rank) {
-    if (rank != but) say_words_to(rank, word, text);
+    if (rank != but) send_words_to(rank, kind, text);
   }
 }
 
-void Lines::say_words_to(int rank, Word word, const std::string& text) const {
+void PeerSockets::send_words_to(int rank, MessageKind kind, const std::string& text) const {
   const Line& line = lines_[rank];
-  if (line.socket && line.says == Says::words) say(line.socket, word, text);
+  if (line.socket && line.says == Says::words) send_message(line.socket, kind, text);
 }
 
-void Lines::say_frames(const Failure& failure) const {
+void PeerSockets::send_frames(const Failure& failure) const {
   for (int rank = 0; rank < world(); ++rank) {
     const Line& line = lines_[rank];
     if (line.socket && line.says == Says::frames) send_failure(line.socket, failure);
@@ -53,7 +53,7 @@ void Lines::say_frames(const Failure& failure) const {
 }
 
 // One that hung up may call again.
-void Lines::hear_words(Hear hear) {
+void PeerSockets::receive_words(Take take) {
   for (int rank = 1; rank < world(); ++rank) {
     Line& line = lines_[rank];
     if (!line.socket) continue;
@@ -61,13 +61,13 @@ void Lines::hear_words(Hear hear) {
     const auto message = read_message(line.socket, line.heard, kMostHelloBytes, is_open);
     if (!message) continue;
     line.heard.clear();
-    hear(rank, *message);
+    take(rank, *message);
   }
 }
 
 // Each rank takes its message when it can, and the others don't wait for it.
-std::vector<int> Lines::send(MessageOf message_of, Nanoseconds deadline,
-                             base::FunctionRef<void()> turn) {
+std::vector<int> PeerSockets::send(MessageOf message_of, Nanoseconds deadline,
+                                   base::FunctionRef<void()> turn) {
   std::vector<std::size_t> done(lines_.size());
   std::vector<int> busy(lines_.size() - 1);
   std::iota(busy.begin(), busy.end(), 1);

@@ -1,4 +1,4 @@
-#include "comm/control/near.h"
+#include "comm/control/host_peers.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/futex.h"
 #include "base/text.h"
-#include "comm/control/home.h"
+#include "comm/control/sharing_domain.h"
 
 namespace plait::comm::tcp {
 
@@ -97,27 +97,27 @@ std::vector<int> group_by_home(const std::vector<HostEntry>& entries) {
 
 }  // namespace
 
-Lent::Lent(std::size_t bytes)
+SharedRegion::SharedRegion(std::size_t bytes)
     : file_(base::make_anonymous_file("plait", bytes)),
       address_(base::address_of(file_)),
       memory_(base::Region::map(file_, bytes, "this rank")) {
   OwnMemory::here().add(address_.inode, memory_);
 }
 
-Lent::~Lent() {
+SharedRegion::~SharedRegion() {
   if (file_) OwnMemory::here().remove(address_.inode);
 }
 
-std::string Lent::offer() const {
+std::string SharedRegion::offer() const {
   return file_ ? sentence(address_.fd, ':', address_.device, ':', address_.inode) : "-";
 }
 
-Near::Near(int me, int processes) : me_(me), homes_(processes) {
+HostPeers::HostPeers(int me, int processes) : me_(me), homes_(processes) {
   std::iota(homes_.begin(), homes_.end(), 0);
 }
 
-void Near::meet(const std::string& host, AllGather all_gather) {
-  const Lent page(sizeof(SleepSign));
+void HostPeers::meet(const std::string& host, AllGather all_gather) {
+  const SharedRegion page(sizeof(SleepSign));
   std::vector<HostEntry> entries;
   for (const std::string& text : all_gather(
            write({.home = home_of_this_process(host), .pid = ::getpid(), .offer = page.offer()}))) {
@@ -151,7 +151,7 @@ void Near::meet(const std::string& host, AllGather all_gather) {
 }
 
 // The reason of a failure is of no interest: there is TCP.
-bool Near::map_pages(const std::vector<std::string>& offers) try {
+bool HostPeers::map_pages(const std::vector<std::string>& offers) try {
   // A kernel that refuses makes sleepers nap shortly instead (see SleepSign).
   static_cast<void>(base::register_for_heavy_fences());
   pages_.resize(homes_.size());
@@ -163,7 +163,7 @@ bool Near::map_pages(const std::vector<std::string>& offers) try {
   return false;
 }
 
-std::string Near::why_far(int process) const {
+std::string HostPeers::why_far(int process) const {
   if (has(process) || told_homes_.empty()) return "";
   const std::string& mine = told_homes_[me_];
   const std::string& theirs = told_homes_[process];
@@ -174,13 +174,13 @@ std::string Near::why_far(int process) const {
                      : "a rank of this host cannot map another one's memory";
 }
 
-bool Near::has_two_of(const std::vector<int>& processes) const {
+bool HostPeers::has_two_of(const std::vector<int>& processes) const {
   std::set<int> homes;
   for (const int process : processes) homes.insert(homes_[process]);
   return homes.size() < processes.size();
 }
 
-base::Region Near::map(int process, const std::string& offer, std::size_t bytes) const {
+base::Region HostPeers::map(int process, const std::string& offer, std::size_t bytes) const {
   const auto address = read_offer(pids_[process], offer);
   if (!address) base::fail(Code::system, "process ", process, " lends no memory: ", offer);
   if (address->pid == ::getpid()) {

@@ -1,6 +1,6 @@
 // Processes that share memory, and how one that sleeps is woken by what another has written there.
 // They are threads here, each with a mesh of its own.
-#include "comm/control/near.h"
+#include "comm/control/host_peers.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -44,7 +44,7 @@ class Table {
 using Tamper = std::function<std::string(int process, const std::string& text)>;
 
 void meet(
-    const std::vector<Near*>& all, const std::vector<std::string>& hosts,
+    const std::vector<HostPeers*>& all, const std::vector<std::string>& hosts,
     const Tamper& tamper = [](int, const std::string& text) { return text; }) {
   Table table(static_cast<int>(all.size()));
   std::vector<std::jthread> threads;
@@ -58,22 +58,22 @@ void meet(
   }
 }
 
-std::vector<std::unique_ptr<Near>> make_near(int processes) {
-  std::vector<std::unique_ptr<Near>> all;
+std::vector<std::unique_ptr<HostPeers>> make_near(int processes) {
+  std::vector<std::unique_ptr<HostPeers>> all;
   all.reserve(processes);
   for (int process = 0; process < processes; ++process)
-    all.push_back(std::make_unique<Near>(process, processes));
+    all.push_back(std::make_unique<HostPeers>(process, processes));
   return all;
 }
 
-std::vector<Near*> pointers_to(const std::vector<std::unique_ptr<Near>>& all) {
-  std::vector<Near*> pointers;
+std::vector<HostPeers*> pointers_to(const std::vector<std::unique_ptr<HostPeers>>& all) {
+  std::vector<HostPeers*> pointers;
   pointers.reserve(all.size());
   for (const auto& one : all) pointers.push_back(one.get());
   return pointers;
 }
 
-TEST(Near, ProcessesOfOneHostAreNearEachOther) {
+TEST(HostPeers, ProcessesOfOneHostAreNearEachOther) {
   const auto all = make_near(4);
   meet(pointers_to(all), {"a", "b", "a", "c"});
   for (int process = 0; process < 4; ++process) {
@@ -87,7 +87,7 @@ TEST(Near, ProcessesOfOneHostAreNearEachOther) {
   EXPECT_EQ(all[0]->why_far(1), "its PLAIT_HOST is another");
 }
 
-TEST(Near, NoneAreNearWhereAllAreOnOneHost) {
+TEST(HostPeers, NoneAreNearWhereAllAreOnOneHost) {
   const auto all = make_near(3);
   meet(pointers_to(all), {"a", "a", "a"});
   for (const auto& one : all) {
@@ -99,7 +99,7 @@ TEST(Near, NoneAreNearWhereAllAreOnOneHost) {
 }
 
 // Descriptor 0 is there, and another file.
-TEST(Near, AHostWhoseMemoryCannotBeMappedIsLeftToTcp) {
+TEST(HostPeers, AHostWhoseMemoryCannotBeMappedIsLeftToTcp) {
   const auto all = make_near(5);
   meet(pointers_to(all), {"a", "b", "a", "a", "b"}, [](int process, const std::string& text) {
     return process == 2 && text.find(':') != std::string::npos
@@ -115,12 +115,12 @@ TEST(Near, AHostWhoseMemoryCannotBeMappedIsLeftToTcp) {
   EXPECT_TRUE(all[0]->has_two_of({1, 4})) << "known to all";
 }
 
-TEST(Near, MapsWhatAnotherLends) {
+TEST(HostPeers, MapsWhatAnotherLends) {
   const auto all = make_near(3);
   meet(pointers_to(all), {"a", "a", "b"});
   std::string offer;
   {
-    const Lent lent(100);
+    const SharedRegion lent(100);
     offer = lent.offer();
     lent.memory().data()[99] = std::byte{7};
     const base::Region region = all[0]->map(1, offer, 100);
@@ -157,7 +157,7 @@ class NearGroups : public testing::Test {
       }
     }
     const WaitPolicy policy = {.timeout = base::kSecond};
-    std::vector<Near*> near;
+    std::vector<HostPeers*> near;
     for (int process = 0; process < kProcesses; ++process) {
       meshes_.push_back(std::make_shared<Mesh>(process, std::vector(kProcesses, Neighbor{"a test"}),
                                                sockets[process], policy));

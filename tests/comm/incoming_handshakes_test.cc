@@ -1,5 +1,5 @@
 // A rank's handling of its callers, among which there may be other programs.
-#include "comm/meet/callers.h"
+#include "comm/meet/incoming_handshakes.h"
 
 #include <gtest/gtest.h>
 
@@ -25,14 +25,14 @@ class CallersTest : public testing::Test {
     });
   }
 
-  static Hello hello(const Identity& from) {
+  static Introduction hello(const Identity& from) {
     return {.job = from.job,
             .rank = from.rank,
             .to = 0,
             .world = from.world,
             .has_secret = from.has_secret(),
             .nonce = kNonce,
-            .card = from.card};
+            .info = from.info};
   }
 
   // Listens until the caller is admitted, or is gone.
@@ -40,7 +40,7 @@ class CallersTest : public testing::Test {
     await([&] {
       callers.accept(listener);
       const bool was_there = !callers.are_none();
-      callers.hear(self, doubts, [&](base::Fd& socket, const Hello& from) {
+      callers.receive(self, hints, [&](base::Fd& socket, const Introduction& from) {
         admitted = from.rank;
         admitted_socket = std::move(socket);
       });
@@ -52,56 +52,58 @@ class CallersTest : public testing::Test {
   void listen_once() {
     await([&] {
       callers.accept(listener);
-      callers.hear(self, doubts,
-                   [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
+      callers.receive(self, hints, [&](base::Fd& /*socket*/, const Introduction& from) {
+        admitted = from.rank;
+      });
       return !callers.are_none();
     });
     for (int turn = 0; turn < 100; ++turn) {
-      callers.hear(self, doubts,
-                   [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
+      callers.receive(self, hints, [&](base::Fd& /*socket*/, const Introduction& from) {
+        admitted = from.rank;
+      });
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
   // The caller and this rank both learn why it is no rank of this start.
-  void expect_difference(const Hello& from, const std::string& why) {
-    say(*caller, Word::hello, write(from));
+  void expect_difference(const Introduction& from, const std::string& why) {
+    send_message(*caller, MessageKind::hello, write(from));
     listen();
     EXPECT_FALSE(admitted);
     const Message message = next_message(*caller);
-    EXPECT_EQ(message.word, Word::refusal);
+    EXPECT_EQ(message.kind, MessageKind::refusal);
     EXPECT_EQ(message.text, why);
-    EXPECT_EQ(doubts.about({1, 2}), why);
+    EXPECT_EQ(hints.about({1, 2}), why);
   }
 
   base::Fd listener = listen_at_port(0);
   std::optional<base::Fd> caller;
   Identity self = rank_of_three(0);
-  Callers callers{3};
-  Doubts doubts;
+  IncomingHandshakes callers{3};
+  TimeoutHints hints;
   std::optional<int> admitted;
   base::Fd admitted_socket;
 };
 
 TEST_F(CallersTest, AreAdmittedAtOnceWhereThereIsNoSecret) {
-  say(*caller, Word::hello, write(hello(rank_of_three(2))));
+  send_message(*caller, MessageKind::hello, write(hello(rank_of_three(2))));
   listen();
   EXPECT_EQ(admitted, 2);
   EXPECT_TRUE(admitted_socket);
-  EXPECT_EQ(doubts.about({1, 2}), "");
+  EXPECT_EQ(hints.about({1, 2}), "");
 }
 
 TEST_F(CallersTest, AreAdmittedOnceTheyHaveProvedTheSecret) {
   self = rank_of_three(0, "a secret");
   const std::string text = write(hello(rank_of_three(2, "a secret")));
-  say(*caller, Word::hello, text);
+  send_message(*caller, MessageKind::hello, text);
   listen_once();
   EXPECT_FALSE(admitted);
   const auto challenge = read_challenge(next_message(*caller).text);
   ASSERT_TRUE(challenge);
   const Proofs proofs = prove("a secret", text, challenge->nonce);
   EXPECT_EQ(challenge->proof, proofs.listener);
-  say(*caller, Word::proof, proofs.caller);
+  send_message(*caller, MessageKind::proof, proofs.caller);
   listen();
   EXPECT_EQ(admitted, 2);
 }
@@ -109,15 +111,15 @@ TEST_F(CallersTest, AreAdmittedOnceTheyHaveProvedTheSecret) {
 TEST_F(CallersTest, ThatDoNotKnowTheSecretAreDroppedAndDoubted) {
   self = rank_of_three(0, "a secret");
   const std::string text = write(hello(rank_of_three(2, "another")));
-  say(*caller, Word::hello, text);
+  send_message(*caller, MessageKind::hello, text);
   listen_once();
   const auto challenge = read_challenge(next_message(*caller).text);
   ASSERT_TRUE(challenge);
-  say(*caller, Word::proof, prove("another", text, challenge->nonce).caller);
+  send_message(*caller, MessageKind::proof, prove("another", text, challenge->nonce).caller);
   listen();
   EXPECT_FALSE(admitted);
-  EXPECT_EQ(doubts.about({1}), "");
-  EXPECT_EQ(doubts.about({1, 2}),
+  EXPECT_EQ(hints.about({1}), "");
+  EXPECT_EQ(hints.about({1, 2}),
             "a caller from 127.0.0.1 said that it was rank 2 and did not know the secret of rank "
             "0: PLAIT_SECRET must be the same for all ranks");
 }
@@ -144,31 +146,31 @@ TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
 
 // The address of a rank may lead to another one.
 TEST_F(CallersTest, OfAnotherRankAreToldWhichOneIsHere) {
-  Hello to_another = hello(rank_of_three(2));
+  Introduction to_another = hello(rank_of_three(2));
   to_another.to = 1;
-  say(*caller, Word::hello, write(to_another));
+  send_message(*caller, MessageKind::hello, write(to_another));
   listen();
   EXPECT_FALSE(admitted);
   const Message message = next_message(*caller);
-  EXPECT_EQ(message.word, Word::refusal);
+  EXPECT_EQ(message.kind, MessageKind::refusal);
   EXPECT_EQ(message.text, "here is rank 0 of 3");
-  EXPECT_EQ(doubts.about({1, 2}), "");
+  EXPECT_EQ(hints.about({1, 2}), "");
 }
 
 TEST_F(CallersTest, OfAnotherBuildMayBeAnyRank) {
-  say(*caller, Word::hello, "0.0-another and words that only it can read");
+  send_message(*caller, MessageKind::hello, "0.0-another and words that only it can read");
   listen();
   EXPECT_FALSE(admitted);
-  EXPECT_EQ(next_message(*caller).word, Word::mismatch);
-  EXPECT_NE(doubts.about({1}).find("runs plait 0.0-another, rank 0 plait "), std::string::npos)
-      << doubts.about({1});
+  EXPECT_EQ(next_message(*caller).kind, MessageKind::mismatch);
+  EXPECT_NE(hints.about({1}).find("runs plait 0.0-another, rank 0 plait "), std::string::npos)
+      << hints.about({1});
 }
 
 TEST_F(CallersTest, ThatSpeakAnotherLanguageAreDropped) {
-  say(*caller, Word::welcome, "");
+  send_message(*caller, MessageKind::welcome, "");
   listen();
   EXPECT_FALSE(admitted);
-  EXPECT_EQ(doubts.about({1, 2}), "");
+  EXPECT_EQ(hints.about({1, 2}), "");
 }
 
 }  // namespace

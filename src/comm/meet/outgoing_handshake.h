@@ -14,17 +14,17 @@
 #include "base/fd.h"
 #include "base/process_mark.h"
 #include "comm/control/address.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/timeout_hints.h"
 
 namespace plait::comm::tcp {
 
-class Call {
+class OutgoingHandshake {
  public:
   // At the rendezvous rank 0 answers when all ranks have connected. The user has given its address,
   // so a wrong answer there is an error. At other addresses an unrelated process may listen.
   enum class At { rendezvous, own_address, own_address_as_probe };
 
-  Call(int rank, std::vector<Address> addresses, At at)
+  OutgoingHandshake(int rank, std::vector<Address> addresses, At at)
       : rank_(rank),
         addresses_(std::move(addresses)),
         is_to_rendezvous_(at == At::rendezvous),
@@ -52,12 +52,12 @@ class Call {
 
   // Continues if it has a socket. Returns the text of the welcome when that has arrived; then the
   // call is over.
-  std::optional<std::string> advance(const Identity& self, Doubts& doubts);
+  std::optional<std::string> advance(const Identity& self, TimeoutHints& hints);
   base::Fd take_socket() { return std::move(socket_); }
 
   // Says it to rank 0 while that waits for other ranks at the rendezvous. False: this isn't such a
   // call, or rank 0 doesn't listen.
-  bool say_to_rank_0(Word word, const std::string& text, const Identity& self) const;
+  bool send_to_rank_0(MessageKind kind, const std::string& text, const Identity& self) const;
 
   // The answer of rank 0 to a call that has to wait for its welcome.
   static std::string mark_of(const Identity& self);
@@ -69,10 +69,10 @@ class Call {
   void note_end(int error);
   std::string show(const std::string& outcome) const;
   bool is_trusted(const Identity& self) const { return is_proved_ || !self.has_secret(); }
-  void say_hello(const Identity& self);
-  std::optional<std::string> hear(const Identity& self, Doubts& doubts);
-  void hear_challenge(const std::string& text, const Identity& self, Doubts& doubts);
-  void distrust(const Identity& self, Doubts& doubts);
+  void send_hello(const Identity& self);
+  std::optional<std::string> receive(const Identity& self, TimeoutHints& hints);
+  void receive_challenge(const std::string& text, const Identity& self, TimeoutHints& hints);
+  void distrust(const Identity& self, TimeoutHints& hints);
 
   int rank_;
   std::vector<Address> addresses_;

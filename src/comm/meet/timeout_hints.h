@@ -1,4 +1,4 @@
-// The identity of a rank while ranks over TCP meet, and its doubts about others.
+// A rank's identity while ranks meet over TCP, and hints at why others are missing.
 #pragma once
 
 #include <map>
@@ -14,15 +14,15 @@ struct Identity {
   int world;
   std::string job;
   std::string key;  // that all ranks know and no other process; empty: the network is trusted
-  Card card = {};
+  PeerInfo info = {};
 
   bool has_secret() const { return !key.empty(); }
 };
 
-// Why ranks that have not come may be missing. Unknown processes can cause these sentences,
-// and nothing more.
-struct Doubts {
-  std::map<int, std::string> of_rank;  // what was wrong with what said that it was this one
+// Hints for the sentence about ranks that have not come. They come from callers that have proved
+// nothing, so they are only printed.
+struct TimeoutHints {
+  std::map<int, std::string> of_rank;  // why a caller that claimed this rank was refused
   std::string of_any;                  // a rank of another build has called
 
   // The reason for the first of these ranks for which there is one; empty: none is known.

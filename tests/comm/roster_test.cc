@@ -1,5 +1,5 @@
 // Messages of ranks that meet: about failures, and about ranks that don't come.
-#include "comm/meet/arrivals.h"
+#include "comm/meet/roster.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -24,27 +24,28 @@ const Rendezvous kRendezvous = {.host = "node1", .port = 29600};
 
 class ArrivalsTest : public testing::Test {
  protected:
-  ArrivalsTest() { ranks.set_card(card_of_this_process(29600)); }
+  ArrivalsTest() { ranks.set_info(info_of_this_process(29600)); }
 
   // The rank has come; returns its end of the connection.
-  base::Fd come(int rank, Lines::Says says) { return come_to(ranks, rank, says); }
+  base::Fd come(int rank, PeerSockets::Says says) { return come_to(ranks, rank, says); }
 
-  static base::Fd come_to(Arrivals& arrivals, int rank, Lines::Says says = Lines::Says::frames) {
+  static base::Fd come_to(Roster& arrivals, int rank,
+                          PeerSockets::Says says = PeerSockets::Says::frames) {
     std::array<int, 2> ends = {};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
     arrivals.lines.set(rank, base::Fd(ends[0]), says);
     return base::Fd(ends[1]);
   }
 
-  Arrivals ranks = Arrivals(rank_of_three(0));
+  Roster ranks = Roster(rank_of_three(0));
 };
 
 TEST_F(ArrivalsTest, FindTheMissingRanks) {
   EXPECT_EQ(ranks.find_missing(), (std::vector<int>{1, 2}));
   EXPECT_FALSE(ranks.is_complete());
-  const base::Fd one = come(1, Lines::Says::words);
+  const base::Fd one = come(1, PeerSockets::Says::words);
   EXPECT_EQ(ranks.find_missing(), std::vector<int>{2});
-  const base::Fd two = come(2, Lines::Says::words);
+  const base::Fd two = come(2, PeerSockets::Says::words);
   EXPECT_TRUE(ranks.is_complete());
 }
 
@@ -53,15 +54,15 @@ TEST_F(ArrivalsTest, NameTheMissingRanksAfterATimeout) {
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
   EXPECT_STREQ(both.what(), "ranks 1 and 2 of 3 have not come within 12 s");
-  const base::Fd one = come(1, Lines::Says::words);
-  ranks.doubts.of_rank[2] = "it was odd";
+  const base::Fd one = come(1, PeerSockets::Says::words);
+  ranks.hints.of_rank[2] = "it was odd";
   const Error last = ranks.timed_out(kTimeout);
   EXPECT_EQ(last.culprit(), 2);
   EXPECT_STREQ(last.what(), "rank 2 of 3 has not come within 12 s; it was odd");
 }
 
 TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
-  const Arrivals others(rank_of_three(1), kRendezvous);
+  const Roster others(rank_of_three(1), kRendezvous);
   const Error error = others.timed_out(kTimeout);
   EXPECT_EQ(error.culprit(), 0);
   EXPECT_STREQ(error.what(), "rank 0 of 3 has not been met at node1:29600 within 12 s");
@@ -69,11 +70,11 @@ TEST_F(ArrivalsTest, NameThePlaceWhereRank0WasNotMet) {
 
 TEST_F(ArrivalsTest, SayWhatToCheckIfNoDoubtIsKnown) {
   for (const int rank : {0, 1}) {
-    Arrivals some(rank_of_three(rank), kRendezvous);
-    Card card = card_of_this_process(29600);
-    card.name = "node1";
-    card.transport = "tcp";
-    some.set_card(std::move(card));
+    Roster some(rank_of_three(rank), kRendezvous);
+    PeerInfo info = info_of_this_process(29600);
+    info.name = "node1";
+    info.transport = "tcp";
+    some.set_info(std::move(info));
     EXPECT_STREQ(
         some.timed_out(kTimeout).what(),
         rank == 0
@@ -83,14 +84,14 @@ TEST_F(ArrivalsTest, SayWhatToCheckIfNoDoubtIsKnown) {
             : "rank 0 of 3 has not been met at node1:29600 within 12 s; check that rank 0 runs "
               "there and uses the transport tcp, that no other program has this port and that no "
               "firewall closes it");
-    some.doubts.of_rank[rank == 0 ? 1 : 0] = "it was odd";
+    some.hints.of_rank[rank == 0 ? 1 : 0] = "it was odd";
     EXPECT_TRUE(std::string(some.timed_out(kTimeout).what()).ends_with("within 12 s; it was odd"));
   }
 }
 
 // Rank 1 was killed before rank 2 came.
 TEST_F(ArrivalsTest, NameRanksThatHaveComeAndGone) {
-  base::Fd one = come(1, Lines::Says::words);
+  base::Fd one = come(1, PeerSockets::Says::words);
   EXPECT_STREQ(ranks.timed_out(kTimeout).what(), "rank 2 of 3 has not come within 12 s");
   one.reset();
   EXPECT_STREQ(ranks.timed_out(kTimeout).what(),
@@ -99,14 +100,14 @@ TEST_F(ArrivalsTest, NameRanksThatHaveComeAndGone) {
 
 TEST_F(ArrivalsTest, FindARankThatIsClaimedTwice) {
   const auto card_of = [](const char* pid) {
-    Card card = card_of_this_process(29600);
-    card.name = "node1";
-    card.pid = pid;
-    return card;
+    PeerInfo info = info_of_this_process(29600);
+    info.name = "node1";
+    info.pid = pid;
+    return info;
   };
   EXPECT_FALSE(ranks.find_second_claim(1, card_of("71")));
-  base::Fd one = come(1, Lines::Says::words);
-  ranks.cards[1] = card_of("71");
+  base::Fd one = come(1, PeerSockets::Says::words);
+  ranks.infos[1] = card_of("71");
   EXPECT_FALSE(ranks.find_second_claim(1, card_of("71")));
   const auto why = ranks.find_second_claim(1, card_of("72"));
   ASSERT_TRUE(why);
@@ -120,16 +121,16 @@ TEST_F(ArrivalsTest, FindARankThatIsClaimedTwice) {
 // A firewall that lets only the rendezvous through has this effect.
 TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
   const auto card_at = [](const char* host, const char* port, const char* hosts) {
-    Card card = card_of_this_process(29600);
-    card.host = card.name = host;
-    card.port = port;
-    card.hosts = hosts;
-    return card;
+    PeerInfo info = info_of_this_process(29600);
+    info.host = info.name = host;
+    info.port = port;
+    info.hosts = hosts;
+    return info;
   };
-  ranks.set_card(card_at("node0", "41000", "10.0.0.1,10.9.0.1,10.0.0.1,127.0.0.1"));
-  ranks.cards[1] = card_at("node1", "41001", "10.0.0.2,127.0.0.1");
+  ranks.set_info(card_at("node0", "41000", "10.0.0.1,10.9.0.1,10.0.0.1,127.0.0.1"));
+  ranks.infos[1] = card_at("node1", "41001", "10.0.0.2,127.0.0.1");
   EXPECT_STREQ(ranks.timed_out(kTimeout).what(), "ranks 1 and 2 of 3 have not come within 12 s");
-  ranks.cards[2] = card_at("node2", "41002", "10.0.0.3,127.0.0.1");
+  ranks.infos[2] = card_at("node2", "41002", "10.0.0.3,127.0.0.1");
   const Error both = ranks.timed_out(kTimeout);
   EXPECT_EQ(both.code(), Code::timeout);
   EXPECT_EQ(both.culprit(), 1);
@@ -138,24 +139,24 @@ TEST_F(ArrivalsTest, SayWhereRanksThatHaveStartedCouldNotConnect) {
                "listens on node0 at port 41000 of 10.0.0.1, 10.9.0.1; check firewalls and "
                "PLAIT_INTERFACE, and that no rank is stopped");
 
-  Arrivals others(rank_of_three(2), kRendezvous);
-  others.set_card(ranks.cards[2]);
-  others.cards[0] = ranks.cards[0];
-  others.cards[1] = card_at("node1", "41001", "10.0.0.2,10.1.0.2,10.2.0.2,10.3.0.2,10.4.0.2");
+  Roster others(rank_of_three(2), kRendezvous);
+  others.set_info(ranks.infos[2]);
+  others.infos[0] = ranks.infos[0];
+  others.infos[1] = card_at("node1", "41001", "10.0.0.2,10.1.0.2,10.2.0.2,10.3.0.2,10.4.0.2");
   const base::Fd zero = come_to(others, 0);
   EXPECT_STREQ(
       others.timed_out(kTimeout).what(),
       "rank 1 of 3 has started, and not connected to rank 2 within 12 s; rank 1 listens on "
       "node1 at port 41001 of 10.0.0.2, 10.1.0.2, 10.2.0.2, 10.3.0.2 and 1 more; check "
       "firewalls and PLAIT_INTERFACE, and that no rank is stopped");
-  others.doubts.of_rank[1] = "it does not know the secret";
+  others.hints.of_rank[1] = "it does not know the secret";
   const std::string doubtful = others.timed_out(kTimeout).what();
   EXPECT_TRUE(doubtful.ends_with("and 1 more; it does not know the secret")) << doubtful;
 }
 
 TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {
-  const base::Fd one = come(1, Lines::Says::frames);
-  ranks.tell_of_error(Error(Code::system, "no descriptors"));
+  const base::Fd one = come(1, PeerSockets::Says::frames);
+  ranks.announce_error(Error(Code::system, "no descriptors"));
   const auto failure = find_failure(one);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->code, Code::system);
@@ -165,37 +166,37 @@ TEST_F(ArrivalsTest, TellConnectedRanksOfAnError) {
 }
 
 TEST_F(ArrivalsTest, PassOnThatARankWasInterrupted) {
-  const base::Fd one = come(1, Lines::Says::words);
-  const base::Fd two = come(2, Lines::Says::words);
-  ranks.hear_waiting_ranks();
-  ASSERT_TRUE(say(two, Word::interrupted, "2 rank 2 was interrupted"));
+  const base::Fd one = come(1, PeerSockets::Says::words);
+  const base::Fd two = come(2, PeerSockets::Says::words);
+  ranks.receive_waiting_ranks();
+  ASSERT_TRUE(send_message(two, MessageKind::interrupted, "2 rank 2 was interrupted"));
   const Error error = expect_error(Code::peer_lost, [&] {
     await([&] {
-      ranks.hear_waiting_ranks();
+      ranks.receive_waiting_ranks();
       return false;
     });
   });
   EXPECT_EQ(error.culprit(), 2);
   EXPECT_STREQ(error.what(), "rank 2 was interrupted");
   const Message message = next_message(one);
-  EXPECT_EQ(message.word, Word::interrupted);
+  EXPECT_EQ(message.kind, MessageKind::interrupted);
   EXPECT_EQ(message.text, "2 rank 2 was interrupted");
 }
 
 TEST_F(ArrivalsTest, TellARankThatAsksWhichOnesAreMissing) {
-  const base::Fd one = come(1, Lines::Says::words);
-  ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
-  ranks.hear_waiting_ranks();
+  const base::Fd one = come(1, PeerSockets::Says::words);
+  ASSERT_TRUE(send_message(one, MessageKind::missing, std::to_string(5 * base::kSecond)));
+  ranks.receive_waiting_ranks();
   const Message message = next_message(one);
-  EXPECT_EQ(message.word, Word::missing);
+  EXPECT_EQ(message.kind, MessageKind::missing);
   EXPECT_EQ(message.text, "2 rank 2 of 3 has not come within 5 s");
 }
 
 TEST_F(ArrivalsTest, LeaveTheQuestionToTheWelcomeOnceAllRanksHaveCome) {
-  const base::Fd one = come(1, Lines::Says::words);
-  const base::Fd two = come(2, Lines::Says::words);
-  ASSERT_TRUE(say(one, Word::missing, std::to_string(5 * base::kSecond)));
-  ranks.hear_waiting_ranks();
+  const base::Fd one = come(1, PeerSockets::Says::words);
+  const base::Fd two = come(2, PeerSockets::Says::words);
+  ASSERT_TRUE(send_message(one, MessageKind::missing, std::to_string(5 * base::kSecond)));
+  ranks.receive_waiting_ranks();
   std::string heard;
   bool is_open = true;
   EXPECT_FALSE(read_message(one, heard, kMostHelloBytes, is_open));
@@ -217,15 +218,15 @@ TEST_F(ArrivalsTest, NameTheHostsOfMissingRanks) {
 
   const Environment environment(
       Environment::Variables{{"PLAIT_PLACEMENT", "node1:1,node2:1,node3:1"}});
-  const Arrivals others(rank_of_three(1), Rendezvous{.host = "10.0.0.1", .port = 29600});
+  const Roster others(rank_of_three(1), Rendezvous{.host = "10.0.0.1", .port = 29600});
   const Error error = others.timed_out(kTimeout);
   EXPECT_STREQ(error.what(),
                "rank 0 of 3 (host node1) has not been met at 10.0.0.1:29600 within 12 s");
 }
 
 TEST_F(ArrivalsTest, BelieveWhatARankSaysBeforeItCloses) {
-  base::Fd one = come(1, Lines::Says::frames);
-  const base::Fd two = come(2, Lines::Says::frames);
+  base::Fd one = come(1, PeerSockets::Says::frames);
+  const base::Fd two = come(2, PeerSockets::Says::frames);
   send_failure(one, {.code = Code::timeout, .culprit = 2, .sentence = "rank 2 is late"});
   one.reset();
   const Error error = expect_error(Code::timeout, [&] { ranks.check_for_ended_ranks(); });
@@ -233,9 +234,9 @@ TEST_F(ArrivalsTest, BelieveWhatARankSaysBeforeItCloses) {
 }
 
 TEST_F(ArrivalsTest, MissARankThatClosedItsConnection) {
-  base::Fd one = come(1, Lines::Says::frames);
-  const base::Fd two = come(2, Lines::Says::frames);
-  ranks.cards[1] = card_of_this_process(29600);
+  base::Fd one = come(1, PeerSockets::Says::frames);
+  const base::Fd two = come(2, PeerSockets::Says::frames);
+  ranks.infos[1] = info_of_this_process(29600);
   one.reset();
   ranks.check_for_ended_ranks();  // it may call again
   const Error error = expect_error(Code::peer_lost, [&] {
@@ -250,12 +251,12 @@ TEST_F(ArrivalsTest, MissARankThatClosedItsConnection) {
 
 // Another host may have a rank's address too, for instance one of a bridge for containers.
 TEST_F(ArrivalsTest, DoNotCallARankDeadBecauseAnotherHostRefusesConnections) {
-  Arrivals others(rank_of_three(2));
-  others.cards[1] = card_of_this_process(41001);
-  others.cards[1].host = "another";
-  others.cards[1].name = "node1";
-  others.cards[1].pid = "71";
-  others.cards[1].hosts = "10.0.0.2,127.0.0.1";
+  Roster others(rank_of_three(2));
+  others.infos[1] = info_of_this_process(41001);
+  others.infos[1].host = "another";
+  others.infos[1].name = "node1";
+  others.infos[1].pid = "71";
+  others.infos[1].hosts = "10.0.0.2,127.0.0.1";
   const base::Fd zero = come_to(others, 0);
   others.ends.note(1, true);
   const Error error = expect_error(Code::timeout, [&] {

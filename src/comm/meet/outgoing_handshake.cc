@@ -1,4 +1,4 @@
-#include "comm/meet/call.h"
+#include "comm/meet/outgoing_handshake.h"
 
 #include <cerrno>
 #include <system_error>
@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "comm/control/rendezvous.h"
-#include "comm/meet/callers.h"
+#include "comm/meet/incoming_handshakes.h"
 
 namespace plait::comm::tcp {
 
@@ -25,7 +25,7 @@ constexpr const char* kNoAnswer = "it was accepted and has no answer";
 
 }  // namespace
 
-void Call::begin() {
+void OutgoingHandshake::begin() {
   const Nanoseconds now = base::now();
   if (addresses_.empty()) is_over_ = is_probe_;
   if (addresses_.empty() || now - since_ < kBetweenCalls) return;
@@ -43,7 +43,7 @@ void Call::begin() {
 }
 
 // A probe asks each address once, unless one of them answers.
-void Call::note_end(int error) {
+void OutgoingHandshake::note_end(int error) {
   refusals_ = error == ECONNREFUSED ? refusals_ + 1 : 0;
   is_over_ = is_probe_ && (error == 0 || next_ >= addresses_.size());
   if (error == 0) return;
@@ -51,25 +51,25 @@ void Call::note_end(int error) {
                   (was_accepted_ ? ", after one had been accepted" : ""));
 }
 
-std::string Call::show(const std::string& outcome) const {
+std::string OutgoingHandshake::show(const std::string& outcome) const {
   const Address& address = addresses_[(next_ - 1) % addresses_.size()];
   return sentence("the last call, to ", show_host(address), ": ", outcome);
 }
 
 // Less is known of a call that has just been accepted than of the one before.
-std::string Call::outcome() const {
+std::string OutgoingHandshake::outcome() const {
   const bool is_accepted = socket_ && !hello_.empty();
   const bool is_silent = outcome_.empty() || base::now() - since_ > kPromptAnswer;
   return is_accepted && is_silent ? show(kNoAnswer) : outcome_;
 }
 
-std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
+std::optional<std::string> OutgoingHandshake::advance(const Identity& self, TimeoutHints& hints) {
   const Nanoseconds now = base::now();
   if (!hello_.empty()) {
     // Rank 0 answers the call when all ranks have connected, other ranks at once. A challenge to
     // prove the secret comes at once from any rank.
     const bool may_wait = is_to_rendezvous_ && is_trusted(self);
-    if (may_wait || now - since_ <= kSilentCaller) return hear(self, doubts);
+    if (may_wait || now - since_ <= kSilentCaller) return receive(self, hints);
     outcome_ = show(kNoAnswer);
     socket_.reset();
     return std::nullopt;
@@ -79,36 +79,36 @@ std::optional<std::string> Call::advance(const Identity& self, Doubts& doubts) {
   if (is_under_way && now - since_ < kOneAddress) return std::nullopt;
   note_end(is_under_way ? ETIMEDOUT : error);
   if (error == 0 && !is_probe_) {
-    say_hello(self);
+    send_hello(self);
   } else {
     socket_.reset();
   }
   return std::nullopt;
 }
 
-void Call::say_hello(const Identity& self) {
-  hello_ = write(Hello{.job = self.job,
-                       .rank = self.rank,
-                       .to = rank_,
-                       .world = self.world,
-                       .has_secret = self.has_secret(),
-                       .nonce = base::random_name(),
-                       .card = self.card});
+void OutgoingHandshake::send_hello(const Identity& self) {
+  hello_ = write(Introduction{.job = self.job,
+                              .rank = self.rank,
+                              .to = rank_,
+                              .world = self.world,
+                              .has_secret = self.has_secret(),
+                              .nonce = base::random_name(),
+                              .info = self.info});
   was_accepted_ = true;
-  if (!say(socket_, Word::hello, hello_)) socket_.reset();
+  if (!send_message(socket_, MessageKind::hello, hello_)) socket_.reset();
 }
 
 // Another host may have the same pids.
-std::string Call::mark_of(const Identity& self) {
-  return self.card.host + ' ' + base::mark_of_this_process();
+std::string OutgoingHandshake::mark_of(const Identity& self) {
+  return self.info.host + ' ' + base::mark_of_this_process();
 }
 
-bool Call::has_seen_the_end() const {
+bool OutgoingHandshake::has_seen_the_end() const {
   const bool is_connected = socket_ && !hello_.empty();
   return !is_connected && process_.has_ended();
 }
 
-std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
+std::optional<std::string> OutgoingHandshake::receive(const Identity& self, TimeoutHints& hints) {
   bool is_open = true;
   const bool may_be_long = is_to_rendezvous_ && is_trusted(self);
   const auto message =
@@ -120,21 +120,21 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
   }
   if (!message) return std::nullopt;
   heard_.clear();
-  switch (message->word) {
-    case Word::hello:
-    case Word::proof:
+  switch (message->kind) {
+    case MessageKind::hello:
+    case MessageKind::proof:
       socket_.reset();
       break;
-    case Word::challenge:
-      hear_challenge(message->text, self, doubts);
+    case MessageKind::challenge:
+      receive_challenge(message->text, self, hints);
       break;
-    case Word::welcome:
+    case MessageKind::welcome:
       outcome_ = show("it was answered too late");
       is_over_ = is_trusted(self);
       if (is_over_) return message->text;
-      distrust(self, doubts);
+      distrust(self, hints);
       break;
-    case Word::refusal:
+    case MessageKind::refusal:
       // If several hosts have this address, the call may have reached another rank. The next
       // address may be right.
       PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", peer_of(socket_),
@@ -142,21 +142,21 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
       outcome_ = show(printable(message->text));
       socket_.reset();
       break;
-    case Word::mismatch:
+    case MessageKind::mismatch:
       if (is_to_rendezvous_ || is_trusted(self))
         throw Error(Code::mismatch, printable(message->text), rank_);
-      distrust(self, doubts);
+      distrust(self, hints);
       break;
-    case Word::mark:
-      if (is_to_rendezvous_ && is_trusted(self) && message->text.starts_with(self.card.host + ' '))
-        process_ = base::read_process_mark(message->text.substr(self.card.host.size() + 1));
+    case MessageKind::mark:
+      if (is_to_rendezvous_ && is_trusted(self) && message->text.starts_with(self.info.host + ' '))
+        process_ = base::read_process_mark(message->text.substr(self.info.host.size() + 1));
       break;
-    case Word::interrupted:
-    case Word::missing:
+    case MessageKind::interrupted:
+    case MessageKind::missing:
       if (is_to_rendezvous_ && is_trusted(self)) {
         const std::size_t blank = message->text.find(' ');
         const auto rank = base::parse_int(message->text.substr(0, blank));
-        throw Error(message->word == Word::missing ? Code::timeout : Code::peer_lost,
+        throw Error(message->kind == MessageKind::missing ? Code::timeout : Code::peer_lost,
                     printable(message->text.substr(blank + 1)),
                     static_cast<int>(rank.value_or(rank_)));
       }
@@ -166,27 +166,29 @@ std::optional<std::string> Call::hear(const Identity& self, Doubts& doubts) {
   return std::nullopt;
 }
 
-bool Call::say_to_rank_0(Word word, const std::string& text, const Identity& self) const {
+bool OutgoingHandshake::send_to_rank_0(MessageKind kind, const std::string& text,
+                                       const Identity& self) const {
   const bool was_heard = is_to_rendezvous_ && socket_ && !hello_.empty();
-  return was_heard && is_trusted(self) && say(socket_, word, text);
+  return was_heard && is_trusted(self) && send_message(socket_, kind, text);
 }
 
-void Call::hear_challenge(const std::string& text, const Identity& self, Doubts& doubts) {
+void OutgoingHandshake::receive_challenge(const std::string& text, const Identity& self,
+                                          TimeoutHints& hints) {
   const auto challenge = read_challenge(text);
   if (!self.has_secret() || is_proved_ || !challenge) return socket_.reset();
   const Proofs proofs = prove(self.key, hello_, challenge->nonce);
   if (!base::are_equal_in_constant_time(challenge->proof, proofs.listener)) {
     // The listener may be a rank with another secret. The refusal lets it report that.
-    say(socket_, Word::refusal, "");
-    return distrust(self, doubts);
+    send_message(socket_, MessageKind::refusal, "");
+    return distrust(self, hints);
   }
   is_proved_ = true;
   since_ = base::now();
-  if (!say(socket_, Word::proof, proofs.caller)) socket_.reset();
+  if (!send_message(socket_, MessageKind::proof, proofs.caller)) socket_.reset();
 }
 
 // Only rank 0 is at an address that the user has told: elsewhere an unrelated process may listen.
-void Call::distrust(const Identity& self, Doubts& doubts) {
+void OutgoingHandshake::distrust(const Identity& self, TimeoutHints& hints) {
   const std::string where = peer_of(socket_);
   socket_.reset();
   const std::string why =
@@ -194,10 +196,10 @@ void Call::distrust(const Identity& self, Doubts& doubts) {
                kSecretVariable, " must be the same for all ranks");
   PLAIT_CHECK(!is_to_rendezvous_, "rank ", self.rank, " called ", where, " to meet rank ", rank_,
               ": ", why);
-  doubts.of_rank[rank_] = sentence("rank ", self.rank, " called ", where, ": ", why);
+  hints.of_rank[rank_] = sentence("rank ", self.rank, " called ", where, ": ", why);
 }
 
-void Call::add_to(std::vector<pollfd>& sockets) const {
+void OutgoingHandshake::add_to(std::vector<pollfd>& sockets) const {
   if (!socket_) return;
   const auto events = static_cast<short>(hello_.empty() ? POLLOUT : POLLIN);
   sockets.push_back({.fd = socket_.get(), .events = events, .revents = 0});

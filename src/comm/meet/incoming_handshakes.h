@@ -13,19 +13,19 @@
 #include "base/fd.h"
 #include "base/function_ref.h"
 #include "comm/meet/handshake.h"
-#include "comm/meet/identity.h"
+#include "comm/meet/timeout_hints.h"
 
 namespace plait::comm::tcp {
 
 // A caller or listener that says nothing for so long is dropped.
 inline constexpr base::Nanoseconds kSilentCaller = 5 * base::kSecond;
 
-class Callers {
+class IncomingHandshakes {
  public:
   // Takes the socket of a rank that has called; or leaves it, and the connection is closed.
-  using Admit = base::FunctionRef<void(base::Fd& socket, const Hello& hello)>;
+  using Admit = base::FunctionRef<void(base::Fd& socket, const Introduction& hello)>;
 
-  explicit Callers(int world);
+  explicit IncomingHandshakes(int world);
 
   bool are_none() const { return callers_.empty(); }
   bool has_room() const { return callers_.size() < most_; }
@@ -35,7 +35,7 @@ class Callers {
   void accept(const base::Fd& listener);
 
   // Listens to what they have said.
-  void hear(const Identity& self, Doubts& doubts, Admit admit);
+  void receive(const Identity& self, TimeoutHints& hints, Admit admit);
 
   // For a process that has no descriptors left, which callers that are no ranks must have taken.
   void drop_unknown_callers();
@@ -48,13 +48,14 @@ class Callers {
     base::Fd socket;
     std::string said = {};
     base::Nanoseconds since;
-    std::optional<Hello> hello = {};  // of a caller that is to prove that it knows the secret
-    std::string proof = {};           // that it is to send
+    std::optional<Introduction> hello =
+        {};                  // of a caller that is to prove that it knows the secret
+    std::string proof = {};  // that it is to send
   };
 
-  static bool is_finished(Caller& caller, const Identity& self, Doubts& doubts, Admit admit);
-  static bool answer(Caller& caller, const std::string& text, const Identity& self, Doubts& doubts,
-                     Admit admit);
+  static bool is_finished(Caller& caller, const Identity& self, TimeoutHints& hints, Admit admit);
+  static bool answer(Caller& caller, const std::string& text, const Identity& self,
+                     TimeoutHints& hints, Admit admit);
 
   std::vector<Caller> callers_;
   std::size_t most_;

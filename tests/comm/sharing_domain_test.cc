@@ -1,4 +1,4 @@
-#include "comm/control/home.h"
+#include "comm/control/sharing_domain.h"
 
 #include <gtest/gtest.h>
 

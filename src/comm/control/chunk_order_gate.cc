@@ -1,20 +1,20 @@
-#include "comm/control/frame_gate.h"
+#include "comm/control/chunk_order_gate.h"
 
 #include <utility>
 
 namespace plait::comm::tcp {
 
 // The difference of two counts is right also where one of them has gone on at 0.
-bool FrameGate::may_pass(int process, const Frame& frame) const {
+bool ChunkOrderGate::may_pass(int process, const Frame& frame) const {
   return static_cast<std::int32_t>(frame.slot - carrier_.come_from(process)) <= 0;
 }
 
-bool FrameGate::hand_on(int process, const Frame& frame, std::string text) {
+bool ChunkOrderGate::hand_on(int process, const Frame& frame, std::string text) {
   Receiver* receiver = find_(frame.receiver);
   return receiver == nullptr || receiver->receive(process, frame, std::move(text));
 }
 
-bool FrameGate::receive(int process, const Frame& frame, std::string text) {
+bool ChunkOrderGate::receive(int process, const Frame& frame, std::string text) {
   if (frame.kind == Kind::credit) carrier_.note_credit(process);
   std::deque<KeptFrame>& kept = kept_[process];
   const bool waits_for_chunks = is_ordered(frame.kind) && !may_pass(process, frame);
@@ -26,7 +26,7 @@ bool FrameGate::receive(int process, const Frame& frame, std::string text) {
   return hand_on(process, frame, std::move(text));
 }
 
-bool FrameGate::open() {
+bool ChunkOrderGate::open() {
   bool is_news = false;
   for (int process = 0; process < static_cast<int>(kept_.size()); ++process) {
     std::deque<KeptFrame>& kept = kept_[process];
