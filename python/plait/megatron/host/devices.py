@@ -50,13 +50,15 @@ class OnCpu(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call `func` with devices replaced."""
-        if kwargs:
-            if "device" in kwargs:
-                device = kwargs["device"]
-                # A number means a device of CUDA.
-                kwargs["device"] = "cpu" if isinstance(device, int) else _on_cpu(device)
-            kwargs.pop("pin_memory", None)
-        return _METHODS.get(func, func)(*args, **kwargs or {})
+        called = _METHODS.get(func, func)
+        if not kwargs:  # nearly always, so it is worth its line
+            return called(*args)
+        if "device" in kwargs:
+            device = kwargs["device"]
+            # A number means a device of CUDA.
+            kwargs["device"] = "cpu" if isinstance(device, int) else _on_cpu(device)
+        kwargs.pop("pin_memory", None)
+        return called(*args, **kwargs)
 
 
 def stand_in() -> None:
