@@ -237,7 +237,7 @@ class HostsTest(HostsCase):
             refusal = (f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: "
                        "PLAIT_TRANSPORT must be the same for all ranks")
             # MPI and what it loads do not free all that they allocate. The deadline of the ranks is 60 s.
-            heard = receive_twice(refusal, self.hosts.command(0, *words),
+            heard = hear_twice(refusal, self.hosts.command(0, *words),
                                {**BARE, "PLAIT_RENDEZVOUS": rendezvous, "ASAN_OPTIONS": "detect_leaks=0"}, PATIENCE / 2)
             self.assertEqual(heard.count(f"{refusal}\n"), 2, heard)
 

@@ -134,7 +134,7 @@ class LaunchersTest(unittest.TestCase):
             words = (MPIEXEC, "-np", "2", "--oversubscribe", "--allow-run-as-root", "sh", "-c", line, PROGRAM)
             refusal = (f"mismatch: rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: "
                        "PLAIT_TRANSPORT must be the same for all ranks")
-            heard = receive_twice(refusal, words, {**BARE, **LEAKY}, PATIENCE)
+            heard = hear_twice(refusal, words, {**BARE, **LEAKY}, PATIENCE)
             self.assertEqual(heard.count(f"{refusal}\n"), 2, heard)
 
     def test_slurm(self):

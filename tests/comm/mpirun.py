@@ -14,7 +14,7 @@ def kill_session(process):
         pass
 
 
-def receive_twice(sentence, words, environment, patience):
+def hear_twice(sentence, words, environment, patience):
     """The lines that a command writes until two ranks have said the sentence.
 
     If a process ends while MPI starts, mpirun may hang at its own end, so that is not waited for.
