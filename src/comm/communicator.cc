@@ -13,6 +13,7 @@
 #include "comm/connect.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/interruption.h"
+#include "comm/living.h"
 #include "comm/mapped/mapped_transport.h"
 #include "comm/same_transport.h"
 #include "comm/shm/transport_check.h"
@@ -98,6 +99,10 @@ WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
   policy.interrupted = [ask = Interruption::counted(options.interrupted)] {
     advance_started();
     if (ask) ask();
+  };
+  policy.advance = [] { return advance_started(); };
+  policy.show_wait = [](const Group& group, const Awaited* awaited) {
+    Living::here().show_wait(group, awaited);
   };
   return policy;
 }
