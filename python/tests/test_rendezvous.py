@@ -1,5 +1,7 @@
 """Ranks that meet over a store of torch: which rank is missing, and Ctrl-C."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -42,3 +44,26 @@ def test_the_deadline_names_the_missing_rank(wait: Callable[[timedelta], object]
         wait(timedelta(seconds=0.2))
     missing = 0 if wait is WAITS["last of two"] else 1
     assert (caught.value.code, caught.value.culprit) == (plait.Code.timeout, missing)
+
+
+PROGRAM = """
+import os, signal, subprocess, threading
+from datetime import timedelta
+from torch._C._distributed_c10d import HashStore
+from plait.torch import groups
+store = HashStore()
+come = lambda: store.set("here/1", "")
+signal.signal(signal.SIGCONT, lambda *_: threading.Timer(0.5, come).start())
+stop = f"sleep 0.3; kill -STOP {os.getpid()}; sleep 3; kill -CONT {os.getpid()}"
+subprocess.Popen(["sh", "-c", stop])
+groups.meet(store, 0, 2, timedelta(seconds=3))
+print("met")
+"""
+
+
+def test_a_job_that_was_stopped_goes_on() -> None:
+    """The other rank, which was stopped too, comes a little later."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.stdout == "met\n", ended.stderr

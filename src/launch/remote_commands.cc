@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -32,7 +33,7 @@ void RemoteInputs::tell(int command) const {
 }
 
 CallerInput::CallerInput(int fd, base::Nanoseconds silence)
-    : fd_(fd), silence_(silence), heard_at_(base::now()) {}
+    : fd_(fd), silence_(silence), silent_at_(silence) {}
 
 std::vector<int> CallerInput::read() {
   std::array<unsigned char, 256> bytes{};
@@ -42,16 +43,18 @@ std::vector<int> CallerInput::read() {
     close();
     return {};
   }
-  heard_at_ = base::now();
+  silent_at_ = comm::Deadline(silence_);
   is_stopped_ = bytes[got - 1] == SIGTSTP;
   std::vector<int> signals(bytes.begin(), bytes.begin() + got);
   std::erase(signals, kBeat);
   return signals;
 }
 
-std::optional<base::Nanoseconds> CallerInput::deadline() const {
+bool CallerInput::is_silent() { return fd_ >= 0 && !is_stopped_ && silent_at_.is_over(); }
+
+std::optional<base::Nanoseconds> CallerInput::ask_at() const {
   if (fd_ < 0 || is_stopped_) return std::nullopt;
-  return heard_at_ + silence_;
+  return std::min(silent_at_.at(), silent_at_.turn() + comm::Deadline::kLongestTurn);
 }
 
 }  // namespace plait::launch

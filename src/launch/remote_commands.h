@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "comm/core/deadline.h"
 
 namespace plait::launch {
 
@@ -42,13 +43,15 @@ class CallerInput {
   // Returns the signals that have come, without beats. The end of the input closes this.
   std::vector<int> read();
 
-  // The time at which the caller counts as gone. There is none while it is stopped by Ctrl-Z.
-  std::optional<base::Nanoseconds> deadline() const;
+  // True if the caller counts as gone, which it never does while it is stopped by Ctrl-Z. Time in
+  // which this process did not run is no silence, so it is to be asked again at a certain time.
+  bool is_silent();
+  std::optional<base::Nanoseconds> ask_at() const;
 
  private:
   int fd_;
   base::Nanoseconds silence_;
-  base::Nanoseconds heard_at_;
+  comm::Deadline silent_at_;
   bool is_stopped_ = false;
 };
 

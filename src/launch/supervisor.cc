@@ -88,7 +88,7 @@ void Supervisor::sleep_until_something_happens() {
   if (const std::string failure = output_.take_failure(); !failure.empty()) say(failure);
   if (polls[0].revents != 0) read_signals();
   if (polls[1].revents != 0) read_caller();
-  if (has_passed(caller_.deadline()))
+  if (caller_.is_silent())
     lose_caller("has been silent for " + base::show_duration(launch_.silence));
   if (has_passed(beat_at_)) beat();
   if (has_passed(deadline_)) deadline_passed();
@@ -96,7 +96,7 @@ void Supervisor::sleep_until_something_happens() {
 
 std::optional<base::Nanoseconds> Supervisor::next_moment() const {
   std::optional<base::Nanoseconds> next = deadline_;
-  for (const auto& one : {caller_.deadline(), beat_at_}) {
+  for (const auto& one : {caller_.ask_at(), beat_at_}) {
     if (one && (!next || *one < *next)) next = one;
   }
   return next;

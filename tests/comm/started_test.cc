@@ -17,6 +17,7 @@
 #include "comm/session/state.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
+#include "plait/link.h"
 
 namespace plait {
 namespace {
@@ -42,6 +43,19 @@ TEST(Started, IsListedWhileSomethingIsUnderWay) {
     }
     pending.wait();
     EXPECT_FALSE(comm::has_started());
+  });
+}
+
+// It takes twice as long as a rank waits for another.
+TEST(Started, IsTimeForARankThatMakesAGroupMeanwhile) {
+  run_as_threads(2, [](Communicator& comm) {
+    Communicator slow = comm.with_link(parse_link("20mbit,1us"));
+    set_timeout(comm, std::chrono::seconds(2));
+    std::vector<float> data(2'500'000, 1.0F);
+    Pending pending = start_sum(data, slow);
+    if (comm.rank() == 1) pending.wait();
+    EXPECT_NO_THROW(comm.split(0, 0));
+    pending.wait();
   });
 }
 

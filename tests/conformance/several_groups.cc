@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -112,6 +113,28 @@ TEST_P(SeveralGroupsConformance, ThreeGroupsInAllOrders) {
     for (std::size_t i = 0; i < sums.size(); ++i)
       sums[(i + static_cast<std::size_t>(comm.rank())) % sums.size()]->wait();
   });
+}
+
+// Two ranks wait for each other, one of them in the set-up of a group. The sentence of a deadline
+// names both waits.
+TEST_P(SeveralGroupsConformance, ADeadlineInOneNamesAWaitInTheSetUpOfAnother) {
+  if (world() != 2 || GetParam().maker.one_thread || !GetParam().maker.shows_waits) return;
+  for (const bool is_late_in_set_up : {false, true}) {
+    run([&](Communicator& comm) {
+      std::optional<Communicator> part = comm.split(0, comm.rank());
+      const auto split = [&] { comm.split(0, comm.rank()); };
+      const auto meet = [&] { barrier(*part); };
+      if (comm.rank() == 1) return is_late_in_set_up ? split() : meet();
+      set_timeout(is_late_in_set_up ? *part : comm, std::chrono::seconds(2));
+      const Error error =
+          expect_error(Code::timeout, [&] { is_late_in_set_up ? meet() : split(); });
+      const std::string call = is_late_in_set_up ? "split" : "barrier";
+      EXPECT_TRUE(contains(error.what(),
+                           "; rank 1 waits in another communicator, in " + call + ", for rank 0"))
+          << error.what();
+      is_late_in_set_up ? split() : meet();
+    });
+  }
 }
 
 // The failure of a communicator is found while its rank waits in another one, whose wait goes on.

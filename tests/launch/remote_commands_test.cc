@@ -41,25 +41,25 @@ TEST(RemoteCommands, ReachAllHosts) {
   }
 }
 
-TEST(RemoteCommands, BeatsAreNoSignalsAndPutTheDeadlineOff) {
+TEST(RemoteCommands, BeatsAreNoSignalsAndPutTheQuestionOff) {
   Line line;
-  const auto before = line.caller.deadline();
+  const auto before = line.caller.ask_at();
   line.inputs.tell(kBeat);
   line.inputs.tell(SIGUSR2);
   line.inputs.tell(kBeat);
   EXPECT_EQ(line.caller.read(), std::vector<int>{SIGUSR2});
   ASSERT_TRUE(before);
-  EXPECT_GT(line.caller.deadline(), before);
+  EXPECT_GT(line.caller.ask_at(), before);
 }
 
 TEST(RemoteCommands, ACallerThatIsStoppedMayBeSilent) {
   Line line;
   line.inputs.tell(SIGTSTP);
   EXPECT_EQ(line.caller.read(), std::vector<int>{SIGTSTP});
-  EXPECT_FALSE(line.caller.deadline());
+  EXPECT_FALSE(line.caller.ask_at());
   line.inputs.tell(SIGCONT);
   EXPECT_EQ(line.caller.read(), std::vector<int>{SIGCONT});
-  EXPECT_TRUE(line.caller.deadline());
+  EXPECT_TRUE(line.caller.ask_at());
 }
 
 TEST(RemoteCommands, TheEndOfTheInputIsTheCallersEnd) {
@@ -67,7 +67,7 @@ TEST(RemoteCommands, TheEndOfTheInputIsTheCallersEnd) {
   line.inputs = {};
   EXPECT_TRUE(line.caller.read().empty());
   EXPECT_EQ(line.caller.fd(), -1);
-  EXPECT_FALSE(line.caller.deadline());
+  EXPECT_FALSE(line.caller.ask_at());
 }
 
 TEST(RemoteCommands, DoNotWaitForAnAgentThatReadsNothing) {
@@ -77,7 +77,7 @@ TEST(RemoteCommands, DoNotWaitForAnAgentThatReadsNothing) {
 }
 
 TEST(RemoteCommands, WithoutACallerThereIsNoDeadline) {
-  EXPECT_FALSE(CallerInput(-1, kSilence).deadline());
+  EXPECT_FALSE(CallerInput(-1, kSilence).ask_at());
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ _c10d = dist.distributed_c10d
 
 _PATIENCE = timedelta(minutes=5)  # of a group that names none, as torch's stores have it
 _SHORTEST, _LONGEST = 0.0005, 0.05  # seconds between two polls of a store
+_LONGEST_TURN = 1.0  # seconds: a process that was stopped for longer has not waited for longer
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -169,9 +170,11 @@ class _Meeting:
     def hear(self, key: str, *ranks: int) -> list[bytes]:
         """Return what each of these ranks has left, as soon as it has."""
         keys = [f"{key}/{rank}" for rank in ranks]
-        deadline, pause = time.monotonic() + self._patience, _SHORTEST
+        left, turn, pause = self._patience, time.monotonic(), _SHORTEST
         while not self._store.check(keys):
-            if time.monotonic() >= deadline:
+            before, turn = turn, time.monotonic()
+            left -= min(turn - before, _LONGEST_TURN)
+            if left <= 0:
                 self._give_up(key, ranks)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)

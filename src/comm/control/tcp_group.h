@@ -133,8 +133,10 @@ class TcpGroup final : public Group, public Receiver {
   void refuse_other_calls(const Tag& mine);
   void compare_set_ups(const Awaited& awaited, base::FunctionRef<bool()> ready);
   std::vector<int> find_missing();
+  std::string find_wait_elsewhere(const Awaited& awaited, PublishedWait& published);
   bool can_never_bring(const std::vector<int>& missing);
-  [[noreturn]] void refuse_for_missing(const std::vector<int>& missing);
+  [[noreturn]] void refuse_for_missing(const std::vector<int>& missing,
+                                       const std::string& where = "");
 
   // A peer's last answer, and when it came; 0: none has.
   struct Answer {

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "comm/core/interruption.h"
-#include "comm/core/living.h"
 
 namespace plait::comm {
 namespace {
@@ -66,7 +65,7 @@ void Group::show_wait_elsewhere(const Group* other, const Awaited* awaited) noex
 }
 
 void PublishedWait::show_elsewhere(const Awaited* awaited) noexcept {
-  if (!group_.in_child()) Living::here().show_wait(group_, awaited);
+  if (!group_.in_child() && group_.policy().show_wait) group_.policy().show_wait(group_, awaited);
 }
 
 void Group::interrupt_if_asked(const Awaited* awaited) {

@@ -16,6 +16,7 @@ struct List {
 // destroyed later.
 constinit thread_local List* t_list = nullptr;
 constinit thread_local bool t_has_ended = false;
+constinit thread_local std::uint64_t t_moves = 0;
 
 // Memory ordering: relaxed; the numbers differ, and nothing else matters.
 constinit std::atomic<std::uint64_t> g_last_thread{0};
@@ -64,8 +65,11 @@ bool advance_started(const Executor* clock) {
       ++i;
     }
   }
+  if (moved) ++t_moves;
   return moved;
 }
+
+std::uint64_t moves_beside() noexcept { return t_moves; }
 
 bool Started::is_owned_here() const noexcept {
   return t_list != nullptr && owner_ == t_list->thread;

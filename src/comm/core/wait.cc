@@ -83,10 +83,7 @@ void wait_slowly(Group& group, const Question& question) {
       moved = *question.moves;
       patience.renew(now);
     }
-    if (std::exchange(others_moved, false)) {
-      patience.renew(now);
-      nap_from = now + group.policy().yield;
-    }
+    if (std::exchange(others_moved, false)) nap_from = now + group.policy().yield;
     if (patience.must_poll_peers(now)) {
       const Awaited awaited = question.awaited();
       published.publish(awaited);

@@ -18,6 +18,9 @@
 
 namespace plait::comm {
 
+class Group;
+struct Awaited;
+
 struct WaitPolicy {
   int polls = 64;  // without any pause, before all that
   base::Nanoseconds spin = 20 * base::kMicrosecond;
@@ -35,6 +38,12 @@ struct WaitPolicy {
   // Called now and then in all waits, those for connecting too. Advances what this thread has
   // started in other communicators, and calls CommunicatorOptions::interrupted. May be empty.
   std::function<void()> interrupted = {};
+
+  // The way to what the core knows of this thread, for plugins too, which have copies of the core's
+  // variables: advances what it has started in other communicators, as advance_started() does, and
+  // shows there that it waits for this in a group (null: no more). May be empty.
+  std::function<bool()> advance = {};
+  std::function<void(const Group& group, const Awaited* awaited)> show_wait = {};
 
   bool oversubscribed = false;  // more ranks than processors
 };

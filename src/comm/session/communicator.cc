@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "comm/core/interruption.h"
+#include "comm/core/living.h"
 #include "comm/core/started.h"
 #include "comm/emulated/link_clock.h"
 #include "comm/mapped/mapped_transport.h"
@@ -97,6 +98,10 @@ WaitPolicy wait_policy_of(const CommunicatorOptions& options) {
   policy.interrupted = [ask = Interruption::counted(options.interrupted)] {
     advance_started();
     if (ask) ask();
+  };
+  policy.advance = [] { return advance_started(); };
+  policy.show_wait = [](const Group& group, const Awaited* awaited) {
+    Living::here().show_wait(group, awaited);
   };
   return policy;
 }

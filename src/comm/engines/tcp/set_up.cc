@@ -78,9 +78,19 @@ std::vector<int> TcpGroup::find_missing() {
   return missing;
 }
 
+// "; rank 1 waits in another communicator, in barrier, for rank 0", if it does.
+std::string TcpGroup::find_wait_elsewhere(const Awaited& awaited, PublishedWait& published) {
+  const Culprit late = find_culprit(awaited, published);
+  return late.answer.where.elsewhere.waits == 0 ? "" : "; " + describe_late(late);
+}
+
 std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
   Patience patience(policy(), kAtOnce);
+  PublishedWait published(*this, PublishedWait::Blocks::yes);
   const Tag call = announcer_.last();
+  // The first call of a group is a part of the call that makes it.
+  Awaited awaited = {.peer = Error::kNoRank, .tag = call};
+  if (call.operation == Operation::custom) awaited.tag.operation = Operation::split;
   for (int peer = 0; peer < world(); ++peer) {
     if (peer != rank()) send(peer, {.kind = Kind::gather, .receiver = 0, .tag = call}, mine);
   }
@@ -92,7 +102,9 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
     const std::vector<int> missing = find_missing();
     if (missing.empty()) break;
     const Nanoseconds now = base::now();
+    awaited.peer = missing.front();
     if (patience.must_poll_peers(now, *this)) {
+      published.publish(awaited);
       check_for_losses(
           [&] { return sentence("rank ", rank(), " waits to meet rank ", missing.front()); });
       if (failed() && failed_at == 0) failed_at = now;
@@ -106,8 +118,11 @@ std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {
             peer);
       }
     }
-    if (patience.is_over(now)) refuse_for_missing(missing);
-    advance_started();
+    if (patience.is_over(now)) {
+      const std::string where = find_wait_elsewhere(awaited, published);
+      if (!failed() && find_missing() == missing) refuse_for_missing(missing, where);
+    }
+    if (policy().advance && policy().advance()) patience.renew(now);
     mesh_->sleep(nap_of(patience.wake_at() - now) + now, seen);
   }
   const std::lock_guard lock(mutex_);
@@ -141,11 +156,11 @@ void TcpGroup::await_sent() {
   }
 }
 
-void TcpGroup::refuse_for_missing(const std::vector<int>& missing) {
+void TcpGroup::refuse_for_missing(const std::vector<int>& missing, const std::string& where) {
   throw Error(
       Code::timeout,
       sentence("rank ", rank(), " has waited ", base::show_duration(policy().timeout), " for rank",
-               missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world()),
+               missing.size() > 1 ? "s " : " ", base::show_list(missing), " of ", world(), where),
       missing.front());
 }
 

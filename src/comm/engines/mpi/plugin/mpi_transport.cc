@@ -99,6 +99,8 @@ std::vector<std::string> MpiTransport::all_gather(const std::string& mine) {
   const auto watch = [&](const std::vector<int>& missing) {
     static_cast<void>(group_->find_missing_set_ups());
     const Nanoseconds now = base::now();
+    const auto& advance = group_->policy().advance;
+    if (advance && advance()) patience.renew(now);
     if (patience.must_poll_peers(now, *group_)) check_group(now, missing);
     if (patience.is_over(now))
       refuse_for_missing(members.me, members.size(), missing, group_->policy().timeout);
