@@ -130,8 +130,11 @@ def timeline_page(title: str, subtitle: str, packs: Sequence[bytes]) -> str:
     The packs of any number of ranks as a page of HTML that needs nothing else.
     """
 
-def calls_in_pack(pack: bytes) -> list[TraceCalls]:
-    """What the calls of operators did with their time."""
+def calls_in_pack(pack: bytes, within: Sequence[tuple[int, int]] | None = None) -> list[TraceCalls]:
+    """
+    What the calls of operators did with their time. `within`: only calls in one of these
+    intervals, in nanoseconds of time.monotonic_ns(), which are disjoint and sorted.
+    """
 
 def write_json(path: str, packs: Sequence[bytes]) -> None:
     """Write the packs of any number of ranks as one timeline."""
