@@ -24,7 +24,7 @@ Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
 
 @dataclass(eq=False)
 class Direct:
-    """What calls with all rows and without gradients need of a layer; see plait.torch.direct."""
+    """A layer for calls with all rows and without gradients; see plait.torch.direct."""
 
     kind: str  # "column" or "row"
     native: Layer
