@@ -1,5 +1,7 @@
 #include "torch_tensors.h"
 
+#include <nanobind/stl/vector.h>
+
 #include <cstddef>
 #include <utility>
 
@@ -24,6 +26,25 @@ struct TorchTensors::Memory {
   std::int64_t* shape = nullptr;
   std::int64_t* strides = nullptr;
   std::uint64_t byte_offset = 0;
+
+  // Dimensions before the last one are rows, one behind another; nullopt where they lie otherwise.
+  std::optional<TensorView> rows(Dtype of) const {
+    const std::int64_t cols = shape[dimensions - 1];
+    std::int64_t rows = 1;
+    std::int64_t stride = cols;
+    for (int one = dimensions - 2; one >= 0; --one) {
+      if (shape[one] == 1) continue;
+      if (rows == 1) stride = strides[one];
+      if (strides[one] != rows * stride) return std::nullopt;
+      rows *= shape[one];
+    }
+    if ((cols > 1 && strides[dimensions - 1] != 1) || stride < cols) return std::nullopt;
+    return TensorView{.data = static_cast<std::byte*>(data) + byte_offset,
+                      .dtype = of,
+                      .rows = rows,
+                      .cols = cols,
+                      .row_stride = stride};
+  }
 };
 
 // DLPack's DLPackExchangeAPI, of which `view` alone is used here.
@@ -56,28 +77,34 @@ TorchTensors::TorchTensors(nb::object tensor, nb::object parameter, nb::object i
       new_empty_(tensor_.attr("new_empty")),
       table_(table_of(tensor_)) {}
 
-std::optional<TensorView> TorchTensors::rows(nb::handle tensor, int dimensions) const {
+std::optional<Dtype> TorchTensors::read(nb::handle tensor, Memory& memory) const {
   const nb::handle type = tensor.type();
   if (table_ == nullptr || (!type.is(tensor_) && !type.is(parameter_))) return std::nullopt;
-  Memory memory;
   if (table_->view(tensor.ptr(), &memory) != 0) {
     PyErr_Clear();  // Python says in plait's words why such a tensor is refused
     return std::nullopt;
   }
   const std::optional<Dtype> dtype = known(memory.dtype);
-  if (memory.device_type != nb::device::cpu::value || !dtype || *dtype == Dtype::s8 ||
-      memory.dimensions != dimensions || memory.data == nullptr)
+  if (memory.device_type != nb::device::cpu::value || dtype == Dtype::s8 ||
+      memory.data == nullptr || is_neg_(tensor).is(nb::handle(Py_True)))
     return std::nullopt;
-  const std::int64_t cols = memory.shape[dimensions - 1];
-  const std::int64_t rows = dimensions == 1 ? 1 : memory.shape[0];
-  const std::int64_t stride = rows > 1 ? memory.strides[0] : cols;
-  if ((cols > 1 && memory.strides[dimensions - 1] != 1) || stride < cols) return std::nullopt;
-  if (is_neg_(tensor).is(nb::handle(Py_True))) return std::nullopt;
-  return TensorView{.data = static_cast<std::byte*>(memory.data) + memory.byte_offset,
-                    .dtype = *dtype,
-                    .rows = rows,
-                    .cols = cols,
-                    .row_stride = stride};
+  return dtype;
+}
+
+std::optional<TensorView> TorchTensors::rows(nb::handle tensor, int dimensions) const {
+  Memory memory;
+  const std::optional<Dtype> dtype = read(tensor, memory);
+  if (!dtype || memory.dimensions != dimensions) return std::nullopt;
+  return memory.rows(*dtype);
+}
+
+std::optional<TorchTensors::Rows> TorchTensors::all_rows(nb::handle tensor) const {
+  Memory memory;
+  const std::optional<Dtype> dtype = read(tensor, memory);
+  if (!dtype || memory.dimensions < 1) return std::nullopt;
+  const std::optional<TensorView> view = memory.rows(*dtype);
+  if (!view) return std::nullopt;
+  return Rows{*view, {memory.shape, memory.shape + memory.dimensions - 1}};
 }
 
 bool TorchTensors::is_grad_enabled() const { return is_grad_enabled_().is(nb::handle(Py_True)); }
@@ -88,6 +115,10 @@ bool TorchTensors::requires_grad(nb::handle tensor) const {
 
 nb::object TorchTensors::new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const {
   return new_empty_(x, rows, cols);
+}
+
+nb::object TorchTensors::new_empty(nb::handle x, const std::vector<std::int64_t>& sizes) const {
+  return new_empty_(x, sizes);
 }
 
 }  // namespace plait::python

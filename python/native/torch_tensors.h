@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "native.h"
 #include "plait/tensor_view.h"
@@ -21,11 +22,18 @@ class TorchTensors {
 
   bool has_table() const { return table_ != nullptr; }
 
-  // A tensor on the CPU with elements that products take, side by side in each row; a tensor of one
-  // dimension is one row. It is viewed until the GIL is released, or longer if the caller keeps the
+  // A tensor on the CPU with elements that products take, side by side in each row; dimensions
+  // before the last one are rows. It is viewed until the GIL is released, or longer if the caller keeps the
   // tensor. nullopt for all others, such as subclasses, views that negate, and tensors without
   // memory: they get their copies, or their errors, in Python.
   std::optional<TensorView> rows(nb::handle tensor, int dimensions) const;
+
+  // All dimensions but the last as rows, and the sizes of these dimensions.
+  struct Rows {
+    TensorView view;
+    std::vector<std::int64_t> sizes;
+  };
+  std::optional<Rows> all_rows(nb::handle tensor) const;
 
   // True if autograd has to see what is made of this tensor.
   bool is_grad_enabled() const;
@@ -33,11 +41,14 @@ class TorchTensors {
 
   // A new tensor of x's dtype.
   nb::object new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const;
+  nb::object new_empty(nb::handle x, const std::vector<std::int64_t>& sizes) const;
 
  private:
   struct Table;
   struct Memory;
 
+  // Its elements' dtype; nullopt for tensors that are never viewed.
+  std::optional<Dtype> read(nb::handle tensor, Memory& memory) const;
   static const Table* table_of(nb::handle type);
 
   nb::object tensor_;

@@ -1,5 +1,7 @@
 #include "plait/trace.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -9,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/session/timeline.h"
@@ -84,9 +87,18 @@ std::string page(std::string title, std::string subtitle, const std::vector<nb::
   });
 }
 
-std::vector<report::Calls> calls(const nb::bytes& pack) {
+using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+std::vector<report::Calls> calls(const nb::bytes& pack, const std::optional<Intervals>& within) {
   const Packs all = copied({pack});
-  return unlocked([&] { return report::calls_of(trace::unpack(all.front())); });
+  std::vector<TimeInterval> intervals;
+  if (within) {
+    for (const auto& [begin, end] : *within) intervals.push_back({.begin = begin, .end = end});
+  }
+  return unlocked([&] {
+    const trace::RankRecords records = trace::unpack(all.front());
+    return within ? report::calls_of(records, intervals) : report::calls_of(records);
+  });
 }
 
 }  // namespace
@@ -144,8 +156,9 @@ void bind_trace(nb::module_& m) {
               "The part of it in which the rank multiplies as well.");
   m.def("timeline_page", &page, nb::arg("title"), nb::arg("subtitle"), nb::arg("packs"),
         "The packs of any number of ranks as a page of HTML that needs nothing else.");
-  m.def("calls_in_pack", &calls, nb::arg("pack"),
-        "What the calls of operators did with their time.");
+  m.def("calls_in_pack", &calls, nb::arg("pack"), nb::arg("within") = nb::none(),
+        "What the calls of operators did with their time. `within`: only calls in one of these\n"
+        "intervals, in nanoseconds of time.monotonic_ns(), which are disjoint and sorted.");
   m.def("write_json", &write, nb::arg("path"), nb::arg("packs"),
         "Write the packs of any number of ranks as one timeline.");
 }

@@ -130,8 +130,11 @@ def timeline_page(title: str, subtitle: str, packs: Sequence[bytes]) -> str:
     The packs of any number of ranks as a page of HTML that needs nothing else.
     """
 
-def calls_in_pack(pack: bytes) -> list[TraceCalls]:
-    """What the calls of operators did with their time."""
+def calls_in_pack(pack: bytes, within: Sequence[tuple[int, int]] | None = None) -> list[TraceCalls]:
+    """
+    What the calls of operators did with their time. `within`: only calls in one of these
+    intervals, in nanoseconds of time.monotonic_ns(), which are disjoint and sorted.
+    """
 
 def write_json(path: str, packs: Sequence[bytes]) -> None:
     """Write the packs of any number of ranks as one timeline."""
@@ -1141,6 +1144,13 @@ class ColumnParallelLinear:
         Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
         """
 
+    def _multiply(self, tensors: _TorchTensors, x: object, weight: object, bias: object | None) -> Any:
+        """
+        Do what forward() does of tensors of torch, and return a new one. It returns None
+        where the operands are not what it takes: plain tensors of the layer's sizes and dtype
+        on the CPU, whose rows lie one behind another, and that need no gradient.
+        """
+
     def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:
         """
         Collective. A gradient that is left out is not asked for. `x` is needed for
@@ -1159,6 +1169,13 @@ class RowParallelLinear:
     def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: LinearState | None = None) -> None:
         """
         Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
+        """
+
+    def _multiply(self, tensors: _TorchTensors, x: object, weight: object, bias: object | None) -> Any:
+        """
+        Do what forward() does of tensors of torch, and return a new one. It returns None
+        where the operands are not what it takes: plain tensors of the layer's sizes and dtype
+        on the CPU, whose rows lie one behind another, and that need no gradient.
         """
 
     def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:

@@ -64,13 +64,17 @@ Times without(const Times& times, const Times& others) {
   return left;
 }
 
-// The times that lie within one of the others, which are disjoint.
+// True if an interval lies within one of the others, which are disjoint and sorted.
+bool lies_within(const TimeInterval& one, std::span<const TimeInterval> others) {
+  const auto other = std::partition_point(
+      others.begin(), others.end(), [&](const TimeInterval& time) { return time.end < one.end; });
+  return other != others.end() && other->begin <= one.begin;
+}
+
 Times those_within(const Times& times, const Times& others) {
   Times within;
   for (const TimeInterval& one : times) {
-    const auto other = std::partition_point(
-        others.begin(), others.end(), [&](const TimeInterval& time) { return time.end < one.end; });
-    if (other != others.end() && other->begin <= one.begin) within.push_back(one);
+    if (lies_within(one, others)) within.push_back(one);
   }
   return within;
 }
@@ -86,7 +90,7 @@ std::int64_t length_within(const Times& times, const TimeInterval& interval) {
   return sum;
 }
 
-// A pair of marks on a thread is a call. A call that raised an error has no end, and is dropped
+// A pair of marks on a thread is a call of an operator. A call that raised an error has no end, and is dropped
 // when the next one begins.
 std::vector<Call> finished_calls(const trace::RankRecords& rank) {
   std::vector<const trace::Record*> marks;
@@ -121,6 +125,16 @@ std::optional<std::string> name_of_other(const trace::Record& record, const std:
   const bool is_flight = record.kind == trace::Kind::flight && record.lane == Lane::comm;
   if (is_flight && label != "chunk") return label;
   return std::nullopt;
+}
+
+// Operators' calls, and what is recorded beside them.
+std::vector<Call> all_calls(const trace::RankRecords& rank) {
+  std::vector<Call> calls = finished_calls(rank);
+  for (const trace::Record& record : rank.records) {
+    if (auto other = name_of_other(record, rank.labels[record.label]))
+      calls.push_back({.problem = *std::move(other), .time = {record.begin, record.end}});
+  }
+  return calls;
 }
 
 TimeInterval whole(std::span<const trace::RankRecords> ranks) {
@@ -185,12 +199,15 @@ class Activity {
 }  // namespace
 
 std::vector<Calls> calls_of(const trace::RankRecords& rank) {
+  const TimeInterval always = whole({&rank, 1});
+  return calls_of(rank, {&always, 1});
+}
+
+std::vector<Calls> calls_of(const trace::RankRecords& rank, std::span<const TimeInterval> within) {
   const Activity activity(rank);
   std::map<std::string, Calls> problems;
-  for (const Call& call : finished_calls(rank)) activity.add(call.time, problems[call.problem]);
-  for (const trace::Record& record : rank.records) {
-    if (const auto other = name_of_other(record, rank.labels[record.label]))
-      activity.add({record.begin, record.end}, problems[*other]);
+  for (const Call& call : all_calls(rank)) {
+    if (lies_within(call.time, within)) activity.add(call.time, problems[call.problem]);
   }
   std::vector<Calls> all;
   for (auto& [problem, calls] : problems) {

@@ -32,6 +32,9 @@ struct Calls {
 // out.
 std::vector<Calls> calls_of(const trace::RankRecords& rank);
 
+// Leaves out calls that don't lie within one of these intervals, which are disjoint and sorted.
+std::vector<Calls> calls_of(const trace::RankRecords& rank, std::span<const TimeInterval> within);
+
 // From the first record to the last. A rank is exposed while it is in a call and does not multiply;
 // time between calls belongs to the program.
 Run run_of_calls(std::string title, std::span<const trace::RankRecords> ranks);

@@ -68,6 +68,18 @@ TEST(Calls, AreAddedUpByProblem) {
   EXPECT_EQ(calls[3].hidden, 50);
 }
 
+TEST(Calls, OutsideOfIntervalsAreLeftOut) {
+  const std::vector<TimeInterval> within = {{.begin = 90, .end = 200}, {.begin = 205, .end = 340}};
+  const std::vector<Calls> calls = calls_of(rank_with_calls(0), within);
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].problem, "op=a m=1");  // the first one; the second ends later than an interval
+  EXPECT_EQ(calls[0].count, 1);
+  EXPECT_EQ(calls[0].time, 100);
+  EXPECT_EQ(calls[1].problem, "all_gather");
+  EXPECT_EQ(calls[1].waiting, 50);
+  EXPECT_TRUE(calls_of(rank_with_calls(0), {}).empty());
+}
+
 // A sum within a wait does not count as waiting.
 TEST(Calls, GiveAMomentToTheInnermost) {
   const RankRecords rank = {.rank = 0,

@@ -1,5 +1,6 @@
 """Columns that ranks share: gathered on every rank, or cut out of what every rank has."""
 
+import functools
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
 from plait import _native
+from plait.torch import tensors
 from plait.torch.context import communicator_of
 from plait.torch.rows import float_dtype
 
@@ -15,6 +17,8 @@ def gather_columns(
     x: torch.Tensor, columns: int, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
     """Return the last dimension of all ranks together, `columns` in all."""
+    if not tensors.wants_gradient(x):
+        return _gathered(x, columns, group)
     out: torch.Tensor = _Gather.apply(x, columns, group)  # type: ignore[no-untyped-call]
     return out
 
@@ -28,18 +32,21 @@ def split_columns(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> to
 def _gathered(x: torch.Tensor, columns: int, group: dist.ProcessGroup | None) -> torch.Tensor:
     comm = communicator_of(group, "gather_columns")
     leading = x.shape[:-1]
-    # Ranks' shares lie one behind the other when columns are rows.
-    turned = x.reshape(-1, x.shape[-1]).t().contiguous()
-    out = x.new_empty(columns, turned.shape[1])
+    rows = leading.numel()
+    # Ranks' shares lie one behind the other when columns are rows, and in a single row.
+    turned = x.contiguous() if rows == 1 else x.reshape(-1, x.shape[-1]).t().contiguous()
+    out = x.new_empty(columns, rows)
     dtype = float_dtype(x, "gather_columns", "x")
-    counts = [
-        _native.balanced_shard(columns, rank, comm.world).count * turned.shape[1]
-        for rank in range(comm.world)
-    ]
+    counts = _counts(columns, rows, comm.world)
     _native._all_gather_at(
         turned.data_ptr(), turned.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
     )
-    return out.t().contiguous().reshape(*leading, columns)
+    return (out if rows == 1 else out.t().contiguous()).reshape(*leading, columns)
+
+
+@functools.lru_cache(maxsize=64)
+def _counts(columns: int, rows: int, world: int) -> list[int]:
+    return [_native.balanced_shard(columns, rank, world).count * rows for rank in range(world)]
 
 
 def _own(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:

@@ -23,6 +23,16 @@ Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
 
 
 @dataclass(eq=False)
+class Direct:
+    """A layer for calls with all rows and without gradients; see plait.torch.direct."""
+
+    kind: str  # "column" or "row"
+    native: Layer
+    packs: bool
+    shape: Hashable  # all but the rows of what the report samples by
+
+
+@dataclass(eq=False)
 class Context:
     """Serves one communicator with one set of options."""
 
@@ -34,6 +44,7 @@ class Context:
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
+    direct: WeakKeyDictionary[Owner, Direct] = field(default_factory=WeakKeyDictionary)
     samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
@@ -81,6 +92,7 @@ class Context:
     def close(self) -> None:
         """Drop what is native: a graph that the program still has at its end holds the context."""
         self.layers.clear()
+        self.direct.clear()
         vars(self).update(comm=None, settings=None, plans=None, operators={})
 
     def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:
@@ -261,6 +273,7 @@ def forget_counts() -> None:
         for context in _listed():
             context.plans.forget()
             context.samples.forget()
+            context.direct.clear()  # a layer's next call tells the report of it
             for operator in context.operators.values():
                 operator.forget_calls()
 

@@ -1,21 +1,21 @@
 """The two tensor-parallel linear layers as functions of tensors, with their gradients."""
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 
 from plait import _native
 from plait.errors import refuse
-from plait.torch import device_layers, product, tensors, weights
+from plait.torch import device_layers, direct, product, tensors, weights
 from plait.torch.by_products import products_of_layer
-from plait.torch.context import Context, Layer, context_of
+from plait.torch.context import Context, Direct, Layer, context_of
 from plait.torch.flops import count_layer
+from plait.torch.graphs import outside_of_graphs
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options
@@ -24,23 +24,6 @@ from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, sha
 
 Kind = Literal["column", "row"]
 _DEFAULTS = Options()
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def outside_of_graphs(function: _Function) -> _Function:
-    """Let compiled programs call a function as it is: a graph ends before it.
-
-    It does what torch.compiler.disable() would, which loads the compiler in every program.
-    """
-    marked: Any = function
-    marked._torchdynamo_disable = True
-    marked._torchdynamo_disable_msg = "a layer of plait ends a graph, and can't be exported"
-    frames: Any = torch._C._dynamo.eval_frame
-    with contextlib.suppress(AttributeError):  # a torch with other names tries to compile it first
-        skip = frames._FrameAction.SKIP
-        frames.set_code_exec_strategy(marked.__code__, frames._FrameExecStrategy(skip, skip))
-    return function
 
 
 @outside_of_graphs
@@ -66,6 +49,10 @@ def column_parallel_linear(
     shard's size times the number of ranks. All ranks make the call; the gradient of `x` is summed
     over them. `accumulate_into_main_grad` adds the weight's gradient to `weight.main_grad`.
     """
+    if layer is not None and not sequence_parallel and rows is None:
+        out = direct.multiply("column", x, weight, bias, group, options, layer)
+        if out is not None:
+            return out
     tensors.refuse_tracing("column_parallel_linear", x)
     rows = None if rows is None else count_of_rows(rows, "column_parallel_linear")
     x, weight = tensors.resolved(x), tensors.resolved(weight)
@@ -130,6 +117,10 @@ def row_parallel_linear(
     call. The bias is added once. Its gradient is of all rows, or of this rank's rows alone where
     the caller adds the ranks' gradients up.
     """
+    if layer is not None and not sequence_parallel:
+        out = direct.multiply("row", x, weight, bias, group, options, layer)
+        if out is not None:
+            return out
     tensors.refuse_tracing("row_parallel_linear", x)
     x, weight = tensors.resolved(x), tensors.resolved(weight)
     products = products_of_layer("row_parallel_linear", x, weight, bias, group, options)
@@ -194,6 +185,7 @@ class _Call:
     owner: weights.Owner
     dtype: torch.dtype = torch.float32  # of the product
     packs: bool = False
+    is_direct: bool = False  # later calls of the owner can be; see plait.torch.direct
     weight: torch.Tensor | None = None  # as the caller has it, where it is packed
     state: _native.LinearState | None = None
 
@@ -232,15 +224,22 @@ class _Call:
     ) -> None:
         """Make a native call of these sizes, with so many products of all rows."""
         count_layer(self.rows, weight.shape[1], weight.shape[0], products)
-        shape = (self.kind, what, x.shape[0], weight.shape, weight.dtype, self.sequence_parallel)
-        self.context.run(shape, call)
+        self.context.run((self.shape_of(what, weight), x.shape[0]), call)
+
+    def shape_of(self, what: Hashable, weight: torch.Tensor) -> Hashable:
+        """Return all but the rows of what the report tells calls apart by."""
+        return self.kind, what, weight.shape, weight.dtype, self.sequence_parallel
 
     def native(self, rows: torch.Tensor) -> Any:
         """Return the native layer for a weight, which the context keeps."""
         dtype = tensors.DTYPES[self.dtype]
         kind = _native.WeightKind(dtype, is_packed=self.packs)
         note_layer(self.name, rows.shape[0], rows.shape[1], self.dtype)
-        return self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
+        layer = self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
+        if self.is_direct:
+            shape = self.shape_of("forward", rows)
+            self.context.direct[self.owner] = Direct(self.kind, layer, self.packs, shape)
+        return layer
 
     def multiplied(self, rows: torch.Tensor, *, turned: bool = False) -> weights.Native:
         """Return the weight as the layer takes it."""
@@ -282,6 +281,7 @@ def _apply(
     # A packed weight is converted when it is packed, and not in each call.
     weight_rows = weight if call.packs else as_rows(weight.to(dtype))
     if not tensors.wants_gradient(rows, weight_rows, bias):
+        call.is_direct = dtype is weight.dtype and not call.sequence_parallel
         return _Linear.forward(rows, weight_rows, bias, call)
     out: torch.Tensor = _Linear.apply(rows, weight_rows, bias, call)  # type: ignore[no-untyped-call]
     return out

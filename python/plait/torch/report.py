@@ -41,7 +41,8 @@ class Row:
     seconds_each: float  # of a call, without the first ones where there are others
     hidden: float | None  # share of the communication; None: there was none, or it is not known
     traced: int  # calls
-    reason: str  # why the plan is what it is, and the share small or not known
+    waited: float | None  # share of the time of traced calls; None: none was traced
+    reason: str  # why the plan is what it is, and the share small or not known; what was waited for
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ def _row(key: Key, total: Total, share: Share) -> Row:
     else:
         each = total.nanoseconds / total.calls
     hidden = _hidden(key, total, share, each)
-    reasons = [total.why, "" if key[-1] == "serial" else _exposed(total, share, hidden)]
+    is_serial = key[-1] == "serial"
+    reasons = [total.why, _waited(total, share) if is_serial else _exposed(total, share, hidden)]
     return Row(
         *key,
         calls=total.calls,
@@ -185,6 +187,7 @@ def _row(key: Key, total: Total, share: Share) -> Row:
         seconds_each=each * 1e-9,
         hidden=hidden,
         traced=share.calls,
+        waited=share.waiting / share.time if share.time else None,
         reason="; ".join(filter(None, reasons)),
     )
 
@@ -216,6 +219,16 @@ def _exposed(total: Total, share: Share, hidden: float | None) -> str:
         return "there is little of it"
     if share.waiting < share.copying:
         return f"copies and sums {share.copying / share.time:.0%} of the time"
+    return _waits(total, share)
+
+
+def _waited(total: Total, share: Share) -> str:
+    """Say how much of a serial call's time was spent on waiting, if that is much."""
+    return _waits(total, share) if share.waiting > share.time / 10 else ""
+
+
+def _waits(total: Total, share: Share) -> str:
+    """Say what traced calls have waited for."""
     if total.hosts == 1 or not total.transfer_nanoseconds:
         return f"waits for other ranks {share.waiting / share.time:.0%} of the time"
     # The link is busy for a known time. As much of it as the rank does not spend on other work is

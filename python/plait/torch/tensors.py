@@ -25,12 +25,12 @@ _function_modes = torch._C._len_torch_function_stack
 _tracer = torch._C._get_tracing_state
 _transform = torch._C._functorch.peek_interpreter_stack
 _FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 # The classes that tracers pass in place of tensors, and the mode in which they pass real ones.
 _STAND_INS = (FakeTensor, FunctionalTensor, Proxy)
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
 # How the native module reads tensors; see docs/design/0027-tensors-of-torch.md.
-TORCH = _native._TorchTensors(*_PLAIN, torch.is_grad_enabled)
+TORCH = _native._TorchTensors(*PLAIN, torch.is_grad_enabled)
 
 
 def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
@@ -41,7 +41,7 @@ def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     >>> refusal(torch.ones(3)), refusal(torch.ones(3, device="meta"))
     (None, 'is on meta; plait computes on cpu')
     """
-    if type(tensor) not in _PLAIN:
+    if type(tensor) not in PLAIN:
         part = ", such as its local part" if hasattr(tensor, "to_local") else ""
         return f"is a {type(tensor).__name__}; plait takes plain tensors{part}"
     if not tensor.is_cpu and not (on_gpu and tensor.is_cuda):
@@ -133,7 +133,7 @@ def is_plain(tensor: Any) -> bool:
     (True, False)
     """
     return (
-        type(tensor) in _PLAIN
+        type(tensor) in PLAIN
         and tensor.dtype in _FLOATS
         and tensor.is_cpu
         and tensor.layout is torch.strided

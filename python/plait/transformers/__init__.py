@@ -16,7 +16,17 @@ call that plait does not serve is left to their code, and one sentence a reason 
 from plait import _package
 
 with _package.needs_extra("transformers"):
+    from plait.transformers.decode import Part, TokenProfile, profile
     from plait.transformers.service import Report
     from plait.transformers.swap import disable, enable, enabled, report
 
-__all__ = ["Report", "disable", "enable", "enabled", "report"]
+__all__ = [
+    "Part",
+    "Report",
+    "TokenProfile",
+    "disable",
+    "enable",
+    "enabled",
+    "profile",
+    "report",
+]

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from plait.torch.linear import outside_of_graphs
+from plait.torch.graphs import outside_of_graphs
 from plait.transformers.service import Service
 from plait.transformers.shared import JoinedColumns, all_rows, own_rows, with_summed_gradient
 from plait.transformers.styles import Site, group_of, refusal_of_call
@@ -38,7 +38,7 @@ LAYERS = frozenset(
         *("Ministral", "Ministral3", "Mistral", "Qwen2", "Qwen3", "SmolLM3"),
     )
 )
-# Few rows take no longer to multiply than a message to arrive, and their weights are packed.
+# Few rows take no longer to multiply than a message to arrive.
 FEWEST_ROWS = 64
 _CALL = "plait_call"  # a keyword that a model hands to each layer, and a layer to its attention
 

@@ -1,0 +1,54 @@
+"""Calls of layers that take no more than the native layer, as the tokens of a decode do.
+
+A layer's first call is made by plait.torch.linear, which checks all that there is to check, and
+keeps here what the next one needs. What may change between two calls is looked at in each: modes
+of torch here, and the operands in the native layer.
+"""
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from plait.torch import tensors, weights
+from plait.torch.context import known_context
+from plait.torch.options import Options
+
+# Looking for these in torch takes as long as calling them.
+_is_autocast_enabled = torch.is_autocast_enabled
+_is_grad_enabled = torch.is_grad_enabled
+
+
+def multiply(
+    kind: Literal["column", "row"],
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    group: dist.ProcessGroup | None,
+    options: Options,
+    owner: weights.Owner,
+) -> torch.Tensor | None:
+    """Make a call without sequence parallelism; None: plait.torch.linear does."""
+    if type(x) not in tensors.PLAIN or tensors.is_watched() or _is_autocast_enabled("cpu"):
+        return None
+    context = known_context(group, options)
+    direct = None if context is None else context.direct.get(owner)
+    if direct is None or direct.kind != kind:
+        return None
+    by: Any = weight
+    if direct.packs:
+        if type(weight) not in tensors.PLAIN or weight.is_inference() or weight.dim() != 2:
+            return None
+        if _is_grad_enabled() and weight.requires_grad:
+            return None
+        by = weights.packed(weight, weight.dtype, owner)
+    assert context is not None
+    if not context.samples.is_due((direct.shape, x.shape[:-1].numel())):
+        return direct.native._multiply(tensors.TORCH, x, by, bias)  # type: ignore[no-any-return]
+    found: list[torch.Tensor | None] = []
+    context.samples.trace(
+        context.comm,
+        context.plans,
+        lambda: found.append(direct.native._multiply(tensors.TORCH, x, by, bias)),
+    )
+    return found[0]

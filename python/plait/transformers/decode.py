@@ -1,0 +1,199 @@
+"""Profiles of a decode: the parts of one token's time."""
+
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.generation.streamers import BaseStreamer
+
+import plait
+from plait import _native
+from plait.torch import recording
+from plait.torch.report import counted
+from plait.transformers import sequence
+from plait.transformers.shared import JoinedColumns
+
+_WARM = 6  # tokens before those that are counted: first calls prepare, and first records allocate
+_RECORDS = (1 << 18) - 1  # of each thread: some hundred tokens of most models
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a token's time, in seconds."""
+
+    what: str
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TokenProfile:
+    """The parts of a token's time on this rank: print it, or read them.
+
+    They add up, but for sums that another thread hides behind a product.
+    """
+
+    rank: int
+    world: int
+    tokens: int  # that were generated and timed
+    products: int  # by plait, of a token
+    seconds: float  # of a token: the mean of the middle half of all
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        head = (
+            f"a token takes {self.seconds * 1e3:.2f} ms on rank {self.rank} of {self.world}: "
+            f"the middle half of {self.tokens} tokens, {counted(self.products, 'product')} each"
+        )
+        lines = [f"{'':<24} {'ms':>8}  share"]
+        for part in self.parts:
+            share = part.seconds / self.seconds
+            note = f"  {part.note}" if part.note else ""
+            lines.append(f"{part.what:<24} {part.seconds * 1e3:>8.3f} {share:>6.1%}{note}")
+        return "\n".join([head, *lines])
+
+
+def profile(model: Any, tokens: torch.Tensor, *, new_tokens: int = 32) -> TokenProfile:
+    """Generate some tokens after a prompt, and say where the time of one goes.
+
+        prompt = tokenizer("Once upon a time", return_tensors="pt").input_ids
+        print(plait.transformers.profile(model, prompt))
+
+    `tokens` is [batch, length], alike on all ranks, which make the call together; each gets its own
+    times. The tokens are those of model.generate(), chosen greedily and without an end. Product,
+    copies and waits are what plait.torch.profile() records, which takes 1 or 2 % of the time.
+    """
+    served = [one for one in model.modules() if "plait_site" in vars(one)]
+    if not served:
+        _refuse("no layer of the model is served by plait: call enable() before it is loaded")
+    if recording.is_on():
+        _refuse("plait.torch.profile() records already")
+    if new_tokens < 4:
+        _refuse(f"new_tokens is {new_tokens}; it takes at least 4")
+    prompt = tokens[None] if tokens.dim() == 1 else tokens
+    if prompt.shape[0] >= sequence.FEWEST_ROWS:
+        most = sequence.FEWEST_ROWS - 1
+        _refuse(f"tokens has {prompt.shape[0]} rows, and at most {most} can be profiled")
+    group = vars(served[0])["plait_site"].group
+    clock = _Clock(served, _native.Trace(group.rank(), _RECORDS))
+    with clock.opened:
+        model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=_WARM + new_tokens,
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            eos_token_id=None,
+            pad_token_id=0,
+            streamer=clock,
+        )
+    return _analysed(clock, group.rank(), group.size())
+
+
+def _refuse(sentence: str) -> None:
+    raise plait.Error(
+        plait.Code.invalid_argument, f"plait.transformers.profile: {sentence}", operator="profile"
+    )
+
+
+Interval = tuple[int, int]  # nanoseconds of time.monotonic_ns(), as traces have them
+
+
+@dataclass
+class _Clock(BaseStreamer):  # type: ignore[misc]
+    """Notes when each token was chosen, and when calls of plait began and ended."""
+
+    served: list[nn.Module]
+    trace: _native.Trace
+    chosen: list[int] = field(default_factory=list)
+    calls: list[Interval] = field(default_factory=list)
+    opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def put(self, value: torch.Tensor) -> None:
+        """Take a token; the first value is the prompt."""
+        self.chosen.append(time.monotonic_ns())
+        if len(self.chosen) == _WARM - 1:
+            self.opened.enter_context(self._recorded())
+
+    def end(self) -> None:
+        """Take the end."""
+
+    @contextlib.contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Record and time calls, of which nothing is left behind."""
+        joined, before = JoinedColumns.multiply, [vars(one)["forward"] for one in self.served]
+        for one, forward in zip(self.served, before, strict=True):
+            vars(one)["forward"] = self._timed(forward)
+        JoinedColumns.multiply = self._timed(joined)  # type: ignore[method-assign]
+        recording.record(self.trace)
+        try:
+            yield
+        finally:
+            recording.record(None)
+            JoinedColumns.multiply = joined  # type: ignore[method-assign]
+            for one, forward in zip(self.served, before, strict=True):
+                vars(one)["forward"] = forward
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        now, note = time.monotonic_ns, self.calls.append
+
+        @functools.wraps(call)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            begin = now()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                note((begin, now()))
+
+        return timed
+
+
+def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
+    if clock.trace.dropped:
+        _refuse("records were lost; ask for fewer new_tokens")
+    times = clock.chosen[_WARM:]  # the first one ends what warms up
+    tokens = sorted(itertools.pairwise(times), key=lambda one: one[1] - one[0])
+    quarter = len(tokens) // 4
+    middle = sorted(tokens[quarter : len(tokens) - quarter])
+    calls = [one for one in clock.calls if any(a <= one[0] and one[1] <= b for a, b in middle)]
+    pack = clock.trace.pack()
+    ours = _native.calls_in_pack(pack, within=calls)
+    others = sum(one.time for one in _native.calls_in_pack(pack, within=middle))
+    total, called = _length(middle), _length(calls)
+    native = sum(one.time for one in ours)
+    product = sum(one.multiplying for one in ours)
+    copies = sum(one.communicating for one in ours)
+    waits = sum(one.waiting for one in ours)
+    others -= native
+    products = sum(one.count for one in ours if one.problem.startswith("op="))
+    each = (called - native) / max(products, 1) * 1e-3
+    parts = [
+        ("transformers and torch", total - called - others, "outside of plait's calls"),
+        ("plait in Python", called - native, f"{each:.1f} us a product"),
+        ("product", product, ""),
+        ("copies and sums", copies, "sending, too"),
+        ("waiting for other ranks", waits, ""),
+        ("rest of native calls", max(native - product - copies - waits, 0), ""),
+    ]
+    if others:
+        parts.append(("transformers' messages", others, "over plait"))
+    seconds = 1e-9 / len(middle)
+    return TokenProfile(
+        rank,
+        world,
+        len(tokens),
+        round(products / len(middle)),
+        total * seconds,
+        tuple(Part(what, spent * seconds, note) for what, spent, note in parts),
+    )
+
+
+def _length(intervals: list[Interval]) -> int:
+    return sum(end - begin for begin, end in intervals)
