@@ -23,9 +23,9 @@ class TorchTensors {
   bool has_table() const { return table_ != nullptr; }
 
   // A tensor on the CPU with elements that products take, side by side in each row; dimensions
-  // before the last one are rows. It is viewed until the GIL is released, or longer if the caller keeps the
-  // tensor. nullopt for all others, such as subclasses, views that negate, and tensors without
-  // memory: they get their copies, or their errors, in Python.
+  // before the last one are rows. It is viewed until the GIL is released, or longer if the caller
+  // keeps the tensor. nullopt for all others, such as subclasses, views that negate, and tensors
+  // without memory: they get their copies, or their errors, in Python.
   std::optional<TensorView> rows(nb::handle tensor, int dimensions) const;
 
   // All dimensions but the last as rows, and the sizes of these dimensions.

@@ -90,8 +90,8 @@ std::int64_t length_within(const Times& times, const TimeInterval& interval) {
   return sum;
 }
 
-// A pair of marks on a thread is a call of an operator. A call that raised an error has no end, and is dropped
-// when the next one begins.
+// A pair of marks on a thread is a call of an operator. A call that raised an error has no end, and
+// is dropped when the next one begins.
 std::vector<Call> finished_calls(const trace::RankRecords& rank) {
   std::vector<const trace::Record*> marks;
   for (const trace::Record& record : rank.records) {

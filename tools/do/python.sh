@@ -146,8 +146,8 @@ check_sdist() {
 }
 
 check_python_sources() {
-  local sources=(python examples/python bench/python bench/models bench/network/{users*,one_row}.py tools/do/try_wheel.py
-    tools/make_stub.py tools/make_reference.py)
+  local sources=(python examples/python bench/python bench/models bench/network/{users*,one_row}.py
+    tools/do/try_wheel.py tools/make_stub.py tools/make_reference.py)
   in_venv ruff check "${sources[@]}" && in_venv ruff format --check "${sources[@]}" && in_venv mypy &&
     in_venv python tools/make_stub.py --check && in_venv python tools/make_reference.py --check
 }
