@@ -32,28 +32,50 @@ template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
 
-// The addresses that a pass prefetches while it computes: with each word the one `step` bytes
-// further.
+// The lines that a pass prefetches while it computes, a few with each word.
 struct Asked {
-  const std::byte* from = nullptr;
-  std::int64_t step = 0;
+  const std::byte* at = nullptr;
+  const std::byte* end = nullptr;  // of the row
+  std::int64_t jump = 0;           // from one row's end to the next row
+  std::int64_t bytes = 0;          // of a row
+  std::int64_t each = 0;           // lines with a word
+  std::int64_t left = 0;           // lines
+
+  [[gnu::always_inline]] void ask() {
+    if (left <= 0) return;
+    left -= each;
+    for (std::int64_t i = 0; i < each; ++i) {
+      __builtin_prefetch(at, /*rw=*/0, /*locality=*/2);
+      at += kLine;
+      if (at >= end) {
+        at = end + jump;
+        end = at + bytes;
+      }
+    }
+  }
 };
 
-// The passes after the first share what is read next, as far as they come, so that the first pass
-// over that finds it in the second cache: 64 rows and more get 1.02 to 1.1 times as fast. If the
-// call doesn't say what that is, it is what lies behind the block; but not for a full call, which
-// has more to come: asking every time would take longer than it saves.
+// All passes share what is read next, so that it is in the second cache by then: memory works while
+// sums are added up.
 template <class Set>
 [[gnu::always_inline]] inline Asked asked_by(const TileCall& call, std::int64_t words,
-                                             std::int64_t pass) {
-  const bool knows = call.ahead_bytes > 0;
-  if (pass == 0 || words == 0 || (!knows && call.row_count == kMaxRows)) return {};
-  const std::int64_t passes = (call.row_count + Set::kRows - 1) / Set::kRows - 1;
-  const std::int64_t block = words * kPanelColumns * static_cast<std::int64_t>(sizeof(float));
-  const std::byte* next = knows ? call.ahead : call.panel + block;
-  const std::int64_t fair = (knows ? call.ahead_bytes : block) / passes;
-  const std::int64_t share = fair < words * kLine ? fair : words * kLine;
-  return {.from = next + (pass - 1) * share, .step = (share + words - 1) / words};
+                                             std::int64_t row, std::int64_t col,
+                                             std::int64_t columns) {
+  const AheadRows& ahead = call.ahead;
+  if (ahead.rows == 0 || words == 0 || call.row_count <= Set::kRows) return {};
+  const std::int64_t passes = (call.row_count + Set::kRows - 1) / Set::kRows;
+  const std::int64_t parts = passes * kPanelColumns;
+  const std::int64_t part = row / Set::kRows * kPanelColumns + col;
+  const std::int64_t lines = (ahead.bytes + kLine - 1) / kLine;
+  const std::int64_t first = lines * ahead.rows * part / parts;
+  const std::int64_t count = lines * ahead.rows * (part + columns) / parts - first;
+  const std::byte* const begin = ahead.first + first / lines * ahead.stride;
+  return {.at = begin + first % lines * kLine,
+          .end = begin + ahead.bytes,
+          .jump = ahead.stride - ahead.bytes,
+          .bytes = ahead.bytes,
+          .each = (count + words - 1) / words,
+          .left = count};
 }
 
 // Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
@@ -70,7 +92,7 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
   const auto* panel = reinterpret_cast<const float*>(call.panel) + col;
   float* sums = call.sums + row * kPanelColumns + col;
   const std::int64_t words = call.k / Set::kWordK;
-  const Asked asked = col == 0 ? asked_by<Set>(call, words, row / Set::kRows) : Asked{};
+  Asked asked = asked_by<Set>(call, words, row, col, std::int64_t{Vectors} * Set::kLanes);
 
   Vector sum[Rows][Vectors];
   for (std::int64_t r = 0; r < Rows; ++r) {
@@ -84,9 +106,8 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
     if (row == 0) {
       for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords)
         __builtin_prefetch(panel + (word + kAhead) * kPanelColumns + c);
-    } else if (asked.from != nullptr) {
-      __builtin_prefetch(asked.from + word * asked.step, /*rw=*/0, /*locality=*/2);
     }
+    asked.ask();
     if (AsksRows && word % kLineWords == 0) {
       const std::byte* next = call.rows_ahead + row * call.row_stride + word * 4;
       for (std::int64_t r = 0; r < Rows; ++r)
