@@ -45,6 +45,23 @@ struct TileOut {
   Dtype dtype = Dtype::f32;
 };
 
+// Rows of a view or of a panel that are read next. A kernel asks memory for them meanwhile.
+struct AheadRows {
+  const std::byte* first = nullptr;
+  std::int64_t stride = 0;  // in bytes
+  std::int64_t bytes = 0;   // of each
+  std::int64_t rows = 0;    // 0: nothing, or it is not known
+};
+
+// One of some equal parts of them.
+inline AheadRows part_of(const AheadRows& ahead, std::int64_t part, std::int64_t parts) {
+  const std::int64_t begin = ahead.rows * part / parts;
+  return {.first = ahead.first + begin * ahead.stride,
+          .stride = ahead.stride,
+          .bytes = ahead.bytes,
+          .rows = ahead.rows * (part + 1) / parts - begin};
+}
+
 // A block of a panel, k from a multiple of kKStep to another, in the kernel's operand:
 //   f32   [k][64]           bf16  [k / 2][64][2]: pairs of k beside each other
 struct TileCall {
@@ -55,9 +72,8 @@ struct TileCall {
   float* sums;              // [row_count][64], 64-byte aligned
   int row_count;            // 1 to TileKernel::max_rows()
   bool first;               // the sums start from 0; otherwise from what `sums` holds
-  const std::byte* ahead = nullptr;  // what is read next, for asking memory for it meanwhile
-  std::int64_t ahead_bytes = 0;
-  const std::byte* rows_ahead = nullptr;  // likewise: as many rows of as many k
+  AheadRows ahead = {};
+  const std::byte* rows_ahead = nullptr;  // likewise: as many rows of X of as many k
   // k in these leaves, of one that adds_nodes(): each is made in its slot (leaves.h), of which the
   // first is at `sums` and the others this far apart; they need no `nodes`. Empty: all k are one.
   std::span<const std::int64_t> leaves = {};

@@ -15,6 +15,8 @@ void DepthBlocks::make(const Depth& depth, const Leaves& leaves, std::int64_t st
   if (made_ == made) return;
   made_.reset();
   cut_all(depth, leaves, step);
+  longest_ = 0;
+  for (std::int64_t i = 0; i < size(); ++i) longest_ = std::max(longest_, block(i).padded_length());
   made_ = made;
 }
 
@@ -85,12 +87,6 @@ DepthBlocks::Block DepthBlocks::block(std::int64_t i) const {
   return {.pieces = std::span(pieces_).subspan(first, count)};
 }
 
-std::int64_t DepthBlocks::longest() const {
-  std::int64_t longest = 0;
-  for (std::int64_t i = 0; i < size(); ++i) longest = std::max(longest, block(i).padded_length());
-  return longest;
-}
-
 const std::byte* PanelSource::stored(std::int64_t panel, std::int64_t at) const {
   if (packed != nullptr) return packed->panel(panel) + panel_bytes(storage, at);
   const std::size_t before = panel_bytes(storage, k.end - k.begin);
@@ -117,10 +113,13 @@ const std::byte* PanelBlocks::ready(const Index& index) {
   return operand(1 - turn_);
 }
 
-std::span<const std::byte> PanelBlocks::stored_operand(const Index& index) const {
-  if (!source_.is_operand()) return {};
-  return {source_.stored(index.panel, index.block.padded_begin()),
-          panel_bytes(source_.storage, index.block.padded_length())};
+AheadRows PanelBlocks::stored_operand(const Index& index) const {
+  if (!source_.is_operand() || index.block.pieces.empty()) return {};
+  const auto bytes = static_cast<std::int64_t>(panel_bytes(source_.storage, 2));
+  return {.first = source_.stored(index.panel, index.block.padded_begin()),
+          .stride = bytes,
+          .bytes = bytes,
+          .rows = index.block.padded_length() / 2};
 }
 
 void PanelBlocks::begin(const Index& index, std::int64_t parts) {

@@ -36,7 +36,7 @@ class DepthBlocks {
 
   std::int64_t size() const { return ceil_div(static_cast<std::int64_t>(pieces_.size()), each_); }
   Block block(std::int64_t i) const;
-  std::int64_t longest() const;  // of the blocks, with padding
+  std::int64_t longest() const { return longest_; }  // of the blocks, with padding
   // The lengths of the leaves, with padding, if a block has all k and there are no groups.
   std::span<const std::int64_t> leaves() const { return leaves_; }
   bool has_whole_groups() const { return whole_groups_; }
@@ -59,6 +59,7 @@ class DepthBlocks {
   std::vector<std::int64_t> leaves_;
   std::int64_t each_ = 1;  // pieces of a block
   bool whole_groups_ = true;
+  std::int64_t longest_ = 0;
 };
 
 // The source of a product's panels. k is counted with the padding.
@@ -91,8 +92,8 @@ class PanelBlocks {
   // begin() is not expanded again.
   const std::byte* ready(const Index& index);
 
-  // The block's operand where nothing has to be made of it; otherwise empty.
-  std::span<const std::byte> stored_operand(const Index& index) const;
+  // The block's operand where nothing has to be made of it; otherwise none.
+  AheadRows stored_operand(const Index& index) const;
 
   // Says which block comes next; each of `parts` calls of advance() expands a part of it.
   void begin(const Index& index, std::int64_t parts);

@@ -5,13 +5,14 @@
 
 #include "base/parallel.h"
 #include "gemm/quant_panels.h"
+#include "tensor/stride.h"
 
 namespace plait::gemm {
 namespace {
 
 // How much of a view is packed before it is multiplied: enough that memory is read in long runs,
 // and little enough that it is still in a cache when it is used.
-constexpr std::size_t kPackedAtOnce = 128 * 1024;
+constexpr std::size_t kPackedAtOnce = 64 * 1024;
 
 // How many rows of X are packed at once: enough that a panel which was made ready is used often,
 // few enough that a transposed X is never copied as a whole.
@@ -113,6 +114,8 @@ void Product::run_superblock(Range rows) {
       while (!failed.load(std::memory_order_relaxed)) {
         const std::size_t job = next.fetch_add(1, std::memory_order_relaxed);
         if (job >= jobs.size()) break;
+        const std::size_t later = job + static_cast<std::size_t>(threads);
+        memory.next = later < jobs.size() ? jobs[later] : Job{};
         run_job(jobs[job], memory);
       }
     } catch (...) {
@@ -246,6 +249,24 @@ void Product::pack_view(Range panels, Range k, std::byte* to) const {
   }
 }
 
+// The rows that a block of a panel is packed from.
+AheadRows Product::rows_of_view(const PanelBlocks::Index& place) const {
+  if (place.block.pieces.empty()) return {};
+  const WeightView& weight = task_.call.weight.view();
+  const Range k = {place.block.padded_begin(),
+                   std::min(place.block.padded_begin() + place.block.padded_length(), weight.k())};
+  const Range columns = {place.panel * kPanelColumns,
+                         std::min((place.panel + 1) * kPanelColumns, weight.n())};
+  const bool out_in = weight.layout == WeightLayout::out_in;
+  const ConstTensorView rows =
+      out_in ? weight.view.row_range(columns.begin, columns.end).column_range(k.begin, k.end)
+             : weight.view.row_range(k.begin, k.end).column_range(columns.begin, columns.end);
+  return {.first = static_cast<const std::byte*>(rows.data),
+          .stride = tensor::stride_bytes(rows),
+          .bytes = static_cast<std::int64_t>(rows.row_bytes()),
+          .rows = rows.rows};
+}
+
 void Product::make_room(const Job& job, Workspace::Thread& memory) const {
   const std::size_t row_bytes = kPanelColumns * sizeof(float);
   const std::size_t bytes = static_cast<std::size_t>(size(job.rows) * size(job.panels)) * row_bytes;
@@ -260,8 +281,7 @@ void Product::make_room(const Job& job, Workspace::Thread& memory) const {
 
 // Panels that are read once, by few rows, need not be there as a whole.
 std::int64_t Product::blocks_at_once(const Job& job, const DepthBlocks& cut) const {
-  const bool once =
-      packs() && panels_of_view_.data == nullptr && size(job.rows) <= rows_at_once(job);
+  const bool once = packs_pieces() && size(job.rows) <= rows_at_once(job);
   if (!once || cut.size() == 0) return cut.size();
   const std::size_t bytes =
       static_cast<std::size_t>(size(job.panels)) * panel_bytes(storage_, cut.longest());
@@ -294,10 +314,8 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
                      Workspace::at_least(memory.blocks, PanelBlocks::bytes(from, longest)));
   const std::int64_t strips = ceil_div(size(job.rows), kernel_.max_rows());
   const std::int64_t turns = std::max<std::int64_t>(size(k_blocks), 1) * size(job.panels);
-  const auto place = [&](std::int64_t turn) -> PanelBlocks::Index {
-    const std::int64_t panel = job.panels.begin + turn % size(job.panels);
-    if (size(k_blocks) == 0) return {.panel = panel, .block = {}};
-    return {.panel = panel, .block = memory.cut.block(k_blocks.begin + turn / size(job.panels))};
+  const auto place = [&](std::int64_t turn) {
+    return place_of(job, k_blocks.begin * size(job.panels) + turn, memory);
   };
   const bool ends = k_blocks.end == memory.cut.size();
   for (std::int64_t i = 0; i < turns; ++i) {
@@ -305,26 +323,42 @@ void Product::run_blocks(const Job& job, Range k_blocks, const PanelSource& from
                  .place = place(i),
                  .operand = nullptr,
                  .last = ends && i + size(job.panels) >= turns};
-    std::span<const std::byte> next;
+    AheadRows ahead;
     if (few) {
       turn.operand = from.stored(turn.place.panel, 0);
     } else if (size(k_blocks) > 0) {
       turn.operand = blocks.ready(turn.place);
-      if (i + 1 < turns) {
-        blocks.begin(place(i + 1), strips);
-        next = blocks.stored_operand(place(i + 1));
-      }
+      if (i + 1 < turns) blocks.begin(place(i + 1), strips);
+      if (packs_pieces())
+        ahead = rows_of_view(place(i + turns));
+      else if (i + 1 < turns || !packs())
+        ahead = blocks.stored_operand(place(i + 1));
       const PanelBlocks::Index none = {.panel = job.panels.begin, .block = {}};
       turn.rows_ahead = rows_after(job, i + 1 < turns ? place(i + 1) : none);
     }
-    const std::size_t share = next.size() / static_cast<std::size_t>(strips);
+    std::int64_t strip = 0;
     for (std::int64_t row = job.rows.begin; row < job.rows.end; row += kernel_.max_rows()) {
-      turn.ahead = next.first(share);
-      next = next.subspan(share);
+      turn.ahead = part_of(ahead, strip++, strips);
       run_strip(turn, {row, std::min(row + kernel_.max_rows(), job.rows.end)}, memory);
       blocks.advance();
     }
   }
+}
+
+// Turn by turn, all panels of a block of k before the next block; behind the job's last turn come
+// those of the thread's next job, if that has the same rows.
+PanelBlocks::Index Product::place_of(const Job& job, std::int64_t turn,
+                                     const Workspace::Thread& memory) {
+  const std::int64_t blocks = memory.cut.size();
+  Range panels = job.panels;
+  if (turn >= std::max<std::int64_t>(blocks, 1) * size(panels)) {
+    turn -= blocks * size(panels);
+    panels = memory.next.rows == job.rows ? memory.next.panels : Range{0, 0};
+    if (turn >= blocks * size(panels)) return {};
+  }
+  const std::int64_t panel = panels.begin + turn % size(panels);
+  if (blocks == 0) return {.panel = panel, .block = {}};
+  return {.panel = panel, .block = memory.cut.block(turn / size(panels))};
 }
 
 // The last panel of a block of k is followed by the next block, by the same rows; behind the last

@@ -6,8 +6,8 @@
 // prepared once, while the rows are multiplied by the block before it, and stays in the first-level
 // cache while they are multiplied by it. When k is complete, the tiles are written. The panels of a
 // view are packed by the job that reads them: as a whole if its rows read them several times, and
-// otherwise as many blocks as fit into the second-level cache. Few rows are multiplied by the view
-// itself, if the kernel can do that.
+// otherwise as many blocks as fit into the second-level cache: memory is asked for the next ones
+// while these are multiplied. Few rows are multiplied by the view itself, if the kernel can do that.
 //
 // k is cut into leaves (leaves.h). Each is summed by itself, and the sums of earlier leaves are
 // added to it when it is complete. If scales are per group, each group of a leaf is also summed by
@@ -54,10 +54,10 @@ class Product {
   // One block of a panel, by all rows of a job.
   struct Turn {
     const Job& job;
-    PanelBlocks::Index place;               // without pieces where k is 0
-    const std::byte* operand;               // as stored, where few rows take it so
-    bool last;                              // of the panel's blocks
-    std::span<const std::byte> ahead = {};  // a strip's share of the next turn's operand
+    PanelBlocks::Index place;  // without pieces where k is 0
+    const std::byte* operand;  // as stored, where few rows take it so
+    bool last;                 // of the panel's blocks
+    AheadRows ahead = {};      // a strip's share of what a later turn reads
     RowsAhead rows_ahead = {};
   };
 
@@ -88,6 +88,8 @@ class Product {
   bool is_grouped() const { return task_.depth.group != 0; }
   // True if each job has to pack the panels that it reads.
   bool packs() const { return packed_ == nullptr && !has_panels_; }
+  // True if it packs them for itself alone.
+  bool packs_pieces() const { return packs() && panels_of_view_.data == nullptr; }
   bool has_few(const Job& job) const { return size(job.rows) <= few_.max_rows; }
   bool asks_rows() const;
   bool reads_in_place() const;
@@ -99,6 +101,7 @@ class Product {
   std::int64_t blocks_at_once(const Job& job, const DepthBlocks& cut) const;
   PanelSource source_for(const Job& job, Range blocks, Workspace::Thread& memory);
   void pack_view(Range panels, Range k, std::byte* to) const;
+  AheadRows rows_of_view(const PanelBlocks::Index& place) const;
   void pack_missing(Range panels) const;
   void make_room(const Job& job, Workspace::Thread& memory) const;
   bool reads_plain() const { return plain_.max_rows > 0; }
@@ -107,6 +110,8 @@ class Product {
   void run_job(const Job& job, Workspace::Thread& memory);
   void run_blocks(const Job& job, Range k_blocks, const PanelSource& from,
                   Workspace::Thread& memory);
+  static PanelBlocks::Index place_of(const Job& job, std::int64_t turn,
+                                     const Workspace::Thread& memory);
   void run_strip(const Turn& turn, Range rows, Workspace::Thread& memory);
   static std::int64_t slot_stride(const Turn& turn);
   static float* sums_of(const Turn& turn, Range rows, int slot, Workspace::Thread& memory);

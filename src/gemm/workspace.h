@@ -28,6 +28,7 @@ class Workspace {
     Buffer blocks;  // of panels
     Buffer panels;  // of a view, for one job
     DepthBlocks cut;
+    Job next;  // that the thread will probably take after its own; without panels: none
   };
 
   Buffer rows;

@@ -113,8 +113,10 @@ TEST_P(Kernel, AsksAheadWithoutReading) {
   auto* sums = reinterpret_cast<float*>(place.data());
   for (const std::int64_t bytes : {1, 64, 1000, 1 << 20}) {
     TileCall call = call_of(*rows, *panel, {0, kDepth}, sums);
-    call.ahead = panel->data() + bytes_of(kDepth * kPanelColumns);
-    call.ahead_bytes = bytes;
+    call.ahead = {.first = panel->data() + bytes_of(kDepth * kPanelColumns),
+                  .stride = 3 * bytes,
+                  .bytes = bytes,
+                  .rows = 5};
     call.rows_ahead = panel->data() + bytes_of(kDepth * kPanelColumns);
     kernel_->multiply(call);
     EXPECT_TRUE(same_bits(want, sums)) << bytes;

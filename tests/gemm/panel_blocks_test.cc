@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -154,6 +155,17 @@ TEST(PanelBlocks, AreWholeHoweverOftenTheyAreAdvanced) {
       }
     }
   }
+}
+
+TEST(AheadRows, ArePartedWithoutAGap) {
+  const std::array<std::byte, 1> place = {};
+  const AheadRows all = {.first = place.data(), .stride = 0, .bytes = 1, .rows = 7};
+  for (const std::int64_t parts : {1, 2, 3, 11}) {
+    std::int64_t rows = 0;
+    for (std::int64_t part = 0; part < parts; ++part) rows += part_of(all, part, parts).rows;
+    EXPECT_EQ(rows, all.rows) << parts;
+  }
+  EXPECT_EQ(part_of({}, 1, 2).rows, 0);
 }
 
 }  // namespace

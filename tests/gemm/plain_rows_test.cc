@@ -109,7 +109,9 @@ class PlainRowsOf : public testing::TestWithParam<Case> {
   }
 
   void expect_bits_of_packed(bool extreme, std::int64_t k, std::int64_t n) {
-    const std::int64_t m = 1 + below(plain_.max_rows);
+    expect_bits_of_packed(extreme, k, n, 1 + below(plain_.max_rows));
+  }
+  void expect_bits_of_packed(bool extreme, std::int64_t k, std::int64_t n, std::int64_t m) {
     const Operand x = operand(kernel_->operand(), m, k, extreme);
     const Operand w = operand(dtype(), out_in() ? n : k, out_in() ? k : n, extreme);
     const WeightView weight = {w.view, std::get<2>(GetParam())};
@@ -151,6 +153,15 @@ TEST_P(PlainRowsOf, TreatDenormalsInfinitiesAndNotANumberAlike) {
 TEST_P(PlainRowsOf, AddLeavesAlike) {
   for (int round = 0; round < kRounds / 10 && !HasFatalFailure(); ++round)
     expect_bits_of_packed(round % 2 == 0, 1000 + below(16000), size(100));
+}
+
+// More rows than these are multiplied by pieces that are packed. Memory is asked for the next piece,
+// of the same panel or of another, and is never read behind the weight's end.
+TEST_P(PlainRowsOf, AreFollowedByRowsWithTheSameBits) {
+  for (int round = 0; round < kRounds / 5 && !HasFatalFailure(); ++round) {
+    const std::int64_t m = plain_.max_rows + 1 + below(60);
+    expect_bits_of_packed(round % 2 == 0, size(1500), size(300), m);
+  }
 }
 
 // Zeros are added up to the end of a step: they make 0 of -0.

@@ -69,30 +69,30 @@ constexpr std::int64_t kAhead = 8 * 4 * kTileBytes;
   }
 }
 
-// Asks for an equal part of the lines in every step, so that memory works while tiles multiply.
-// Into the second cache: the first is full of the block in use.
+// Asks for an equal part of the rows in every step, so that memory works while tiles multiply. Into
+// the second cache: the first is full of the block in use.
 class Ahead {
  public:
-  Ahead(std::span<const std::byte> bytes, std::int64_t steps)
-      : at_(bytes.data()),
-        end_(at_ + bytes.size()),
-        each_((static_cast<std::int64_t>(bytes.size()) / kLine + steps - 1) / steps * kLine) {}
+  Ahead(const AheadRows& rows, std::int64_t steps)
+      : left_(rows), each_((rows.rows + steps - 1) / steps) {}
 
   [[PLAIT_AMX, gnu::always_inline]] void step() {
-    const std::byte* end = at_ + each_ < end_ ? at_ + each_ : end_;
-    for (; at_ < end; at_ += kLine) _mm_prefetch(at_, _MM_HINT_T1);
+    for (std::int64_t i = 0; i < each_ && left_.rows > 0; ++i, --left_.rows) {
+      for (std::int64_t at = 0; at < left_.bytes; at += kLine)
+        _mm_prefetch(left_.first + at, _MM_HINT_T1);
+      left_.first += left_.stride;
+    }
   }
 
  private:
   static constexpr std::int64_t kLine = 64;
-  const std::byte* at_;
-  const std::byte* end_;
+  AheadRows left_;
   std::int64_t each_;
 };
 
 // 17 to 32 rows by the 32 columns at `panel` and `sums`.
 [[PLAIT_AMX]] void two_groups(const TileCall& call, const std::byte* panel, float* sums,
-                              std::span<const std::byte> ask) {
+                              const AheadRows& ask) {
   float* second = sums + std::int64_t{kGroup} * kPanelColumns;
   const SumTiles tiles = {{sums, sums + kGroup, second, second + kGroup}};
   load_sums(tiles, call.first);
@@ -153,10 +153,8 @@ class AmxKernel final : public TileKernel {
   void multiply(const TileCall& call) const override {
     shape_tiles(call.row_count);
     if (call.row_count <= kGroup) return one_group(call);
-    const std::span<const std::byte> ahead(call.ahead, static_cast<std::size_t>(call.ahead_bytes));
-    const std::size_t half = ahead.size() / 128 * 64;
-    two_groups(call, call.panel, call.sums, ahead.first(half));
-    two_groups(call, call.panel + 128, call.sums + 32, ahead.subspan(half));
+    two_groups(call, call.panel, call.sums, part_of(call.ahead, 0, 2));
+    two_groups(call, call.panel + 128, call.sums + 32, part_of(call.ahead, 1, 2));
   }
 
   FewRows few_rows(Storage storage) const override {
