@@ -45,7 +45,7 @@ struct TileOut {
   Dtype dtype = Dtype::f32;
 };
 
-// What is read next, for asking memory for it meanwhile: rows of a view, or of a panel.
+// Rows of a view or of a panel that are read next. A kernel asks memory for them meanwhile.
 struct AheadRows {
   const std::byte* first = nullptr;
   std::int64_t stride = 0;  // in bytes

@@ -249,7 +249,7 @@ void Product::pack_view(Range panels, Range k, std::byte* to) const {
   }
 }
 
-// What a block of a panel is packed from.
+// The rows that a block of a panel is packed from.
 AheadRows Product::rows_of_view(const PanelBlocks::Index& place) const {
   if (place.block.pieces.empty()) return {};
   const WeightView& weight = task_.call.weight.view();

@@ -32,14 +32,34 @@ template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
 
-// The lines that a pass prefetches while it computes, a few with each word.
+// The lines that passes prefetch while they compute, a few with each word. All passes of a call share
+// what is read next, so that it is in the second cache by then: memory works while sums are added up.
 struct Asked {
   const std::byte* at = nullptr;
   const std::byte* end = nullptr;  // of the row
   std::int64_t jump = 0;           // from one row's end to the next row
   std::int64_t bytes = 0;          // of a row
+  std::int64_t share = 0;          // lines of a pass over all columns
   std::int64_t each = 0;           // lines with a word
-  std::int64_t left = 0;           // lines
+  std::int64_t left = 0;           // lines of this pass
+
+  // One pass reads its panel from memory itself.
+  template <class Set>
+  static Asked by(const TileCall& call) {
+    const AheadRows& ahead = call.ahead;
+    const std::int64_t words = call.k / Set::kWordK;
+    if (ahead.rows == 0 || words == 0 || call.row_count <= Set::kRows) return {};
+    const std::int64_t passes = (call.row_count + Set::kRows - 1) / Set::kRows;
+    const std::int64_t lines = (ahead.bytes + kLine - 1) / kLine * ahead.rows;
+    const std::int64_t share = (lines + passes - 1) / passes;
+    const std::int64_t all_words = words * kPanelColumns / (Set::vectors(Set::kRows) * Set::kLanes);
+    return {.at = ahead.first,
+            .end = ahead.first + ahead.bytes,
+            .jump = ahead.stride - ahead.bytes,
+            .bytes = ahead.bytes,
+            .share = share,
+            .each = (share + all_words - 1) / all_words};
+  }
 
   [[gnu::always_inline]] void ask() {
     if (left <= 0) return;
@@ -55,29 +75,6 @@ struct Asked {
   }
 };
 
-// All passes share what is read next, so that it is in the second cache by then: memory works while
-// sums are added up.
-template <class Set>
-[[gnu::always_inline]] inline Asked asked_by(const TileCall& call, std::int64_t words,
-                                             std::int64_t row, std::int64_t col,
-                                             std::int64_t columns) {
-  const AheadRows& ahead = call.ahead;
-  if (ahead.rows == 0 || words == 0 || call.row_count <= Set::kRows) return {};
-  const std::int64_t passes = (call.row_count + Set::kRows - 1) / Set::kRows;
-  const std::int64_t parts = passes * kPanelColumns;
-  const std::int64_t part = row / Set::kRows * kPanelColumns + col;
-  const std::int64_t lines = (ahead.bytes + kLine - 1) / kLine;
-  const std::int64_t first = lines * ahead.rows * part / parts;
-  const std::int64_t count = lines * ahead.rows * (part + columns) / parts - first;
-  const std::byte* const begin = ahead.first + first / lines * ahead.stride;
-  return {.at = begin + first % lines * kLine,
-          .end = begin + ahead.bytes,
-          .jump = ahead.stride - ahead.bytes,
-          .bytes = ahead.bytes,
-          .each = (count + words - 1) / words,
-          .left = count};
-}
-
 // Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
 // accumulator and takes k in sequence, in every instance of this template: that is why its bits
 // depend on nothing else.
@@ -86,13 +83,15 @@ template <class Set>
 // that is multiplied. The processor doesn't foresee them: a row's run is too short. As a branch in
 // the loop it would cost those whose rows are in a cache a percent.
 template <class Set, int Rows, int Vectors, bool AsksRows>
-[[gnu::always_inline]] inline void multiply_block(const TileCall& call, std::int64_t row, int col) {
+[[gnu::always_inline]] inline void multiply_block(const TileCall& call, Asked& all,
+                                                  std::int64_t row, int col) {
   using Vector = typename Set::Vector;
   const std::byte* x = call.rows + row * call.row_stride;
   const auto* panel = reinterpret_cast<const float*>(call.panel) + col;
   float* sums = call.sums + row * kPanelColumns + col;
   const std::int64_t words = call.k / Set::kWordK;
-  Asked asked = asked_by<Set>(call, words, row, col, std::int64_t{Vectors} * Set::kLanes);
+  Asked asked = all;
+  asked.left = asked.share * Vectors * Set::kLanes / kPanelColumns;
 
   Vector sum[Rows][Vectors];
   for (std::int64_t r = 0; r < Rows; ++r) {
@@ -120,6 +119,7 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
       for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weights[v], sum[r][v]);
     }
   }
+  all = asked;
   for (int n = 0; n < call.nodes.count; ++n) {
     const float* node = call.nodes.of[static_cast<std::size_t>(n)] + row * kPanelColumns + col;
     for (std::int64_t r = 0; r < Rows; ++r) {
@@ -142,35 +142,36 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
 }
 
 template <class Set, int Rows>
-void multiply_rows(const TileCall& call, std::int64_t row) {
+void multiply_rows(const TileCall& call, Asked& asked, std::int64_t row) {
   constexpr int kVectors = Set::vectors(Rows);
   for (int col = 0; col < kPanelColumns; col += kVectors * Set::kLanes) {
     if (Rows == Set::kRows && col == 0 && call.rows_ahead != nullptr) {
-      multiply_block<Set, Rows, kVectors, Rows == Set::kRows>(call, row, col);
+      multiply_block<Set, Rows, kVectors, Rows == Set::kRows>(call, asked, row, col);
     } else {
-      multiply_block<Set, Rows, kVectors, false>(call, row, col);
+      multiply_block<Set, Rows, kVectors, false>(call, asked, row, col);
     }
   }
 }
 
 // The last `rest` rows, at most Rows.
 template <class Set, int Rows>
-void multiply_rest(const TileCall& call, std::int64_t row, std::int64_t rest) {
+void multiply_rest(const TileCall& call, Asked& asked, std::int64_t row, std::int64_t rest) {
   if constexpr (Rows > 0) {
     if (rest == Rows) {
-      multiply_rows<Set, Rows>(call, row);
+      multiply_rows<Set, Rows>(call, asked, row);
     } else {
-      multiply_rest<Set, Rows - 1>(call, row, rest);
+      multiply_rest<Set, Rows - 1>(call, asked, row, rest);
     }
   }
 }
 
 template <class Set>
 void multiply_rows(const TileCall& call) {
+  Asked asked = Asked::by<Set>(call);
   std::int64_t row = 0;
   for (; row + Set::kRows <= call.row_count; row += Set::kRows)
-    multiply_rows<Set, Set::kRows>(call, row);
-  multiply_rest<Set, Set::kRows - 1>(call, row, call.row_count - row);
+    multiply_rows<Set, Set::kRows>(call, asked, row);
+  multiply_rest<Set, Set::kRows - 1>(call, asked, row, call.row_count - row);
 }
 
 // The overhead of a leaf of few rows matters: its multiplications take a microsecond.
