@@ -57,6 +57,14 @@ def test_more_that_needs_a_gpu(args: Namespace, given: list[str]) -> None:
         options.adjust(args, given)
 
 
+def test_tokens_that_ranks_cannot_share_equally_are_refused() -> None:
+    args = Namespace(sequence_parallel=True, tensor_model_parallel_size=2, seq_length=63)
+    with pytest.raises(Refused, match="63 tokens can't be shared equally by 2 tensor-parallel"):
+        options.adjust(args, [])
+    args.seq_length = 64
+    options.adjust(args, [])
+
+
 def test_a_program_with_a_gpu_is_not_changed() -> None:
     done = python(
         "-c",

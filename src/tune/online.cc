@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -16,11 +17,11 @@ namespace {
 // Turns that count. The turn before them warms up caches and prepares operators.
 constexpr int kTurns = 5;
 
-// The number of plans in the second round.
-constexpr std::size_t kFinalists = 2;
+// The number of plans in the second round, at most.
+constexpr std::size_t kFinalists = 3;
 
-// A plan that takes so many times as long as serial is tried once more, because another program may
-// have disturbed it, and then no longer.
+// A plan that takes so many times as long as serial in so many turns that count, and in their
+// median, is tried no longer. Another program may have disturbed one of them.
 constexpr double kTooSlow = 1.3;
 constexpr int kMostSlow = 2;
 
@@ -165,21 +166,24 @@ std::vector<double> Online::slowest_of(const PlanKey& key, const std::vector<flo
               error.culprit());
 }
 
-void Online::drop(Trial& trial, std::size_t plan) {
-  const auto at = static_cast<std::ptrdiff_t>(plan);
-  trial.plans.erase(trial.plans.begin() + at);
-  trial.times.erase(trial.times.begin() + at);
-  trial.slow.erase(trial.slow.begin() + at);
+void Online::drop_slow_plans(Trial& trial, const std::vector<double>& slowest) {
+  for (std::size_t i = trial.plans.size(); i-- > 1;) {
+    if (slowest[i] > kTooSlow * slowest.front()) ++trial.slow[i];
+    if (trial.slow[i] < kMostSlow || compare(trial.times[i], trial.times[0]) <= kTooSlow) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    trial.plans.erase(trial.plans.begin() + at);
+    trial.times.erase(trial.times.begin() + at);
+    trial.slow.erase(trial.slow.begin() + at);
+  }
 }
 
 void Online::end_turn(const PlanKey& key, Trial& trial) const {
   const std::vector<double> slowest = slowest_of(key, trial.turn);
   trial.turn.clear();
-  const bool counts = trial.turns > 0 || trial.is_second_round;
   trial.slow.resize(trial.plans.size());
-  for (std::size_t i = trial.plans.size(); i-- > 0;) {
-    if (counts) trial.times[i].push_back(slowest[i]);
-    if (slowest[i] > kTooSlow * slowest.front() && ++trial.slow[i] == kMostSlow) drop(trial, i);
+  if (trial.turns > 0 || trial.is_second_round) {
+    for (std::size_t i = 0; i < trial.plans.size(); ++i) trial.times[i].push_back(slowest[i]);
+    drop_slow_plans(trial, slowest);
   }
   ++trial.turns;
   if (trial.turns == kTurns + (trial.is_second_round ? 0 : 1)) end_round(key, trial);
@@ -196,21 +200,28 @@ std::size_t Online::best_of(const PlanKey& key, const Trial& trial) const {
       best = i;
   }
   if (best != 0) return best;
+  const std::size_t chosen = choice_of_model(key, trial);
+  const double most = spread_of(times[0]) + spread_of(times[chosen]);
+  return std::abs(compare(times[chosen], times[0]) - 1) < most / 2 ? chosen : 0;
+}
+
+// The place of the model's choice among the plans; that of serial, if it was dropped.
+std::size_t Online::choice_of_model(const PlanKey& key, const Trial& trial) const {
   const auto chosen =
       std::find(trial.plans.begin(), trial.plans.end(), model_.choose(shared_problem(key)));
-  if (chosen == trial.plans.end()) return 0;
-  const auto place = static_cast<std::size_t>(chosen - trial.plans.begin());
-  const double most = spread_of(times[0]) + spread_of(times[place]);
-  return std::abs(compare(times[place], times[0]) - 1) < most / 2 ? place : 0;
+  return chosen == trial.plans.end() ? 0 : static_cast<std::size_t>(chosen - trial.plans.begin());
 }
 
 void Online::end_round(const PlanKey& key, Trial& trial) const {
   const auto& times = trial.times;
   const std::size_t best = best_of(key, trial);
   if (best != 0 && !trial.is_second_round) {
-    trial.plans = {trial.plans[0], trial.plans[best]};
-    trial.times.assign(kFinalists, {});
-    trial.slow.assign(kFinalists, 0);
+    const std::size_t chosen = choice_of_model(key, trial);
+    std::vector<Plan> finalists = {trial.plans[0], trial.plans[best]};
+    if (chosen != 0 && chosen != best) finalists.push_back(trial.plans[chosen]);
+    trial.plans = std::move(finalists);
+    trial.times.assign(trial.plans.size(), {});
+    trial.slow.assign(trial.plans.size(), 0);
     trial.turns = 0;
     trial.is_second_round = true;
     return;

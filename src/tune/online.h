@@ -62,15 +62,15 @@ class Online final : public PlanSource {
   static std::size_t calls(std::size_t plans);
 
  private:
-  // All plans take turns in the first round. In the second, only the best of them competes with
-  // serial, with new times: of many equally fast plans, the best one of the first round was partly
-  // lucky.
+  // All plans take turns in the first round. In the second, only the best of them and the model's
+  // choice compete with serial, with new times: of many equally fast plans, the best one of the
+  // first round was partly lucky.
   struct Trial {
     std::vector<Plan> plans;                      // serial first
     std::vector<std::vector<double>> times = {};  // by plan: of the slowest rank, if turns count
     std::vector<float> turn = {};                 // this rank's times in this turn
-    std::vector<int> slow = {};                   // by plan: turns in which it was far too slow
-    int turns = 0;                                // finished ones of this round, with the first
+    std::vector<int> slow = {};  // by plan: turns that count in which it was far too slow
+    int turns = 0;               // finished ones of this round, with the first
     bool is_second_round = false;
     std::optional<plan::PlanCache::Entry> decision = {};
     bool is_repeated = false;  // what an earlier trial has found does not count
@@ -85,7 +85,8 @@ class Online final : public PlanSource {
   double as_shared(const PlanKey& key, std::int64_t nanoseconds) const;
   void end_turn(const PlanKey& key, Trial& trial) const;
   std::size_t best_of(const PlanKey& key, const Trial& trial) const;
-  static void drop(Trial& trial, std::size_t plan);
+  std::size_t choice_of_model(const PlanKey& key, const Trial& trial) const;
+  static void drop_slow_plans(Trial& trial, const std::vector<double>& slowest);
   void end_round(const PlanKey& key, Trial& trial) const;
   void watch(const PlanKey& key, Trial& trial, float nanoseconds) const;
 

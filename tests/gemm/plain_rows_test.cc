@@ -155,8 +155,8 @@ TEST_P(PlainRowsOf, AddLeavesAlike) {
     expect_bits_of_packed(round % 2 == 0, 1000 + below(16000), size(100));
 }
 
-// More rows than these are multiplied by pieces that are packed. Memory is asked for the next piece,
-// of the same panel or of another, and is never read behind the weight's end.
+// More rows than these are multiplied by pieces that are packed. Memory is asked for the next
+// piece, of the same panel or of another, and is never read behind the weight's end.
 TEST_P(PlainRowsOf, AreFollowedByRowsWithTheSameBits) {
   for (int round = 0; round < kRounds / 5 && !HasFatalFailure(); ++round) {
     const std::int64_t m = plain_.max_rows + 1 + below(60);

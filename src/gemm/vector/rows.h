@@ -32,8 +32,9 @@ template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
 
-// The lines that passes prefetch while they compute, a few with each word. All passes of a call share
-// what is read next, so that it is in the second cache by then: memory works while sums are added up.
+// The lines that passes prefetch while they compute, a few with each word. All passes of a call
+// share what is read next, so that it is in the second cache by then: memory works while sums are
+// added up.
 struct Asked {
   const std::byte* at = nullptr;
   const std::byte* end = nullptr;  // of the row

@@ -24,17 +24,20 @@ __all__ = ["Refused", "stand_in_for_cuda"]
 _log = logging.getLogger("plait.megatron")
 
 _done = False
+_adjusts_options = False
 
 
 def stand_in_for_cuda() -> bool:
     """Let this process run Megatron on the CPU; true unless torch finds a CUDA device.
 
-    Call it before the program makes groups and models. It stands in for torch.cuda, for tensors
+    Call it before the program makes groups and models, and where the program trains by
+    Megatron-LM's scripts, after these can be imported. It stands in for torch.cuda, for tensors
     that are made on "cuda", and for NCCL, in the whole process until it ends. A process that has a
     GPU isn't changed.
     """
-    global _done
+    global _done, _adjusts_options
     if _done:
+        _adjusts_options = _adjusts_options or options.stand_in()
         return True
     if torch.cuda.is_available() or torch.cuda.device_count() > 0:
         return False
@@ -42,7 +45,7 @@ def stand_in_for_cuda() -> bool:
     cuda.stand_in()
     core.stand_in()
     devices.stand_in()
-    options.stand_in()
+    _adjusts_options = options.stand_in()
     if os.environ.get("RANK", "0") == "0":
         _log.warning("torch finds no CUDA device: the CPU stands in for one")
     return True

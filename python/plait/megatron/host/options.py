@@ -97,6 +97,11 @@ def _refuse(args: argparse.Namespace, given: list[str]) -> None:
     if saves and importlib.util.find_spec("triton") is None:
         # It saves from a process that starts anew and imports the script, without stand-ins.
         raise _refused("--ckpt-format torch_dist", "its writers import Triton; use torch")
+    ranks = getattr(args, "tensor_model_parallel_size", 1)
+    tokens = getattr(args, "seq_length", None) or 0
+    if getattr(args, "sequence_parallel", False) and tokens % ranks != 0:
+        why = f"{tokens} tokens can't be shared equally by {ranks} tensor-parallel ranks"
+        raise Refused(plait.Code.invalid_argument, f"plait.megatron: --sequence-parallel: {why}")
     for name, values, option, reason in REFUSED:
         value = getattr(args, name, None)
         value = getattr(value, "name", value)  # of an enumeration
@@ -111,13 +116,13 @@ def _refused(option: str, reason: str) -> Refused:
     )
 
 
-def stand_in() -> None:
-    """Adjust the options that Megatron's training scripts parse, where their package is found."""
+def stand_in() -> bool:
+    """Adjust the options that Megatron's training scripts parse; false: there are no scripts."""
     try:
         arguments = importlib.import_module("megatron.training.arguments")
         initialize = importlib.import_module("megatron.training.initialize")
     except ImportError:  # a program that needs them will say the same
-        return
+        return False
     validate: Callable[..., Any] = arguments.validate_args
 
     def validate_args(args: argparse.Namespace, *rest: Any, **kwargs: Any) -> Any:
@@ -134,6 +139,7 @@ def stand_in() -> None:
     # is one generator, so that the same seed would give each TP weights of its own.
     vars(initialize)["_warmup_jit_function"] = lambda: None
     _leave_out_compiling()
+    return True
 
 
 def _leave_out_compiling() -> None:
