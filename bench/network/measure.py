@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,6 +312,37 @@ def measure(bench: Bench, rates: list[str], sections: list[str]) -> None:
         bench.predict()
 
 
+def measure_all(options: argparse.Namespace) -> dict:
+    """Measure what is asked for, and return the document."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, netlab.Lab() as lab:
+        bench = Bench(options, Path(folder), lab)
+        measure(bench, options.rates, options.only)
+    # A run under `chrt -r 1` keeps other programs off the processors.
+    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    return {"conditions": {**conditions.now(), **({"priority": "real-time"} if real_time else {}),
+                           "rounds": options.rounds, "seconds": round(time.monotonic() - begin),
+                           "command": "./do bench network"},
+            "rows": list(bench.rows.rows.values())}
+
+
+def write_document(program: str, path: Path, measured: Callable[[], dict]) -> int:
+    """Measure, write and print the document, and return the program's exit status."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, netlab.end)
+    if why := netlab.refusal():
+        print(f"{program}: {why}", file=sys.stderr)
+        return netlab.NOT_ALLOWED
+    try:
+        document = measured()
+    except (Failed, subprocess.TimeoutExpired) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
+    report.write(path, document)
+    print(report.Results([path]).text())
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./do bench network", description=__doc__)
     parser.add_argument("--rates", type=rates_of, default=["2gbit", "5gbit", "10gbit", "none"], metavar="LIST",
@@ -324,28 +356,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.rounds = 1
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, netlab.end)
-    if why := netlab.refusal():
-        print(f"bench network: {why}", file=sys.stderr)
-        return netlab.NOT_ALLOWED
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, netlab.Lab() as lab:
-        bench = Bench(options, Path(folder), lab)
-        try:
-            measure(bench, options.rates, options.only)
-        except (Failed, subprocess.TimeoutExpired) as error:
-            print(f"bench network: {error}", file=sys.stderr)
-            return 1
-    # A run under `chrt -r 1` keeps other programs off the processors.
-    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
-    found = {"conditions": {**conditions.now(), **({"priority": "real-time"} if real_time else {}),
-                            "rounds": options.rounds, "seconds": round(time.monotonic() - begin),
-                            "command": "./do bench network"},
-             "rows": list(bench.rows.rows.values())}
-    report.write(options.json, found)
-    print(report.Results([options.json]).text())
-    return 0
+    return write_document("bench network", options.json, lambda: measure_all(options))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,8 @@ calls on rank 0.
 import argparse
 import json
 import os
-import signal
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -189,23 +187,11 @@ def main() -> int:
         measure_as_rank(options)
         return 0
     import measure
-    import netlab
-    import report
 
     options.rates = measure.rates_of(options.rates)
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, netlab.end)
-    if why := netlab.refusal():
-        print(f"bench network one-row: {why}", file=sys.stderr)
-        return netlab.NOT_ALLOWED
-    try:
-        document = measure_all(options)
-    except (measure.Failed, subprocess.TimeoutExpired) as error:
-        print(f"bench network one-row: {error}", file=sys.stderr)
-        return 1
-    report.write(options.json, document)
-    print(report.Results([options.json]).text())
-    return 0
+    return measure.write_document(
+        "bench network one-row", options.json, lambda: measure_all(options)
+    )
 
 
 if __name__ == "__main__":

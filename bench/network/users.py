@@ -22,9 +22,7 @@ fixed plan's over plait's. Before, plait runs by itself until it has kept its pl
 
 import argparse
 import json
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,7 +34,6 @@ sys.path[1:1] = [str(ROOT / "bench"), str(ROOT / "tools")]
 import conditions  # noqa: E402, in another folder
 import measure  # noqa: E402, beside this file, but it needs the two folders
 import netlab  # noqa: E402, in another folder
-import report  # noqa: E402, likewise
 import users_ranks as ranks  # noqa: E402, beside this file
 
 RATES = ["1gbit", "2gbit", "5gbit", "10gbit", "none"]
@@ -108,15 +105,17 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     document: dict[str, Any] = {"what": "users", "conditions": {}, "rows": [], "cases": []}
     uses: dict[str, str] = {}
     starts = [(rate, name) for rate in options.rates for name in options.rows]
-    with netlab.Lab() as lab:
-        for number, (rate, name) in enumerate(starts, 1):
-            tell_progress(f"{name}, {measure.title(rate)}: {number} of {len(starts)} ")
-            lab.limit(None if rate == "none" else rate)
-            found = start(lab, name, options)
-            uses |= found["uses"]
-            document["rows"] += rows_of(found["cases"], rate, name)
-            document["cases"].append({"rate": rate, "row": name, **found["cases"]})
-    tell_progress("")
+    try:
+        with netlab.Lab() as lab:
+            for number, (rate, name) in enumerate(starts, 1):
+                tell_progress(f"{name}, {measure.title(rate)}: {number} of {len(starts)} ")
+                lab.limit(None if rate == "none" else rate)
+                found = start(lab, name, options)
+                uses |= found["uses"]
+                document["rows"] += rows_of(found["cases"], rate, name)
+                document["cases"].append({"rate": rate, "row": name, **found["cases"]})
+    finally:
+        tell_progress("")
     document["rows"].sort(key=lambda row: "plans" in row["values"])
     document["conditions"] = {
         **conditions.now(),
@@ -154,20 +153,7 @@ def read_options() -> argparse.Namespace:
 def main() -> int:
     """Measure what is asked for."""
     options = read_options()
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, netlab.end)
-    if why := netlab.refusal():
-        print(f"bench network users: {why}", file=sys.stderr)
-        return netlab.NOT_ALLOWED
-    try:
-        document = measure_all(options)
-    except (measure.Failed, subprocess.TimeoutExpired) as error:
-        tell_progress("")
-        print(f"bench network users: {error}", file=sys.stderr)
-        return 1
-    report.write(options.json, document)
-    print(report.Results([options.json]).text())
-    return 0
+    return measure.write_document("bench network users", options.json, lambda: measure_all(options))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ struct Pair {
   }
 };
 
-Introduction hello() {
+Hello hello() {
   return {.job = "a job",
           .rank = 2,
           .to = 1,
@@ -85,17 +85,17 @@ TEST(Handshake, AProofIsOfNoUseElsewhere) {
   EXPECT_NE(prove("kex", write(hello()), nonce).caller, proofs.caller);
   EXPECT_NE(prove("key", write(hello()), "00000000000000000000000000000002").caller, proofs.caller);
   const auto change = [&](auto part) {
-    Introduction other = hello();
+    Hello other = hello();
     part(other);
     EXPECT_NE(prove("key", write(other), nonce).caller, proofs.caller);
     EXPECT_NE(prove("key", write(other), nonce).listener, proofs.listener);
   };
-  change([](Introduction& other) { other.job += 'x'; });
-  change([](Introduction& other) { other.rank = 0; });
-  change([](Introduction& other) { other.to = 0; });
-  change([](Introduction& other) { other.world = 4; });
-  change([](Introduction& other) { other.nonce[0] = 'b'; });
-  change([](Introduction& other) { other.info.hosts += ",10.0.0.9"; });
+  change([](Hello& other) { other.job += 'x'; });
+  change([](Hello& other) { other.rank = 0; });
+  change([](Hello& other) { other.to = 0; });
+  change([](Hello& other) { other.world = 4; });
+  change([](Hello& other) { other.nonce[0] = 'b'; });
+  change([](Hello& other) { other.info.hosts += ",10.0.0.9"; });
 }
 
 TEST(Handshake, AChallengeComesBackAsItWasWritten) {

@@ -25,7 +25,7 @@ class CallersTest : public testing::Test {
     });
   }
 
-  static Introduction hello(const Identity& from) {
+  static Hello hello(const Identity& from) {
     return {.job = from.job,
             .rank = from.rank,
             .to = 0,
@@ -40,7 +40,7 @@ class CallersTest : public testing::Test {
     await([&] {
       callers.accept(listener);
       const bool was_there = !callers.are_none();
-      callers.receive(self, hints, [&](base::Fd& socket, const Introduction& from) {
+      callers.receive(self, hints, [&](base::Fd& socket, const Hello& from) {
         admitted = from.rank;
         admitted_socket = std::move(socket);
       });
@@ -52,21 +52,19 @@ class CallersTest : public testing::Test {
   void listen_once() {
     await([&] {
       callers.accept(listener);
-      callers.receive(self, hints, [&](base::Fd& /*socket*/, const Introduction& from) {
-        admitted = from.rank;
-      });
+      callers.receive(self, hints,
+                      [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
       return !callers.are_none();
     });
     for (int turn = 0; turn < 100; ++turn) {
-      callers.receive(self, hints, [&](base::Fd& /*socket*/, const Introduction& from) {
-        admitted = from.rank;
-      });
+      callers.receive(self, hints,
+                      [&](base::Fd& /*socket*/, const Hello& from) { admitted = from.rank; });
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
   // The caller and this rank both learn why it is no rank of this start.
-  void expect_difference(const Introduction& from, const std::string& why) {
+  void expect_difference(const Hello& from, const std::string& why) {
     send_message(*caller, MessageKind::hello, write(from));
     listen();
     EXPECT_FALSE(admitted);
@@ -146,7 +144,7 @@ TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
 
 // The address of a rank may lead to another one.
 TEST_F(CallersTest, OfAnotherRankAreToldWhichOneIsHere) {
-  Introduction to_another = hello(rank_of_three(2));
+  Hello to_another = hello(rank_of_three(2));
   to_another.to = 1;
   send_message(*caller, MessageKind::hello, write(to_another));
   listen();

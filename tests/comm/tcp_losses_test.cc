@@ -142,13 +142,13 @@ TEST_F(Tcp, NamesARankThatHasComeAndGone) {
     int socket = -1;
     while ((socket = call(port_.number)) < 0) std::this_thread::sleep_for(milliseconds(1));
     const base::Fd line(socket);
-    comm::tcp::Introduction hello = {.job = job_,
-                                     .rank = 1,
-                                     .to = 0,
-                                     .world = 3,
-                                     .has_secret = false,
-                                     .nonce = base::random_name(),
-                                     .info = info_of_this_process(1)};
+    comm::tcp::Hello hello = {.job = job_,
+                              .rank = 1,
+                              .to = 0,
+                              .world = 3,
+                              .has_secret = false,
+                              .nonce = base::random_name(),
+                              .info = info_of_this_process(1)};
     hello.info.transport = "tcp";
     send_message(line, comm::tcp::MessageKind::hello, write(hello));
   });

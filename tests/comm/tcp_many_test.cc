@@ -15,7 +15,7 @@
 namespace plait {
 namespace {
 
-using comm::tcp::Introduction;
+using comm::tcp::Hello;
 using comm::tcp::MessageKind;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
@@ -70,13 +70,13 @@ TEST_F(TcpMany, RanksThatTakeNoWelcomeDelayNoOther) {
     }
     ::_exit(0);
   }
-  Introduction hello = {.job = job_,
-                        .rank = 0,
-                        .to = 0,
-                        .world = kWorld,
-                        .has_secret = false,
-                        .nonce = std::string(32, '0'),
-                        .info = comm::tcp::info_of_this_process(1)};
+  Hello hello = {.job = job_,
+                 .rank = 0,
+                 .to = 0,
+                 .world = kWorld,
+                 .has_secret = false,
+                 .nonce = std::string(32, '0'),
+                 .info = comm::tcp::info_of_this_process(1)};
   hello.info.transport = "tcp";
   hello.info.hosts = "127.0.0.1";
   while (hello.info.hosts.size() < kHosts) hello.info.hosts += ",127.0.0.1";

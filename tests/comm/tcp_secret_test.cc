@@ -19,7 +19,7 @@ namespace plait {
 namespace {
 
 using comm::tcp::Challenge;
-using comm::tcp::Introduction;
+using comm::tcp::Hello;
 using comm::tcp::Message;
 using comm::tcp::MessageKind;
 using comm::tcp::Proofs;
@@ -67,7 +67,7 @@ class TcpSecret : public TcpCase {
   }
 
   // An outsider knows all that can be read on the network.
-  Introduction hello(int rank, int world) const {
+  Hello hello(int rank, int world) const {
     return {.job = job_,
             .rank = rank,
             .to = 0,
@@ -183,10 +183,10 @@ TEST_F(TcpSecret, AShortOneIsRefused) {
 // An outsider sends a proof that a rank once sent, one that rank 0 has just sent it, and others. It
 // is dropped each time, and the ranks don't notice.
 TEST_F(TcpSecret, ProofsOfOtherConnectionsOpenNothing) {
-  const Introduction recorded = hello(1, 3);
+  const Hello recorded = hello(1, 3);
   const std::string old_nonce = base::random_name();
   const Proofs old = prove(kSecret, write(recorded), old_nonce);
-  const auto try_to_enter = [&](const Introduction& mine, const auto& proof_for) {
+  const auto try_to_enter = [&](const Hello& mine, const auto& proof_for) {
     Line line(call_until_heard(port_.number));
     line.send_message(MessageKind::hello, write(mine));
     const auto message = line.receive();
@@ -285,7 +285,7 @@ TEST_F(TcpSecret, OutsidersDelayNoRank) {
 TEST_F(TcpSecret, AnOutsiderOfAnotherBuildEndsNothing) {
   Milestones tried;
   const Helper outsider([&] {
-    Introduction other = hello(1, 2);
+    Hello other = hello(1, 2);
     other.info.build = "9.9.9+other";
     {
       Line line(call_until_heard(port_.number));

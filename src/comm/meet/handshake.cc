@@ -144,12 +144,12 @@ std::string build_in(std::string_view text) {
 }
 
 // The info comes first, and in it the build: other builds can read that, whatever else differs.
-std::string write(const Introduction& hello) {
+std::string write(const Hello& hello) {
   return sentence(write(hello.info), '\n', hello.job, '\n', hello.rank, '\n', hello.to, '\n',
                   hello.world, '\n', hello.has_secret ? kSecret : kOpen, '\n', hello.nonce);
 }
 
-std::optional<Introduction> read_hello(const std::string& text) {
+std::optional<Hello> read_hello(const std::string& text) {
   const auto lines = base::split(text, '\n');
   if (lines.size() != 7) return std::nullopt;
   auto info = read_peer_info(lines[0]);
@@ -160,13 +160,13 @@ std::optional<Introduction> read_hello(const std::string& text) {
       *rank >= *world || *world > kMostRanks)
     return std::nullopt;
   if ((lines[5] != kSecret && lines[5] != kOpen) || !is_nonce(lines[6])) return std::nullopt;
-  return Introduction{.job = std::string(lines[1]),
-                      .rank = static_cast<int>(*rank),
-                      .to = static_cast<int>(*to),
-                      .world = static_cast<int>(*world),
-                      .has_secret = lines[5] == kSecret,
-                      .nonce = std::string(lines[6]),
-                      .info = std::move(*info)};
+  return Hello{.job = std::string(lines[1]),
+               .rank = static_cast<int>(*rank),
+               .to = static_cast<int>(*to),
+               .world = static_cast<int>(*world),
+               .has_secret = lines[5] == kSecret,
+               .nonce = std::string(lines[6]),
+               .info = std::move(*info)};
 }
 
 Proofs prove(const std::string& key, const std::string& hello, const std::string& nonce) {

@@ -72,7 +72,7 @@ cpu_set_t cpus_of(const PeerInfo& info);
 std::string build_in(std::string_view text);
 
 // A caller's first words.
-struct Introduction {
+struct Hello {
   std::string job;
   int rank;
   int to;  // the rank that is called: an address may lead to another host than its owner meant
@@ -82,8 +82,8 @@ struct Introduction {
   PeerInfo info;
 };
 
-std::string write(const Introduction& hello);
-std::optional<Introduction> read_hello(const std::string& text);
+std::string write(const Hello& hello);
+std::optional<Hello> read_hello(const std::string& text);
 
 // The proofs with which each side of a connection shows the other that it knows the key. Both
 // depend on all of the hello, with the ranks and the job, on the random numbers of both sides, and

@@ -27,7 +27,7 @@ std::string show_job(const std::string& job) {
 }
 
 // Why a caller is not a rank that this one waits for; empty: it may be one.
-std::string difference_of(const Introduction& hello, const Identity& self) {
+std::string difference_of(const Hello& hello, const Identity& self) {
   if (hello.job != self.job) {
     return sentence("rank ", hello.rank, " is of the job ", show_job(hello.job), ", rank ",
                     self.rank, " of ", show_job(self.job),

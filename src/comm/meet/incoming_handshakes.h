@@ -23,7 +23,7 @@ inline constexpr base::Nanoseconds kSilentCaller = 5 * base::kSecond;
 class IncomingHandshakes {
  public:
   // Takes the socket of a rank that has called; or leaves it, and the connection is closed.
-  using Admit = base::FunctionRef<void(base::Fd& socket, const Introduction& hello)>;
+  using Admit = base::FunctionRef<void(base::Fd& socket, const Hello& hello)>;
 
   explicit IncomingHandshakes(int world);
 
@@ -48,9 +48,8 @@ class IncomingHandshakes {
     base::Fd socket;
     std::string said = {};
     base::Nanoseconds since;
-    std::optional<Introduction> hello =
-        {};                  // of a caller that is to prove that it knows the secret
-    std::string proof = {};  // that it is to send
+    std::optional<Hello> hello = {};  // of a caller that is to prove that it knows the secret
+    std::string proof = {};           // that it is to send
   };
 
   static bool is_finished(Caller& caller, const Identity& self, TimeoutHints& hints, Admit admit);

@@ -60,7 +60,7 @@ class Meeting {
   void call_lower_ranks(int first);
 
   void receive_callers();
-  void admit(base::Fd& socket, const Introduction& hello);
+  void admit(base::Fd& socket, const Hello& hello);
   void check_alike(int rank, const PeerInfo& info, const base::Fd* socket) const;
   void check_families() const;
   void refuse(const Error& why, const base::Fd* socket) const;
@@ -226,7 +226,7 @@ void Meeting::reject_late_callers(const Error& why) {
   while (static_cast<int>(told.size()) < self().world && base::now() < end) {
     wait();
     callers_.accept(listener_);
-    callers_.receive(self(), ranks_.hints, [&](base::Fd& socket, const Introduction& hello) {
+    callers_.receive(self(), ranks_.hints, [&](base::Fd& socket, const Hello& hello) {
       // A rank that calls again after it was told wants the next group, and goes on calling.
       if (told.insert(hello.rank).second) send_message(socket, MessageKind::mismatch, why.what());
     });
@@ -252,10 +252,10 @@ void Meeting::call_lower_ranks(int first) {
 void Meeting::receive_callers() {
   callers_.accept(listener_);
   callers_.receive(self(), ranks_.hints,
-                   [&](base::Fd& socket, const Introduction& hello) { admit(socket, hello); });
+                   [&](base::Fd& socket, const Hello& hello) { admit(socket, hello); });
 }
 
-void Meeting::admit(base::Fd& socket, const Introduction& hello) {
+void Meeting::admit(base::Fd& socket, const Hello& hello) {
   check_alike(hello.rank, hello.info, &socket);
   if (const auto why = ranks_.find_second_claim(hello.rank, hello.info)) refuse(*why, &socket);
   ranks_.infos[hello.rank] = hello.info;

@@ -87,13 +87,13 @@ std::optional<std::string> OutgoingHandshake::advance(const Identity& self, Time
 }
 
 void OutgoingHandshake::send_hello(const Identity& self) {
-  hello_ = write(Introduction{.job = self.job,
-                              .rank = self.rank,
-                              .to = rank_,
-                              .world = self.world,
-                              .has_secret = self.has_secret(),
-                              .nonce = base::random_name(),
-                              .info = self.info});
+  hello_ = write(Hello{.job = self.job,
+                       .rank = self.rank,
+                       .to = rank_,
+                       .world = self.world,
+                       .has_secret = self.has_secret(),
+                       .nonce = base::random_name(),
+                       .info = self.info});
   was_accepted_ = true;
   if (!send_message(socket_, MessageKind::hello, hello_)) socket_.reset();
 }

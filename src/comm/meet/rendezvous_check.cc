@@ -77,7 +77,7 @@ void RendezvousCheck::poll_as_first(const Identity& self, IncomingHandshakes& ca
 
 void RendezvousCheck::receive(const Identity& self, IncomingHandshakes& callers) {
   callers.accept(listener_);
-  callers.receive(self, hints_, [&](base::Fd& socket, const Introduction& hello) {
+  callers.receive(self, hints_, [&](base::Fd& socket, const Hello& hello) {
     if (!difference_) difference_ = find_difference(hello.rank, hello.info, 0, self.info);
     if (difference_) {
       // A rank that calls again after it was told wants the next group, and goes on calling.

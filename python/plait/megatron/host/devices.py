@@ -50,15 +50,13 @@ class OnCpu(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call `func` with devices replaced."""
-        called = _METHODS.get(func, func)
-        if not kwargs:  # nearly always, so it is worth its line
-            return called(*args)
-        if "device" in kwargs:
-            device = kwargs["device"]
-            # A number means a device of CUDA.
-            kwargs["device"] = "cpu" if isinstance(device, int) else _on_cpu(device)
-        kwargs.pop("pin_memory", None)
-        return called(*args, **kwargs)
+        if kwargs:
+            if "device" in kwargs:
+                device = kwargs["device"]
+                # A number means a device of CUDA.
+                kwargs["device"] = "cpu" if isinstance(device, int) else _on_cpu(device)
+            kwargs.pop("pin_memory", None)
+        return _METHODS.get(func, func)(*args, **kwargs or {})
 
 
 def stand_in() -> None:
