@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <typeinfo>
 #include <utility>
 
 #include "base/check.h"
@@ -15,17 +16,17 @@ namespace plait::base {
 namespace {
 
 // Keeps an exception of several threads. A thread whose exception fails a group makes others raise
-// the group's Error, perhaps sooner than its own is kept: what is no Error comes first. Memory
-// ordering: the winner writes after its exchange. Both are read after the parallel region, whose
-// end orders them after all that ran inside.
+// the group's Error, perhaps sooner than its own is kept: a caller's own kind, also one derived from
+// Error, comes first. Memory ordering: the winner writes after its exchange. Both are read after the
+// parallel region, whose end orders them after all that ran inside.
 class FirstError {
  public:
   template <class Body>
   void guard(Body&& body) noexcept {
     try {
       body();
-    } catch (const Error&) {
-      error_.keep(std::current_exception());
+    } catch (const Error& error) {
+      (typeid(error) == typeid(Error) ? error_ : other_).keep(std::current_exception());
     } catch (...) {
       other_.keep(std::current_exception());
     }

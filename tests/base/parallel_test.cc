@@ -43,17 +43,23 @@ TEST(Parallel, WhatABodyThrowsReachesTheCaller) {
 
 // A poll hook throws, for example, and its group then fails the calls of the other threads.
 TEST(Parallel, WhatMadeOtherThreadsFailReachesTheCaller) {
-  for (const int cause : {0, 1, 2}) {
+  struct Own : Error {
+    Own() : Error(Code::timeout, "the cause") {}
+  };
+  const auto rethrown = [](int cause, auto exception) {
     std::atomic<int> failed{0};
-    const auto throwing = [&](int thread) {
+    on_threads(3, [&](int thread) {
       if (thread == cause) {
         while (failed < 2) std::this_thread::yield();
-        throw std::runtime_error("the cause");
+        throw exception;
       }
       ++failed;
       throw Error(Code::system, "the group has failed");
-    };
-    EXPECT_THROW(on_threads(3, throwing), std::runtime_error) << cause;
+    });
+  };
+  for (const int cause : {0, 1, 2}) {
+    EXPECT_THROW(rethrown(cause, std::runtime_error("the cause")), std::runtime_error) << cause;
+    EXPECT_THROW(rethrown(cause, Own()), Own) << cause;
   }
 }
 
