@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/core/interruption.h"
 #include "plait/error.h"
 
 namespace plait::comm::threads {
@@ -45,6 +46,18 @@ TEST(ThreadRendezvous, AMeetingThatAllCameToIsNotRefused) {
   const auto contributions = rendezvous->meet(0, {"early", {}}, 30 * base::kSecond, watch);
   ASSERT_EQ(contributions.size(), 2U);
   EXPECT_EQ(contributions[1].bytes, "late");
+}
+
+// Such an exception is thrown once: lost here, the caller would never hear of it.
+TEST(ThreadRendezvous, AnInterruptionIsNotLostWhenTheLastRankComes) {
+  struct Own {};
+  const auto rendezvous = std::make_shared<ThreadRendezvous>(2);
+  const auto hook = Interruption::counted([&] {
+    std::jthread([&] { rendezvous->meet(1, {"late", {}}, 30 * base::kSecond, {}); }).join();
+    throw Own();
+  });
+  const auto watch = [&](int) { hook(); };
+  EXPECT_THROW(rendezvous->meet(0, {"early", {}}, 30 * base::kSecond, watch), Own);
 }
 
 }  // namespace

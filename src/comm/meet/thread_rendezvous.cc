@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "comm/core/deadline.h"
 #include "comm/core/group.h"
+#include "comm/core/interruption.h"
 #include "comm/core/started.h"
 
 namespace plait::comm::threads {
@@ -79,10 +80,12 @@ std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Con
     const auto gone = std::find_if(late.begin(), late.end(), [&](int peer) { return left_[peer]; });
     // The watch comes before any blame: the rank may have left because the group had failed.
     lock.unlock();
+    const Interruption interruption;
     const std::exception_ptr refusal = refusal_of(watch, late.front());
     lock.lock();
-    // All ranks have come meanwhile; what they did afterwards is reported by the next call.
-    if (meeting_ != meeting) break;
+    // All ranks have come meanwhile; what they did afterwards is reported by the next call. What the
+    // caller's hook threw is said once, here.
+    if (meeting_ != meeting && !interruption.has_come()) break;
     if (refusal != nullptr) std::rethrow_exception(refusal);
     if (gone != late.end()) {
       throw Error(Code::peer_lost,
