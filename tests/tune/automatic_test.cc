@@ -89,8 +89,10 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
 // Calls until the fastest plan is known; with other columns than problem()'s.
 void find_out(const PlanSource& plans, PlanKey key) {
   key.n += 64;
-  for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-    plans.took(key, *plans.next(key), 100);
+  for (std::size_t call = 0; call < tune::Online::calls(5); ++call) {
+    const Plan plan = *plans.next(key);
+    plans.took(key, plan, clear_time(plan));
+  }
 }
 
 // Simulates another process that tunes while the program runs.
@@ -191,11 +193,8 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
     run_as_threads(2, [&](Communicator& comm) {
       const std::string mine = path(std::to_string(comm.rank()));
       const auto plans = automatic_plans(comm, {.cache = mine, .online = true});
-      PlanKey other = problem(2);
-      other.m = 80;
       EXPECT_EQ(plans->next(problem(2)), kOdd);
-      for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-        plans->took(other, *plans->next(other), 10);
+      find_out(*plans, problem(2));
     });
     const auto one = plan::load_cache(path("0"), plan::machine_fingerprint());
     const auto two = plan::load_cache(path("1"), plan::machine_fingerprint());
@@ -208,9 +207,10 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
 TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   run_as_threads(2, [&](Communicator& comm) {
     const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    const ClearTimes clear(*plans);
     const OpProblem one(Operator::matmul_all_reduce, 40, comm);
     for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
-      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &clear});
     }
   });
   const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
