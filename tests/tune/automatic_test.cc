@@ -219,5 +219,22 @@ TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
 }
 
+// A trial's times are those of a problem with up to a quarter more rows.
+TEST_F(AutomaticPlans, GiveAsAReasonTheTimesOfTheRowsInQuestion) {
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    PlanKey key = problem(2);
+    key.m = 520;
+    ASSERT_EQ(tune::shared_problem(key).m, 640);
+    const ClearTimes clear(*plans);
+    for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
+      clear.took(key, *clear.next(key), 0);
+    const auto reason = plans->reason(key);
+    ASSERT_TRUE(reason && reason->is_measured);
+    EXPECT_EQ(reason->sentence, "measured: 2.00 times as fast as serial, medians of 1 ms and 2 ms");
+    EXPECT_NEAR(reason->serial_ns, 2e6, 1e3);
+  });
+}
+
 }  // namespace
 }  // namespace plait
