@@ -247,9 +247,12 @@ bool Online::is_clearly_best(const Trial& trial, std::size_t best) {
 // from another network.
 void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
   if (!trial.decision || trial.decision->nanoseconds <= 0) return;
-  if (trial.calls_left > 0 && --trial.calls_left == 0) {
-    trial.retry_after *= 2;
-    return try_again(key, trial, trial.compare_after);
+  if (trial.calls_left > 0) {
+    --trial.calls_left;
+    if (trial.calls_left == 0) {
+      trial.retry_after *= 2;
+      return try_again(key, trial, trial.compare_after);
+    }
   }
   if (trial.compare_after == 0) trial.compare_after = kFirstWatch;
   trial.latest.push_back(nanoseconds);

@@ -54,7 +54,7 @@ std::string text_of(const measure::OpMeasurement& result) {
   return show_text(options, result);
 }
 
-// The same over a network between hosts, which is not emulated.
+// Over a network between hosts, which is not emulated.
 measure::OpMeasurement between_hosts(double fused) {
   measure::OpMeasurement result = measured(fused);
   result.transport = "tcp";
