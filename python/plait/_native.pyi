@@ -888,6 +888,9 @@ class PlanRow:
     def dtype(self) -> Dtype: ...
 
     @property
+    def wire(self) -> Dtype: ...
+
+    @property
     def problem(self) -> str: ...
 
     @property
@@ -909,6 +912,10 @@ class PlanRow:
     @property
     def reason(self) -> PlanReason | None:
         """Why these calls have this plan."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """The next call has this plan too, as far as is known."""
 
 class RecordedPlans(PlanSource):
     """

@@ -2,9 +2,11 @@
 
     print(plait.torch.report())
 
-One line a shape: calls, time, plan, the share of the communication during which this rank
-multiplied, and why the plan is what it is or the share small. The time of a call leaves out the
-first one, which prepares. The 2nd, 4th, 8th, ... call of a shape is traced (see
+One line a shape: the dtypes of x and of what travels (the wire), calls, time, the share of the
+communication during which this rank multiplied, the plan, and why it is what it is or the share
+small. A shape of which several plans were tried has a line for each; an asterisk marks the one in
+use. The time of a call is a mean, and leaves out the first one, which prepares; the reason of a
+plan has the medians by which it was chosen. The 2nd, 4th, 8th, ... call of a shape is traced (see
 plait.torch.profile, which traces every call). On one host the share is what these traces say. A
 trace can't see a network between hosts, so that there the share is computed from times: how much
 less of a call is not spent on multiplying than of a serial call, whose time was measured in trials
@@ -35,6 +37,7 @@ class Row:
     n: int
     k: int
     dtype: str
+    wire: str  # the dtype of what travels: of partial sums, or of x
     plan: str
     calls: int
     seconds: float  # of all calls
@@ -43,6 +46,7 @@ class Row:
     traced: int  # calls
     waited: float | None  # share of the time of traced calls; None: none was traced
     reason: str  # why the plan is what it is, and the share small or not known; what was waited for
+    is_in_use: bool  # the next call has this plan too; False: it was tried
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,12 @@ class Report:
         if not self.rows and not self.others and not self.comparisons:
             return "plait: no operator with communication was called"
         head = (
-            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype  {'calls':>6} {'ms each':>9} "
+            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype wire  {'calls':>6} {'ms each':>9} "
             f"{'hidden':>7}  plan"
         )
-        lines = [head, *map(_line, self.rows)] if self.rows else []
+        tried = {_shape(row) for row in self.rows if not row.is_in_use}
+        lines = [head] if self.rows else []
+        lines += [_line(row, row.is_in_use and _shape(row) in tried) for row in self.rows]
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
         lines += map(str, self.comparisons)
         if self.not_compared:
@@ -105,13 +111,18 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _line(row: Row) -> str:
+def _shape(row: Row) -> tuple[str, int, int, int, str, str]:
+    return row.operator, row.m, row.n, row.k, row.dtype, row.wire
+
+
+def _line(row: Row, is_marked: bool) -> str:
     sizes = f"{row.m or '-':>6} {row.n or '-':>6} {row.k or '-':>6}"
     hidden = "-" if row.hidden is None else f"{row.hidden:.0%}"
+    mark = " *" if is_marked else ""
     reason = f"; {row.reason}" if row.reason else ""
     return (
-        f"{row.operator:<22} {sizes} {row.dtype:<5} {row.calls:>7} "
-        f"{row.seconds_each * 1e3:>9.3f} {hidden:>7}  {row.plan}{reason}"
+        f"{row.operator:<22} {sizes} {row.dtype:<5} {row.wire:<4} {row.calls:>7} "
+        f"{row.seconds_each * 1e3:>9.3f} {hidden:>7}  {row.plan}{mark}{reason}"
     )
 
 
@@ -189,6 +200,7 @@ def _row(key: Key, total: Total, share: Share) -> Row:
         traced=share.calls,
         waited=share.waiting / share.time if share.time else None,
         reason="; ".join(filter(None, reasons)),
+        is_in_use=total.is_in_use,
     )
 
 
@@ -213,7 +225,13 @@ def _exposed(total: Total, share: Share, hidden: float | None) -> str:
         return "no call was traced yet"
     if share.communication == 0:
         return "there was nothing to hide"
-    if hidden is not None and hidden >= _MUCH:
+    if hidden is None:
+        return (
+            "a serial call takes no longer than the product"
+            if total.serial_nanoseconds
+            else "the time of a serial call is not known"
+        )
+    if hidden >= _MUCH:
         return ""
     if max(share.waiting, share.copying) < share.time / 100:
         return "there is little of it"
