@@ -82,7 +82,7 @@ def _replace_default() -> None:
 
     @functools.wraps(begin)
     def __init__(self: Any, device: Any) -> None:
-        begin(self, _on_cpu(torch.device(device)))  # type: ignore[no-untyped-call]
+        begin(self, _on_cpu(torch.device(device)))
 
     vars(_device)["DeviceContext"].__init__ = __init__
 
