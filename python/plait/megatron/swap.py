@@ -83,7 +83,8 @@ def enable(
     RowParallelLinear.forward = _row_forward
     fusion.provide()
     _unwatch = other_layers.watch(other_layers.classes(), _service.leave)
-    _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
+    if os.environ.get("RANK", "0") == "0":
+        _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
 
 
 def disable() -> None:

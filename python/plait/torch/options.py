@@ -13,7 +13,7 @@ Wire = Literal["auto", "f32", "bf16", "f16", "s8"]
 Engine = Literal["native", "c10d"]
 Product = Literal["plait", "torch", "auto"]
 
-_MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
+MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Options:
             _refuse(f"parts is {parts!r}, and only schedule='pipelined' has parts")
         if not isinstance(parts, int) or isinstance(parts, bool):
             _refuse(f"parts is {parts!r}, not a whole number")
-        if not 1 <= parts <= _MOST_PARTS:
-            _refuse(f"parts={parts} is not between 1 and {_MOST_PARTS}")
+        if not 1 <= parts <= MOST_PARTS:
+            _refuse(f"parts={parts} is not between 1 and {MOST_PARTS}")
 
     def _check_engine(self) -> None:
         for name, value, known in (
@@ -84,6 +84,23 @@ class Options:
                 _refuse("torch's product returns partial sums in the dtype of x; leave wire out")
             if self.engine == "native" and self.schedule not in (None, "auto", "serial"):
                 _refuse(f"product='torch' is serial; schedule is {self.schedule!r}")
+
+    def __str__(self) -> str:
+        """Say what is set, for a log: settings are a page, and have no words.
+
+        >>> print(Options(schedule="pipelined", parts=8, wire="bf16"))
+        pipelined in 8 parts, wire bf16
+        """
+        parts = "" if self.parts is None else f" in {self.parts} parts"
+        said = {
+            f"{self.schedule}{parts}": self.schedule is not None,
+            f"wire {self.wire}": self.wire is not None,
+            "own settings": self.settings is not None,
+            f"engine {self.engine}": self.engine != "native",
+            f"product {self.product}": self.product != "plait",
+            "fixed weights": self.fixed_weights,
+        }
+        return ", ".join(words for words, is_set in said.items() if is_set) or "by the settings"
 
     def __copy__(self) -> "Options":
         return self

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import inspect
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -111,7 +112,8 @@ def enable(
         ALL_PARALLEL_STYLES[name] = ours
     if sequence_parallel:
         _share_rows_of_models(_service)
-    _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
+    if os.environ.get("RANK", "0") == "0":
+        _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
 
 
 def disable() -> None:
