@@ -4,10 +4,11 @@ import torch
 import torch.distributed as dist
 
 from plait.errors import refuse
-from plait.torch import gpu, product, tensors
+from plait.torch import gpu, tensors
 from plait.torch.c10d import Products
 from plait.torch.how import How, group_called, options_of
 from plait.torch.options import Options, check_options
+from plait.torch.ranks import Ranks
 from plait.torch.rows import check_floats
 
 
@@ -16,7 +17,12 @@ def products_for(how: How, operator: str, x: torch.Tensor) -> Products:
     group, options = group_called(how.group, operator), options_of(*how[1:4])
     if x.is_cuda:
         return gpu.products_of(group, options, operator, x.device, x.dtype)
-    return product.products_of(group, options, operator)
+    return _of_torch(group, options, operator)
+
+
+def _of_torch(group: dist.ProcessGroup | None, options: Options, operator: str) -> Products:
+    ranks = Ranks(group, operator)
+    return Products(ranks, options._c10d_parts(ranks.world))
 
 
 def products_of_layer(
@@ -34,7 +40,7 @@ def products_of_layer(
         autocast = torch.is_autocast_enabled("cuda")
         dtype = torch.get_autocast_dtype("cuda") if autocast else x.dtype
         return gpu.products_of(group, options, name, x.device, dtype)
-    return product.products_of(group, options, name) if options.engine == "c10d" else None
+    return _of_torch(group, options, name) if options.engine == "c10d" else None
 
 
 def check_for_products(

@@ -67,9 +67,7 @@ def products_of(
 ) -> Products:
     """Return what serves a call on a GPU. The first call of a group is collective."""
     ranks = Ranks(group, operator)
-    if options.product == "auto":
-        refuse(operator, f"product='auto' measures products of the CPU, and x is on {device}")
-    is_asked_for = options.engine == "c10d" or options.product == "torch"
+    is_asked_for = options.engine == "c10d"
     why = "the options say so"
     if not is_asked_for:
         why = _why_not(ranks.group, operator, device, dtype)
@@ -91,8 +89,7 @@ def products_of(
         ranks.group = None  # one rank has nothing to exchange
     if not is_asked_for and ranks.rank == 0:
         _warn(f"plait's kernels do not serve calls on {device}: {why}; torch's products do")
-    parts = 1 if options.product == "torch" else options._c10d_parts(ranks.world)
-    return Products(ranks, parts)
+    return Products(ranks, options._c10d_parts(ranks.world))
 
 
 @functools.lru_cache(maxsize=256)

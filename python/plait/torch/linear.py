@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from plait import _native
 from plait.errors import refuse
-from plait.torch import device_layers, direct, product, tensors, weights
+from plait.torch import device_layers, direct, tensors, weights
 from plait.torch.by_products import products_of_layer
 from plait.torch.context import Context, Direct, Layer, context_of
 from plait.torch.flops import count_layer
@@ -19,7 +19,7 @@ from plait.torch.graphs import outside_of_graphs
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options
-from plait.torch.report import count_other, note_layer
+from plait.torch.report import count_other
 from plait.torch.rows import as_rows, bias_row, check_matrix, count_of_rows, shard_of_rows, view
 
 Kind = Literal["column", "row"]
@@ -62,11 +62,6 @@ def column_parallel_linear(
     if rows is not None and not sequence_parallel and x.dim() > 1 and rows != x.shape[0]:
         sentence = f"rows is {rows}, but x has {x.shape[0]}, all of them without sequence_parallel"
         refuse("column_parallel_linear", sentence)
-    if options.product == "auto":
-        how = (group, sequence_parallel, rows, options, layer)
-        options = product.measured("column", x, weight, *how)
-    if products is None and options.product == "torch":
-        products = product.products_of(group, options, "column_parallel_linear")
     if products is not None:
         count_other("column_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
@@ -126,11 +121,6 @@ def row_parallel_linear(
     products = products_of_layer("row_parallel_linear", x, weight, bias, group, options)
     if products is None:
         _check(x, weight, "row_parallel_linear", sequence_parallel)
-    if options.product == "auto":
-        how = (group, sequence_parallel, None, options, layer)
-        options = product.measured("row", x, weight, *how)
-    if products is None and options.product == "torch":
-        products = product.products_of(group, options, "row_parallel_linear")
     if products is not None:
         count_other("row_parallel_linear", products.name)
         main_grad = weight if accumulate_into_main_grad else None
@@ -234,7 +224,6 @@ class _Call:
         """Return the native layer for a weight, which the context keeps."""
         dtype = tensors.DTYPES[self.dtype]
         kind = _native.WeightKind(dtype, is_packed=self.packs)
-        note_layer(self.name, rows.shape[0], rows.shape[1], self.dtype)
         layer = self.layer_of(rows.shape[0], rows.shape[1], kind, dtype.name)
         if self.is_direct:
             shape = self.shape_of("forward", rows)

@@ -227,8 +227,6 @@ def _call(
         if out is not None:
             return out
     check_options(options, name)
-    if options.product != "plait":
-        _refuse(name, f"product={options.product!r} is for layers, not for single operators")
     if options.engine == "c10d" and isinstance(weight, QuantizedWeight):
         _refuse(name, "engine='c10d' has no products of quantised weights")
     is_for_kernel = False

@@ -242,7 +242,6 @@ def test_what_serves_a_gpu(world: int, gloo: Group) -> None:
         (pt.Options(), torch.bfloat16, "cuda:0 cannot be used.*make it with the backend 'nccl'"),
         (pt.Options(), torch.float32, "x is torch.float32, and plait's kernels take"),
         (pt.Options(engine="c10d"), torch.float32, "the options say so"),
-        (pt.Options(product="auto"), torch.bfloat16, "measures products of the CPU"),
         (pt.Options(wire="f16"), torch.bfloat16, "wire is 'f16', and without plait's kernels"),
     ):
         with pytest.raises(plait.Error, match=words):
