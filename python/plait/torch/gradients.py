@@ -19,6 +19,8 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import gradient_operators, tensors  # noqa: F401  # the first registers itself
 from plait.torch.context import Context
+from plait.torch.definitions import LIBRARY
+from plait.torch.engines.engine import Pair
 from plait.torch.how import (
     How,
     context_for,
@@ -27,8 +29,9 @@ from plait.torch.how import (
     size_of_group,
     turned_and_rows,
 )
-from plait.torch.library import GATHERED, KERNELS, LIBRARY, OPERATORS, Pair, own_rows
+from plait.torch.library import GATHERED, KERNELS, OPERATORS
 from plait.torch.once import differentiable_once
+from plait.torch.rows import own_rows
 
 _ops = torch.ops.plait
 _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
