@@ -34,7 +34,7 @@ from plait.torch import tensors
 from plait.torch.context import context_of, group_place, known_context
 from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.how import C10D, How, group_called
-from plait.torch.library import GATHERED, KERNELS, OPERATORS
+from plait.torch.library import GATHERED, OPERATORS
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import QuantizedWeight
 from plait.torch.rows import check_same_device, count_of_rows, float_dtype, shard_of_rows
@@ -281,7 +281,7 @@ def _call_kernel(
     called = GATHERED if gathered else name
     if tensors.require_gradients(x, weight, bias):
         return DIFFERENTIATED[called](x, weight, bias, context, False, rows_of_all)
-    return KERNELS[called](x, weight, bias, context, False, rows_of_all)
+    return OPERATORS[called].run_native(x, weight, bias, context, False, rows_of_all)
 
 
 def _call_dispatcher(

@@ -77,7 +77,7 @@ class Native(Engine):
         by: weights.Native,
         bias: torch.Tensor | None,
         rows: int,
-        gathered: torch.Tensor | None,
+        gathered: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply rows by a weight as the native operator takes it."""
         context = self.context
