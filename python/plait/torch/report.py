@@ -11,8 +11,6 @@ plait.torch.profile, which traces every call). On one host the share is what the
 trace can't see a network between hosts, so that there the share is computed from times: how much
 less of a call is not spent on multiplying than of a serial call, whose time was measured in trials
 or predicted for the measured network.
-Where torch's product was compared with plait's, one more line says which was faster, and by what;
-and a last one says of how many layers it is not known, because product="auto" was not asked for.
 """
 
 from collections import Counter
@@ -50,43 +48,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The times that product="auto" measured of a layer's calls, and its decision."""
-
-    operator: str
-    outputs: int  # of this rank
-    inputs: int
-    rows: int  # at most; more than half as many
-    dtype: str
-    trains: bool  # forward and backward, or forward alone
-    plait_seconds: float
-    torch_seconds: float
-
-    @property
-    def faster(self) -> str:
-        """Whose product is taken."""
-        return "plait" if self.plait_seconds <= self.torch_seconds else "torch"
-
-    def __str__(self) -> str:
-        what = "training" if self.trains else "inference"
-        return (
-            f"{self.operator} {self.outputs}x{self.inputs} {self.dtype}, up to {self.rows} rows, "
-            f"{what}: {self.faster}'s product is faster and taken, {self.plait_seconds * 1e3:.3f} "
-            f"ms with plait's, {self.torch_seconds * 1e3:.3f} ms with torch's"
-        )
-
-
-@dataclass(frozen=True)
 class Report:
     """A value: `print(report())`, or read its rows."""
 
     rows: tuple[Row, ...] = ()
-    others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
-    comparisons: tuple[Comparison, ...] = ()  # of products, the latest of each kind of call
-    not_compared: int = 0  # layers, each size and dtype once, of which torch's might be faster
+    others: tuple[tuple[str, int], ...] = ()  # calls that other engines made
 
     def __str__(self) -> str:
-        if not self.rows and not self.others and not self.comparisons:
+        if not self.rows and not self.others:
             return "plait: no operator with communication was called"
         head = (
             f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype wire  {'calls':>6} {'ms each':>9} "
@@ -96,9 +65,6 @@ class Report:
         lines = [head] if self.rows else []
         lines += [_line(row, row.is_in_use and _shape(row) in tried) for row in self.rows]
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
-        lines += map(str, self.comparisons)
-        if self.not_compared:
-            lines.append(_unknown(self.not_compared))
         return "\n".join(lines)
 
 
@@ -126,28 +92,7 @@ def _line(row: Row, is_marked: bool) -> str:
     )
 
 
-def _unknown(layers: int) -> str:
-    return (
-        f"whether torch's product is faster was not measured for {counted(layers, 'size')} of "
-        'layers: plait.torch.Options(product="auto") measures both and takes the faster one'
-    )
-
-
 _others: Counter[str] = Counter()
-# Layers that plait's product was made for: operator, outputs, inputs, dtype.
-_by_plait: set[tuple[str, int, int, torch.dtype]] = set()
-_comparisons: dict[tuple[object, ...], Comparison] = {}
-
-
-def note(found: Comparison) -> None:
-    """Keep what was measured, in place of what was measured before of such calls."""
-    kind = (found.operator, found.outputs, found.inputs, found.rows, found.dtype, found.trains)
-    _comparisons[kind] = found
-
-
-def note_layer(operator: str, outputs: int, inputs: int, dtype: torch.dtype) -> None:
-    """Keep what plait's product is made for, and torch's could be."""
-    _by_plait.add((operator, outputs, inputs, dtype))
 
 
 def count_other(function: str, by: str) -> None:
@@ -158,8 +103,8 @@ def count_other(function: str, by: str) -> None:
 def report() -> Report:
     """List this rank's calls, operator by operator and shape by shape, the longest time first.
 
-    >>> print(Report(others=(("torch's product", 2),)))
-    torch's product: 2 calls
+    >>> print(Report(others=(("matmul by c10d", 2),)))
+    matmul by c10d: 2 calls
 
     m, n and k are those of all ranks together. Products without communication are not listed. A
     collective beside the product of a weight's gradient has no plan: its row counts traced calls.
@@ -170,16 +115,7 @@ def report() -> Report:
         for key, total in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    compared = {
-        (one.operator, one.outputs, one.inputs, getattr(torch, one.dtype))
-        for one in _comparisons.values()
-    }
-    return Report(
-        tuple(rows),
-        tuple(sorted(_others.items())),
-        tuple(_comparisons.values()),
-        len(_by_plait - compared) if rows else 0,
-    )
+    return Report(tuple(rows), tuple(sorted(_others.items())))
 
 
 def _row(key: Key, total: Total, share: Share) -> Row:
@@ -262,5 +198,4 @@ def _waits(total: Total, share: Share) -> str:
 def forget_report() -> None:
     """Start counting anew. What was compared stays: it still decides which product is taken."""
     _others.clear()
-    _by_plait.clear()
     forget_counts()
