@@ -80,7 +80,6 @@ class Options:
             f"wire {self.wire}": self.wire is not None,
             "own settings": self.settings is not None,
             f"engine {self.engine}": self.engine != "native",
-            f"product {self.product}": self.product != "plait",
             "fixed weights": self.fixed_weights,
         }
         return ", ".join(words for words, is_set in said.items() if is_set) or "by the settings"

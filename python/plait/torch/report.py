@@ -16,8 +16,6 @@ or predicted for the measured network.
 from collections import Counter
 from dataclasses import dataclass
 
-import torch
-
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
 from plait.torch.counts import Total
@@ -196,6 +194,6 @@ def _waits(total: Total, share: Share) -> str:
 
 
 def forget_report() -> None:
-    """Start counting anew. What was compared stays: it still decides which product is taken."""
+    """Start counting anew."""
     _others.clear()
     forget_counts()
