@@ -17,10 +17,6 @@ constexpr std::size_t kFiguresOfALink = 3;
 constexpr double kSameRate = 1.25;
 constexpr double kSameLatency = 2;
 
-bool is_near(double one, double other, double ratio) {
-  return std::max(one, other) <= ratio * std::min(one, other);
-}
-
 }  // namespace
 
 std::string links_path(const std::string& cache_path) { return cache_path + ".links"; }
@@ -74,19 +70,24 @@ std::string ends_of(const std::vector<std::string>& routes) {
   return text;
 }
 
+// Other programs make a network look slower, never faster.
 TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured) {
   const auto [found, is_new] = links.try_emplace(name, measured.figures);
   TransportFigures& counts = found->second;
   const TransportFigures& now = measured.figures;
   if (is_new) return counts;
-  if (!is_near(counts.latency, now.latency, kSameLatency * measured.latency_spread))
+  const bool is_nearer = now.latency * kSameLatency < counts.latency;
+  if (is_nearer || now.latency > counts.latency * kSameLatency * measured.latency_spread)
     counts.latency = now.latency;
-  if (is_near(counts.bytes_per_ns, now.bytes_per_ns, kSameRate * measured.rate_spread)) {
-    if (measured.rate_spread <= kSameRate)
-      counts.processor = std::min(counts.processor, now.processor);
-  } else {
-    counts.bytes_per_ns = now.bytes_per_ns;
+  const bool is_faster = now.bytes_per_ns > counts.bytes_per_ns * kSameRate;
+  const bool is_other =
+      is_faster || now.bytes_per_ns * kSameRate * measured.rate_spread < counts.bytes_per_ns;
+  if (is_other) counts.bytes_per_ns = now.bytes_per_ns;
+  if (!measured.has_processor) return counts;
+  if (is_other) {
     counts.processor = now.processor;
+  } else if (measured.rate_spread <= kSameRate) {
+    counts.processor = std::min(counts.processor, now.processor);
   }
   return counts;
 }

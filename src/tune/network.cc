@@ -236,7 +236,8 @@ plan::MeasuredLink measure_network(Communicator& comm, int threads) {
     const double once = slowest(probe.processor(floats, *product), comm);
     if (once > 0) network.processor = std::min(network.processor, once);
   }
-  if (network.processor == kMostProcessor) network.processor = plan::kUsualProcessor;
+  link.has_processor = network.processor < kMostProcessor;
+  if (!link.has_processor) network.processor = plan::kUsualProcessor;
   return link;
 }
 
