@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
