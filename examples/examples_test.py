@@ -210,14 +210,16 @@ class Examples(unittest.TestCase):
     def test_tune(self):
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
-            for _ in range(2):  # the second start finds the plan of the first
+            for _ in range(2):  # the second start finds the plan of the first, if that was clearly the fastest
                 done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 said = re.findall(r'rank \d of 2: after 50 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)
                 self.assertEqual(len(said), 2, done.stdout)
-                lines = cache.read_text().splitlines()
-                self.assertEqual(len(lines), 3)
-                self.assertEqual({lines[2].split(" | ")[1]}, set(said))
+                self.assertEqual(len(set(said)), 1)
+                if cache.exists():
+                    lines = cache.read_text().splitlines()
+                    self.assertEqual(len(lines), 3)
+                    self.assertEqual({lines[2].split(" | ")[1]}, set(said))
 
 
 if __name__ == "__main__":
