@@ -155,8 +155,9 @@ def test_every_way_to_name_a_device_means_the_cpu() -> None:
         "x = torch.ones(2)\n"
         "for one in (x.to(0), x.to(device=0), x.to('cuda:0', torch.float64), x.cuda(),\n"
         "            x.to(torch.device('cuda')), torch.zeros(2, device=0), x.to(torch.bfloat16),\n"
-        "            torch.normal(0.0, 1.0, (2,), device='cuda:0'), x.new_zeros(2, device='cuda'),\n"
-        "            torch.nn.Linear(2, 2).to(device=0).weight, torch.nn.Linear(2, 2).to(0).weight):\n"
+        "            torch.normal(0.0, 1.0, (2,), device='cuda:0'),\n"
+        "            x.new_zeros(2, device='cuda'), torch.nn.Linear(2, 2).to(0).weight,\n"
+        "            torch.nn.Linear(2, 2).to(device=0).weight):\n"
         "    assert one.device.type == 'cpu'\n"
         "assert x.to('cuda:0', torch.float64).dtype == torch.float64\n",
     )

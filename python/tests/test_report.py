@@ -55,7 +55,10 @@ def test_the_plan_in_use_is_marked_where_others_were_tried() -> None:
 
 def test_waits_are_the_links_as_far_as_it_was_busy() -> None:
     """A serial call sends when the product is done, others meanwhile."""
-    times = {"transfer_nanoseconds": 0.4 * CALL, "serial_nanoseconds": 1.5 * CALL}
+    times: dict[str, Any] = {
+        "transfer_nanoseconds": 0.4 * CALL,
+        "serial_nanoseconds": 1.5 * CALL,
+    }
     assert row_of("serial", **times).reason == (
         "measured; waits for the link 40% of the time, for other ranks 10%"
     )
