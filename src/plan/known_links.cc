@@ -17,6 +17,9 @@ constexpr std::size_t kFiguresOfALink = 3;
 constexpr double kSameRate = 1.25;
 constexpr double kSameLatency = 2;
 
+// How many times as fast as it is a network may look that saved up a burst.
+constexpr double kMostBurst = 2;
+
 }  // namespace
 
 std::string links_path(const std::string& cache_path) { return cache_path + ".links"; }
@@ -70,7 +73,8 @@ std::string ends_of(const std::vector<std::string>& routes) {
   return text;
 }
 
-// Other programs make a network look slower, never faster.
+// Other programs make a network look slower. It looks faster where it saved up a burst while they
+// had the processor, but then not by far.
 TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured) {
   const auto [found, is_new] = links.try_emplace(name, measured.figures);
   TransportFigures& counts = found->second;
@@ -79,7 +83,8 @@ TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredL
   const bool is_nearer = now.latency * kSameLatency < counts.latency;
   if (is_nearer || now.latency > counts.latency * kSameLatency * measured.latency_spread)
     counts.latency = now.latency;
-  const bool is_faster = now.bytes_per_ns > counts.bytes_per_ns * kSameRate;
+  const double burst = std::min(measured.rate_spread, kMostBurst);
+  const bool is_faster = now.bytes_per_ns > counts.bytes_per_ns * kSameRate * burst;
   const bool is_other =
       is_faster || now.bytes_per_ns * kSameRate * measured.rate_spread < counts.bytes_per_ns;
   if (is_other) counts.bytes_per_ns = now.bytes_per_ns;

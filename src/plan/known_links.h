@@ -41,7 +41,7 @@ struct MeasuredLink {
 };
 
 // Adds what was measured of a network, and returns the figures that count. The rate and the latency
-// are each what they were before, unless the network is clearly faster now, or slower by more than
+// are each what they were before, unless the network is clearly faster now, or slower, by more than
 // the disturbance of this measurement explains. The shorter of two times of a processor counts,
 // unless this measurement was disturbed; after a change of the rate, the new one.
 TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured);

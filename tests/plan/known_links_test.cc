@@ -77,8 +77,11 @@ TEST(KnownLinks, AreNotReplacedByADisturbedMeasurement) {
 TEST(KnownLinks, GiveWayToAFasterOneThatWasDisturbedToo) {
   KnownLinks links = {{"one", kSlow}};
   MeasuredLink again = {.figures = kSlow, .rate_spread = 5, .latency_spread = 1000};
-  again.figures.bytes_per_ns *= 2;
+  again.figures.bytes_per_ns *= 1.9;  // a burst
   again.figures.latency /= 3;
+  EXPECT_EQ(add(links, "one", again).bytes_per_ns, kSlow.bytes_per_ns);
+  EXPECT_EQ(links["one"].latency, again.figures.latency);
+  again.figures.bytes_per_ns *= 2;
   EXPECT_EQ(add(links, "one", again), again.figures);
 }
 
