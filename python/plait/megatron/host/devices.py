@@ -12,8 +12,8 @@ import torch
 from torch.jit import _builtins
 from torch.utils import _device
 
-_LIKE = "empty_like full_like normal ones_like rand_like randint_like randn_like zeros_like"
-_NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
+_MAKERS = "empty_like full_like normal ones_like rand_like randint_like randn_like zeros_like"
+_MAKERS_OF_TENSORS = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 
 
 def _on_cpu(place: Any) -> Any:
@@ -78,8 +78,8 @@ def makers() -> Iterator[tuple[Any, str]]:
         for name, value in list(vars(owner).items()):
             if callable(value) and _is_one_of(value, known):
                 yield owner, name
-    yield from ((torch, name) for name in _LIKE.split())
-    yield from ((torch.Tensor, name) for name in _NEW.split())
+    yield from ((torch, name) for name in _MAKERS.split())
+    yield from ((torch.Tensor, name) for name in _MAKERS_OF_TENSORS.split())
 
 
 def _is_one_of(value: Any, known: set[Any]) -> bool:
