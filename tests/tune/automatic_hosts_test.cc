@@ -18,6 +18,7 @@
 #include "plan/known_links.h"
 #include "plan/machine.h"
 #include "tune/automatic_case.h"
+#include "tune/network.h"
 #include "tune/online.h"
 
 namespace plait {
@@ -36,12 +37,18 @@ class UnevenHosts : public AutomaticPlans {
   const RunRanks run_ = over_hosts({0, 0, 0, 1});
 };
 
-TEST_F(UnevenHosts, HaveThePlanThatWasMeasured) {
-  plan::PlanCache cache(plan::machine_fingerprint());
-  cache.add(problem(), {.plan = kOdd, .nanoseconds = 1, .serial = 2});
-  plan::save_cache(path(), cache);
+TEST_F(UnevenHosts, HaveThePlanThatWasMeasuredOverTheirNetwork) {
   run_(4,
        [&](Communicator& comm) {
+         const std::string links = comm.rank() == 0 ? path() : std::string();
+         PlanKey key = problem();
+         key.link = tune::about(tune::known_network(comm, key.threads, links));
+         plan::PlanCache cache(plan::machine_fingerprint());
+         cache.add(key, {.plan = kOdd, .nanoseconds = 1, .serial = 2});
+         key.link->latency_ns *= 100;
+         cache.add(key, {.plan = parse_plan("fused chunk=64"), .nanoseconds = 1, .serial = 2});
+         if (comm.rank() == 0) plan::save_cache(path(), cache);
+         barrier(comm);
          const auto plans = automatic_plans(comm, {.cache = path()});
          const OpProblem one(Operator::matmul_all_reduce, 40, comm);
          Op op = prepare(one.desc(), comm, {.plans = plans.get()});
