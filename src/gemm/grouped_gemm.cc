@@ -111,39 +111,42 @@ class GroupedGemm::State {
     std::int64_t all = 0;
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t rows = call.rows[group];
-      PLAIT_CHECK(rows >= 0 && rows <= call.x.rows - all, "grouped matmul: group ", group, " has ",
-                  rows, " rows, and ", all, " of ", call.x.rows, " are taken before it");
+      PLAIT_CHECK(rows >= 0, "grouped matmul: group ", group, " has ", rows, " rows");
+      PLAIT_CHECK(rows <= call.x.rows - all, "grouped matmul: group ", group, " has ", rows,
+                  " rows, and ", all, " of ", call.x.rows, " are taken before it");
       first_rows_.push_back(all);
       all += rows;
     }
     PLAIT_CHECK(all == call.x.rows && call.out.rows == all, "grouped matmul: the groups have ", all,
                 " rows, x ", call.x.rows, " and out ", call.out.rows);
-    for (std::int64_t group = 0; group < groups; ++group) {
-      if (call.rows[group] == 0) continue;
-      try {
-        gemm::check(first().desc(), call_of(call, {.group = group, .columns = {}}));
-      } catch (const Error& error) {
-        throw Error(error.code(), base::sentence("grouped ", error.what(), " (group ", group, ')'));
-      }
+    for (std::int64_t group = 0; group < groups; ++group) check_group(call, group);
+  }
+
+  // All rows are checked with each weight: no group may write where another one's weight is.
+  void check_group(const GroupedGemmCall& call, std::int64_t group) const {
+    GemmCall one = {.x = {.view = call.x}, .weight = call.weights[group], .out = call.out};
+    if (!call.biases.empty()) one.bias = call.biases[group];
+    try {
+      gemm::check(first().desc(), one);
+    } catch (const Error& error) {
+      throw Error(error.code(), base::sentence("grouped ", error.what(), " (group ", group, ')'));
     }
   }
 
   GemmCall call_of(const GroupedGemmCall& call, const Part& part) const {
     const std::int64_t first = first_rows_[static_cast<std::size_t>(part.group)];
     const std::int64_t end = first + call.rows[part.group];
-    const Range columns = gemm::resolved(part.columns, first_desc().n);
-    GemmCall one = {.x = {.view = call.x.row_range(first, end)},
-                    .weight = call.weights[part.group],
-                    .out = call.out.row_range(first, end),
-                    .window = {.columns = columns}};
-    one.out = one.out.column_range(columns.begin, std::min(columns.end, call.out.cols));
+    GemmCall one = {
+        .x = {.view = call.x.row_range(first, end)},
+        .weight = call.weights[part.group],
+        .out = call.out.row_range(first, end).column_range(part.columns.begin, part.columns.end),
+        .window = {.columns = part.columns}};
     if (!call.biases.empty()) one.bias = call.biases[part.group];
     if (call.on_tile) {
       one.on_tile = [&call, group = part.group](const Tile& tile) { call.on_tile(group, tile); };
     }
     return one;
   }
-  const GemmDesc& first_desc() const { return first().desc(); }
 
   GemmOptions options_;
   std::vector<Gemm> gemms_;

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
-#include <set>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -48,6 +48,11 @@ struct Groups {
     return {.x = x.view, .rows = rows, .weights = weights, .out = out.view, .biases = biases};
   }
 
+  // From now on the group's weight is the one that is not packed.
+  void read_plain(std::size_t group) {
+    weights[group] = WeightView{.view = plain[group].view, .layout = WeightLayout::out_in};
+  }
+
   GemmDesc desc;
   std::vector<std::int64_t> rows;
   Matrix x;
@@ -59,8 +64,8 @@ struct Groups {
   std::vector<ConstTensorView> biases;
 };
 
-void expect_bits_of_a_gemm(const Groups& groups, int threads) {
-  select_grouped_gemm(groups.desc, {.threads = threads}).run(groups.call());
+// The result that is there has the bits of products group by group.
+void expect_same_as_a_gemm(const Groups& groups, int threads) {
   Gemm gemm = select_gemm(groups.desc, {.threads = 1});
   std::int64_t first = 0;
   for (std::size_t group = 0; group < groups.rows.size(); ++group) {
@@ -80,28 +85,88 @@ void expect_bits_of_a_gemm(const Groups& groups, int threads) {
   }
 }
 
+void expect_bits_of_a_gemm(const Groups& groups, int threads) {
+  select_grouped_gemm(groups.desc, {.threads = threads}).run(groups.call());
+  expect_same_as_a_gemm(groups, threads);
+}
+
+constexpr Dtype kDtypes[] = {Dtype::f32, Dtype::bf16, Dtype::f16};
+
 TEST(GroupedGemm, HasTheBitsOfAGemm) {
   const std::vector<std::vector<std::int64_t>> counts = {
-      {1}, {0, 0, 3, 0}, {1, 2, 0, 17, 1, 1}, {200, 0, 1, 33}, {0, 0}, {}};
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+      {1}, {0, 0, 3, 0}, {1, 2, 0, 17, 1, 1}, {200, 0, 1, 33}, {0, 150, 0}, {0, 0}, {}};
+  for (const Dtype dtype : kDtypes) {
     for (const auto& rows : counts) {
-      const Groups groups({.m = 4, .n = 700, .k = 90, .x = dtype, .weight = dtype, .out = dtype},
+      const Groups groups({.m = 4, .n = 701, .k = 91, .x = dtype, .weight = dtype, .out = dtype},
                           rows);
-      for (const int threads : {1, 2, 5}) expect_bits_of_a_gemm(groups, threads);
+      for (const int threads : {1, 2, 3, 4}) expect_bits_of_a_gemm(groups, threads);
     }
   }
 }
 
-TEST(GroupedGemm, TakesQuantisedAndPlainWeights) {
-  for (const char* scheme : {"s8", "s8:group=32", "s4:group=64", "s8:tensor"}) {
-    const GemmDesc desc = {.m = 4, .n = 300, .k = 128, .quant = parse_quant_scheme(scheme)};
-    expect_bits_of_a_gemm(Groups(desc, {3, 0, 40, 1}), 3);
+TEST(GroupedGemm, HasTheBitsOfAGemmInLeaves) {
+  for (const Dtype dtype : kDtypes) {
+    const Groups groups({.m = 4, .n = 200, .k = 2048, .x = dtype, .weight = dtype, .out = dtype},
+                        {1, 0, 40, 3});
+    for (const int threads : {1, 2, 3, 4}) expect_bits_of_a_gemm(groups, threads);
   }
-  Groups groups({.m = 4, .n = 300, .k = 128}, {3, 0, 40, 1});
-  for (std::size_t group = 0; group < groups.rows.size(); ++group)
-    groups.weights[group] =
-        WeightView{.view = groups.plain[group].view, .layout = WeightLayout::out_in};
-  expect_bits_of_a_gemm(groups, 3);
+}
+
+TEST(GroupedGemm, TakesRandomGroups) {
+  std::mt19937 random(7);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  for (int i = 0; i < 30; ++i) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(draw(1, 12)));
+    for (std::int64_t& count : rows) count = draw(0, 2) == 0 ? 0 : draw(0, 40);
+    const GemmDesc desc = {.m = draw(1, 30),
+                           .n = draw(1, 300),
+                           .k = draw(1, 200),
+                           .x = kDtypes[draw(0, 2)],
+                           .weight = kDtypes[draw(0, 2)],
+                           .out = kDtypes[draw(0, 2)]};
+    Groups groups(desc, rows);
+    for (std::size_t group = 0; group < rows.size(); ++group) {
+      if (draw(0, 1) == 0) groups.read_plain(group);
+    }
+    expect_bits_of_a_gemm(groups, draw(1, 4));
+  }
+}
+
+TEST(GroupedGemm, TakesEveryScheme) {
+  for (const char* scheme : {"s8", "s8:tensor", "s8:channel:offsets", "s8:group=32",
+                             "s8:group=32:offsets", "s4", "s4:group=64", "s4:group=64:offsets"}) {
+    for (const Dtype dtype : kDtypes) {
+      const GemmDesc desc = {.m = 4,
+                             .n = 301,
+                             .k = 129,
+                             .x = dtype,
+                             .out = dtype,
+                             .quant = parse_quant_scheme(scheme)};
+      const Groups groups(desc, {3, 0, 40, 1});
+      for (const int threads : {1, 2, 3, 4}) expect_bits_of_a_gemm(groups, threads);
+    }
+  }
+}
+
+// Packed and plain ones in one call.
+TEST(GroupedGemm, TakesPlainWeights) {
+  Groups groups({.m = 4, .n = 301, .k = 129}, {3, 0, 40, 1});
+  for (const std::size_t group : {0, 2, 3}) {
+    groups.read_plain(group);
+    expect_bits_of_a_gemm(groups, 3);
+  }
+}
+
+TEST(GroupedGemm, RunsAgainWithOtherGroups) {
+  GroupedGemm gemm = select_grouped_gemm({.m = 4, .n = 70, .k = 40}, {.threads = 2});
+  for (const auto& rows : std::vector<std::vector<std::int64_t>>{{9, 1}, {0, 2, 70}, {1}, {}}) {
+    const Groups groups(gemm.desc(), rows);
+    gemm.run(groups.call());
+    expect_same_as_a_gemm(groups, 2);
+  }
+  EXPECT_GT(gemm.held_bytes(), 0);
 }
 
 TEST(GroupedGemm, TellsOfEveryElementOnce) {
@@ -134,7 +199,7 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
   const std::vector<std::int64_t> many = {5, 0, 8};
   const std::vector<std::int64_t> few = {5, 0, 6};
   EXPECT_EQ(refusal([&](GroupedGemmCall& call) { call.rows = negative; }),
-            "grouped matmul: group 1 has -1 rows, and 5 of 12 are taken before it");
+            "grouped matmul: group 1 has -1 rows");
   EXPECT_EQ(refusal([&](GroupedGemmCall& call) { call.rows = many; }),
             "grouped matmul: group 2 has 8 rows, and 5 of 12 are taken before it");
   EXPECT_EQ(refusal([&](GroupedGemmCall& call) { call.rows = few; }),
@@ -146,9 +211,31 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
   const Groups narrow({.m = 4, .n = 64, .k = 40}, {5, 0, 7});
   std::vector<Weight> mixed = groups.weights;
   mixed[2] = narrow.weights[2];
-  EXPECT_EQ(refusal([&](GroupedGemmCall& call) { call.weights = mixed; }),
-            "grouped matmul: weight has n=64, k=40 but the product was made for n=70, k=40 "
-            "(group 2)");
+  EXPECT_EQ(
+      refusal([&](GroupedGemmCall& call) { call.weights = mixed; }),
+      "grouped matmul: weight has n=64 k=40 but the product was made for n=70 k=40 (group 2)");
+  mixed[2] = WeightView{.view = {.dtype = Dtype::bf16, .rows = 70, .cols = 40},
+                        .layout = WeightLayout::out_in};
+  const std::string null = refusal([&](GroupedGemmCall& call) { call.weights = mixed; });
+  EXPECT_TRUE(null.starts_with("grouped matmul: weight") && null.ends_with("(group 2)")) << null;
+  // The weight of a group without rows is checked too.
+  mixed = groups.weights;
+  mixed[1] = narrow.weights[1];
+  EXPECT_EQ(
+      refusal([&](GroupedGemmCall& call) { call.weights = mixed; }),
+      "grouped matmul: weight has n=64 k=40 but the product was made for n=70 k=40 (group 1)");
+  // One group's rows may not be written where another one's weight is.
+  mixed = groups.weights;
+  mixed[2] = WeightView{.view = {.data = groups.out.view.data,
+                                 .dtype = Dtype::bf16,
+                                 .rows = 70,
+                                 .cols = 40,
+                                 .row_stride = 40},
+                        .layout = WeightLayout::out_in};
+  const std::string overlap = refusal([&](GroupedGemmCall& call) { call.weights = mixed; });
+  EXPECT_TRUE(overlap.starts_with("grouped matmul: out overlaps weight: ")) << overlap;
+  EXPECT_EQ(sentence_of([] { select_grouped_gemm({.m = 4, .n = 70, .k = 40}, {.threads = -1}); }),
+            "grouped matmul: threads=-1 is not between 0 and 1024");
 }
 
 }  // namespace
