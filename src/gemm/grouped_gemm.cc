@@ -22,7 +22,7 @@ struct Part {
   Range columns;
 };
 
-// So few rows take as long as one: the weight comes from memory meanwhile.
+// Up to this many rows take as long as one: the weight comes from memory meanwhile.
 constexpr std::int64_t kFewRows = 8;
 
 // Each thread gets so many parts or more, where that is possible, so that none waits long for the
