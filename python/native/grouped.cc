@@ -38,13 +38,14 @@ void bind_grouped(nb::module_& m) {
          const std::optional<nb::sequence>& biases, int threads, const std::string& backend) {
         const ConstTensorView x_view = const_view_of(x, {kOp, "x"});
         const TensorView out_view = view_of(out, {kOp, "out"});
+        // A sequence may make its items as they are asked for, and another thread may change it.
+        const nb::tuple kept(weights);
+        const nb::tuple kept_biases = biases ? nb::tuple(*biases) : nb::tuple();
         std::vector<Weight> by;
-        for (const nb::handle weight : weights) by.push_back(weight_of(weight, {kOp, "weights"}));
+        for (const nb::handle weight : kept) by.push_back(weight_of(weight, {kOp, "weights"}));
         std::vector<ConstTensorView> added;
-        if (biases) {
-          for (const nb::handle bias : *biases)
-            added.push_back(const_view_of(bias, {kOp, "biases"}));
-        }
+        for (const nb::handle bias : kept_biases)
+          added.push_back(const_view_of(bias, {kOp, "biases"}));
         unlocked([&] {
           select_grouped_gemm(desc_of(x_view, by, out_view),
                               {.backend = backend, .threads = threads})

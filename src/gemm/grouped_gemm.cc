@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "gemm/checks.h"
 #include "gemm/kernel.h"
 
@@ -103,10 +104,12 @@ class GroupedGemm::State {
   // Checks all groups before any is multiplied.
   void find_rows(const GroupedGemmCall& call) {
     const std::int64_t groups = std::ssize(call.rows);
-    PLAIT_CHECK(std::ssize(call.weights) == groups, "grouped matmul: ", call.weights.size(),
-                " weights for ", groups, " groups");
+    PLAIT_CHECK(std::ssize(call.weights) == groups,
+                "grouped matmul: ", base::show_count(call.weights.size(), "weight"), " for ",
+                base::show_count(call.rows.size(), "group"));
     PLAIT_CHECK(call.biases.empty() || std::ssize(call.biases) == groups,
-                "grouped matmul: ", call.biases.size(), " biases for ", groups, " groups");
+                "grouped matmul: ", base::show_count(call.biases.size(), "bias"), " for ",
+                base::show_count(call.rows.size(), "group"));
     first_rows_.clear();
     std::int64_t all = 0;
     for (std::int64_t group = 0; group < groups; ++group) {

@@ -234,7 +234,7 @@ void Online::end_round(const PlanKey& key, Trial& trial) const {
   const bool is_clear = is_clearly_best(trial, best);
   trial.times.clear();
   trial.calls_left = is_clear ? 0 : trial.retry_after;
-  // What was kept before does not hold any more.
+  // A plan that was kept before does not hold any more.
   if (!is_clear && !trial.is_kept) return;
   trial.is_kept = true;
   if (listener_.settled) listener_.settled(shared_problem(key), *trial.decision);

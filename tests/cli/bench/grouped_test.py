@@ -30,7 +30,8 @@ class GroupedTest(CommandTest):
             self.assertEqual((len(one["rows"]), sum(one["rows"])), (32, one["tokens"] * 4))
             self.assertLessEqual(max(one["rows"]), one["tokens"], "a token has no expert twice")
             touched = sum(rows > 0 for rows in one["rows"])
-            self.assertEqual(one["weight_bytes"], touched * 1472 * 736 * 2)  # with padding
+            self.assertGreaterEqual(one["weight_bytes"], touched * 1440 * 720 * 2)
+            self.assertLess(one["weight_bytes"], touched * 1440 * 720 * 2 * 1.1, "more than padding")
             self.assertEqual(one["repetitions"], 2)
             for key in ("one_call_ns", "by_group_ns", "reading_ns"):
                 self.assertGreater(one[key], 0)
