@@ -10,7 +10,6 @@ losses of all must be the same bits.
 """
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
@@ -42,8 +41,9 @@ LAYERS = 2
 SEED = 1234  # Megatron-LM's own
 RATE = 1e-4  # of learning
 HEAD = 64  # the size of an attention head, so that narrow models have enough heads to share
-NOISE = 0.02  # of a step: the error of two medians, as in src/measure/race.h
+NOISE = 0.02  # of a step: the error of a gain, as in src/measure/race.h
 CLOSE = 0.1  # how far the share may be off, of the share
+SEARCH = 5  # turns over a link that may have the share
 NO_LINK = "no link"
 PLANS: dict[str, dict[str, Any]] = {
     "serial": {"schedule": "serial"},
@@ -181,6 +181,11 @@ class Contender:
         """Return the seconds of a step, without the first, which prepares."""
         return statistics.median(self.seconds[1:])
 
+    def gain_over(self, other: "Contender", turns: int) -> float:
+        """Return how much longer a step of the other takes, in the median of the last turns."""
+        pairs = zip(other.seconds[-turns:], self.seconds[-turns:], strict=True)
+        return statistics.median(theirs / own for theirs, own in pairs) - 1
+
 
 def over(link: str | None) -> None:
     """Make a new group of all ranks, whose layers communicate over this link."""
@@ -210,9 +215,8 @@ def find_link(options: argparse.Namespace, alone: Contender) -> str:
         link = agreed(f"{rate * 8e-9:.3g}gbit,5us")
         over(link)
         serial = Contender(options, PLANS["serial"])
-        begin = len(alone.seconds)
-        in_turns([alone, serial], 3)
-        ratio = serial.median() / statistics.median(alone.seconds[begin:]) - 1
+        in_turns([alone, serial], SEARCH)
+        ratio = alone.gain_over(serial, SEARCH)
         if abs(ratio - wanted) <= CLOSE / 2 * wanted:
             break
         rate *= min(max(ratio / wanted, 0.3), 3)
@@ -228,22 +232,22 @@ def agreed(text: str) -> str:
 
 def document(options: argparse.Namespace, link: str, found: dict[str, Contender]) -> dict[str, Any]:
     """Return the figures as bench/report.py reads them."""
-    alone, serial = found.pop(NO_LINK).median(), found["serial"].median()
-    share, allowed = 1 - alone / serial, serial / alone - 1
+    serial = found.pop("serial")
+    allowed = found.pop(NO_LINK).gain_over(serial, options.rounds)
+    share = allowed / (1 + allowed)
     shown = f"{100 * share:.1f} %"
     values: dict[str, Any] = {
         "link": link,
         "communication": shown
         if abs(share - options.share) <= CLOSE * options.share
         else f"**{shown}**",
-        "serial step, ms": 1e3 * serial,
+        "serial step, ms": 1e3 * serial.median(),
         "published": f"{MODELS[options.model].gain:.2f} %",
         "allowed": allowed,
     }
-    for name in itertools.islice(found, 1, None):
-        seconds = found[name].median()
-        is_possible = seconds > (1 - NOISE) * alone
-        values[name] = serial / seconds - 1 if is_possible else "**disturbed, repeat**"
+    for name, contender in found.items():
+        gain = contender.gain_over(serial, options.rounds)
+        values[name] = gain if gain < allowed + NOISE else "**disturbed, repeat**"
     what = {
         "model": options.model,
         "widths x": f"{options.width:.4g}",
@@ -277,7 +281,7 @@ def main() -> None:
     parser.add_argument("--link", help="this link, instead of one that gives the share")
     parser.add_argument("--width", type=float, help="of the model's widths")
     parser.add_argument("--tokens", type=int, default=2048, help="of a step")
-    parser.add_argument("--rounds", type=int, default=5, help="steps of each plan")
+    parser.add_argument("--rounds", type=int, default=9, help="steps of each plan")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     options = parser.parse_args()
     options.width = options.width or MODELS[options.model].width
@@ -295,7 +299,7 @@ def main() -> None:
     in_turns(list(found.values()), options.rounds)
     losses = {tuple(contender.losses) for contender in found.values()}
     if dist.get_rank() == 0:
-        print("losses:", *(f"{loss:.6f}" for loss in found["serial"].losses))
+        print("losses:", *(f"{loss:.6f}" for loss in next(iter(losses))))
         report.write(options.json, document(options, link, found))
     dist.destroy_process_group()
     if len(losses) != 1:

@@ -17,9 +17,9 @@ Native layers over gloo, plait by default, plait serially with sums in f32, and 
 fixed plans and wires take turns in this one start. Figures are medians: "gain" is native's time
 over plait's of the same turn, "over serial" is serial's over plait's, and "of the best" is the best
 fixed plan's over plait's. Before, plait runs by itself until it has kept its plans for three rounds
-("settled"), and each fixed plan once; the best is measured anew. Bars are about a program's start:
-the time of connecting and of the probe that measures the network, and the first step or prefill
-with plait, with all that is made for it, over native's first one, which comes before.
+("settled"), and each fixed plan once; the best is measured anew. Bars are about gains, and about a
+program's start: the time of connecting and of the probe that measures the network, and the first
+step or prefill with plait, with all that is made for it, over native's, which comes before.
 """
 
 import argparse
@@ -42,6 +42,23 @@ import users_ranks as ranks  # noqa: E402, beside this file
 RATES = ["1gbit", "2gbit", "5gbit", "10gbit", "none"]
 VLLM = ROOT / "build/venv-vllm/bin/python"  # vLLM pins the versions of its needs
 MOST_OF_START = {"connect and probe": ("s", 0.2), "first over native's": ("", 1.3)}
+LEAST_OF_ALL = {"gain": 1.0, "of the best": 0.97}
+LEAST_GAINS = {
+    "1gbit": {
+        "megatron-f32 step": 1.35,
+        "megatron-f32-sp step": 1.35,
+        "megatron-bf16 step": 1.15,
+        "megatron-bf16-sp step": 1.30,
+        "llama-f32 prefill": 1.20,
+        "llama-f32-sp prefill": 1.35,
+    },
+    "2gbit": {
+        "megatron-f32 step": 1.25,
+        "megatron-f32-sp step": 1.25,
+        "megatron-bf16 step": 1.10,
+        "megatron-bf16-sp step": 1.10,
+    },
+}
 SIZES = ("rounds", "settle", "layers", "hidden", "tokens", "prompt", "generated")
 
 
@@ -118,24 +135,28 @@ def rows_of(found: dict[str, Any], rate: str, name: str) -> list[dict[str, Any]]
         unit = dict.fromkeys(set(gains | plans) - ratios, "s")
         for table, values in (("", gains), (", first calls and plans", plans)):
             title = f"Users, {measure.title(rate)}{table}"
-            what = {"what": f"{name} {phase}"}
-            rows.append({"table": title, "what": what, "values": values, "unit": unit})
+            row = {"what": {"what": f"{name} {phase}"}, "values": values, "unit": unit}
+            rows.append({"table": title, **row})
+        if (least := LEAST_GAINS.get(rate, {}).get(f"{name} {phase}")) is not None:
+            rows[-2]["bar"] = {"of": "gain", "at least": least}
     return rows
 
 
 def bars_of(rate: str) -> list[dict[str, Any]]:
-    """Return the bars of a program's start."""
-    table = f"Users, {measure.title(rate)}, first calls and plans"
-    return [
-        {
-            "what": f"{value}, {measure.title(rate)}",
-            "table": table,
-            "value": value,
-            "take": "highest",
-            "at most": most,
-            "unit": unit,
-        }
+    """Return the bars of all rows."""
+    title = f"Users, {measure.title(rate)}"
+    gains = [
+        (title, value, "lowest", {"at least": least, "unit": ""})
+        for value, least in LEAST_OF_ALL.items()
+    ]
+    starts = [
+        (f"{title}, first calls and plans", value, "highest", {"at most": most, "unit": unit})
         for value, (unit, most) in MOST_OF_START.items()
+    ]
+    return [
+        {"what": f"{value}, {measure.title(rate)}", "table": table, "value": value, "take": take}
+        | limit
+        for table, value, take, limit in gains + starts
     ]
 
 
@@ -184,8 +205,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=measure.part_of(known), default=known, metavar="LIST", help=rows
     )
-    limit = "seconds at most until plans stay (default 10)"
-    parser.add_argument("--settle", type=float, default=10, metavar="S", help=limit)
+    limit = "seconds at most until plans stay (default 30)"
+    parser.add_argument("--settle", type=float, default=30, metavar="S", help=limit)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     ranks.add_sizes(parser)
     parser.set_defaults(rounds=3, generated=16)
