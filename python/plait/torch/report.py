@@ -6,11 +6,11 @@ One line a shape: the dtypes of x and of what travels (the wire), calls, time, t
 communication during which this rank multiplied, the plan, and why it is what it is or the share
 small. A shape of which several plans were tried has a line for each; an asterisk marks the one in
 use. The time of a call is a mean, and leaves out the first one, which prepares; the reason of a
-plan has the medians by which it was chosen. The 2nd, 4th, 8th, ... call of a shape is traced (see
-plait.torch.profile, which traces every call). On one host the share is what these traces say. A
-trace can't see a network between hosts, so that there the share is computed from times: how much
-less of a call is not spent on multiplying than of a serial call, whose time was measured in trials
-or predicted for the measured network.
+plan has the medians by which it was chosen. The 2nd, 4th, 6th, 8th, 12th, ... call of a shape is
+traced (see plait.torch.profile, which traces every call). On one host the share is what these
+traces say. A trace can't see a network between hosts, so that there the share is computed from
+times: how much less of a call is not spent on multiplying than of a serial call, whose time was
+measured in trials or predicted for the measured network.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
 """Traces of a few calls of each shape, for the report.
 
-The 2nd, 4th, 8th, ... call of a shape is traced, on each rank for itself; the first one prepares.
+The 2nd, 4th, 6th, 8th, 12th, 16th, ... call of a shape is traced, on each rank for itself; the first
+one prepares.
 Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
 were traced. While there is a profile nothing is sampled.
 """
@@ -16,6 +17,9 @@ from plait.torch import recording
 
 # Records of each thread in one call; a call with more is not counted.
 _RECORDS = (1 << 13) - 1
+# After the trials of a new shape, which take some 40 calls, one call is soon traced in the plan that
+# they have kept.
+_TRACED = frozenset(first << doublings for first in (2, 6) for doublings in range(48))
 _MOST_SHAPES = 4096  # of which calls are counted, before all are forgotten
 
 Key = tuple[str, int, int, int, str, str, str]  # operator, m, n, k, dtype, wire, plan
@@ -51,7 +55,7 @@ class Samples:
     def is_due(self, shape: Hashable) -> bool:
         """Count a call, and say whether to trace it."""
         count = self.counts[shape] = self.counts.get(shape, 0) + 1
-        if count == 1 or count & (count - 1):
+        if count not in _TRACED:
             if len(self.counts) > _MOST_SHAPES:
                 self.counts.clear()
             return False
