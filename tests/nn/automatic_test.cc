@@ -4,11 +4,14 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "conformance/ranks.h"
 #include "folder.h"
 #include "nn/layer.h"
 #include "plait/tune.h"
+#include "plan/cache.h"
+#include "plan/machine.h"
 #include "tensor/compare.h"
 #include "tune/automatic_case.h"
 #include "tune/online.h"
@@ -23,8 +26,7 @@ class Followed final : public PlanSource {
   std::optional<Plan> find(const PlanKey& key) const override { return clear_.find(key); }
   std::optional<Plan> next(const PlanKey& key) const override { return clear_.next(key); }
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override {
-    EXPECT_TRUE(key.link) << "plans must be those of a measured network";
-    of_[name(key.op)].insert(name(plan));
+    of_[std::string(name(key.op))].insert(name(plan));
     clear_.took(key, plan, nanoseconds);
   }
   std::map<std::string, std::set<std::string>> take() { return std::exchange(of_, {}); }
@@ -68,11 +70,16 @@ TEST_P(LayersBetweenHosts, TryPlansAndKeepTheFastest) {
         }
       },
       {});
+  const auto kept = plan::load_cache(folder_ / "plans", plan::machine_fingerprint());
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->entries().size(), 2U);
+  for (const auto& [problem, entry] : kept->entries())
+    EXPECT_TRUE(parse_plan_key(problem).link) << "plans are those of a network: " << problem;
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, LayersBetweenHosts,
                          testing::Values(LayerKind::column, LayerKind::row),
-                         [](const auto& info) { return name_of(info.param); });
+                         [](const auto& layer) { return name_of(layer.param); });
 
 }  // namespace
 }  // namespace plait
