@@ -49,14 +49,14 @@ verb_demo() {
   need_packages demo
   tell_of_first_build demo 'one to five'
   # A folder of its own: a part of the command alone is compiled there, several sources at a time.
-  step 'build demo' build_targets demo src/cli/plait_demo
+  step 'build demo' build_targets demo app/cli/plait_demo
   exec bench/overlap/demo.py
 }
 
 verb_plait() {
-  [[ -x build/release/src/cli/plait ]] || { need_packages build; tell_of_first_build release; } >&2
-  quietly build_targets release src/cli/plait
-  command=$PWD/build/release/src/cli/plait
+  [[ -x build/release/app/cli/plait ]] || { need_packages build; tell_of_first_build release; } >&2
+  quietly build_targets release app/cli/plait
+  command=$PWD/build/release/app/cli/plait
   cd "$caller"
   exec "$command" "$@"
 }
@@ -92,8 +92,8 @@ verb_test() {
     '') need_packages python; tell_of_first_build release 'five to ten'; test_briefly ;;
     unit) need_packages build; extent=brief; test_preset release -L unit -LE long ;;
     release | asan | tsan) need_packages build; test_preset "$1" ;;
-    python) need_packages python; step 'build release' build_targets release src/all; test_python ;;
-    vllm) need_packages python; step 'build release' build_targets release src/all
+    python) need_packages python; step 'build release' build_targets release src/all app/all; test_python ;;
+    vllm) need_packages python; step 'build release' build_targets release src/all app/all
       if prepare_python; then test_vllm; fi ;;
     lint) verb_lint "${@:2}"; return ;;
     all) need_packages check; tell_of_first_build release

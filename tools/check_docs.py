@@ -88,7 +88,7 @@ class Checker:
         self.root = root
         self.plait_verbs = plait_verbs
         self.folders = {p.name for p in root.iterdir() if p.is_dir()} - {"build", ".git"}
-        self.modules = {p.name for p in (root / "src").glob("*/")}
+        self.modules = {p.name: p.parent for roof in ("src", "app") for p in (root / roof).glob("*/")}
         scripts = [root / "do", *root.glob("tools/do/*.sh")]
         self.do_verbs = {
             verb for s in scripts if s.exists() for verb in VERB.findall(s.read_text())
@@ -154,7 +154,7 @@ class Checker:
             )
         if head in self.folders:
             return [self.root, file.parent]
-        return [self.root / "src"] if head in self.modules else []
+        return [self.modules[head]] if head in self.modules else []
 
     def check_block(self, block: Block) -> Iterator[str]:
         if block.file:

@@ -3,10 +3,11 @@
 
     tools/check_layers.py [--root FOLDER]
 
-A module is a folder of src/, or one inside such a folder if layers.txt has a line for it. Its line names the modules
-whose headers it may include; a folder that has no line stands for the modules inside it. Public headers and examples
-see only public headers and the standard library (examples: any library). Each source below src/ is named
-by a CMakeLists.txt there. One line per violation:
+A module is a folder of src/, which holds the library, or of app/, which holds the application, or one inside such a
+folder if layers.txt has a line for it. Its line names the modules whose headers it may include; a folder that has no
+line stands for the modules inside it. The library knows nothing of the application. Public headers and examples see
+only public headers and the standard library (examples: any library). Each source below src/ and app/ is named by a
+CMakeLists.txt there. One line per violation:
 
     src/gemm/onednn/onednn.cc:14: gemm may not include comm
     src/gemm/old.cc: no target of src/ compiles it
@@ -22,6 +23,8 @@ from typing import Iterator, NamedTuple
 
 SOURCES = {".h", ".cc", ".cuh", ".cu"}
 COMPILED = {".cc", ".cu"}
+LIBRARY, APPLICATION = "src", "app"
+ROOFS = (LIBRARY, APPLICATION)
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<open>["<])(?P<path>[^">]+)[">]')
 STANDARD = set(
     """algorithm any array atomic barrier bit bitset cassert ccomplex cctype cerrno cfenv cfloat charconv chrono
@@ -120,19 +123,19 @@ def includes_below(root: Path, folder: str) -> Iterator[Include]:
 
 
 def exists(root: Path, include: Include) -> bool:
-    candidates = [root / "src" / include.path, root / "include" / include.path]
+    candidates = [root / folder / include.path for folder in (*ROOFS, "include")]
     return any(c.exists() or c.with_name(c.name + ".in").exists() for c in candidates)
 
 
 def module_of(path: str, layers: dict[str, set[str]]) -> str:
-    """The module of a file below src/; a folder that is none, where it belongs to none."""
+    """The module of a file, whose path is that below its roof; a folder that is none, where it belongs to none."""
     folders = path.split("/")[:-1]
     inner = ["/".join(folders[:count]) for count in range(len(folders), 0, -1)]
     return next((one for one in inner if one in layers), inner[0] if inner else "")
 
 
 def check_module_include(root: Path, layers: dict[str, set[str]], include: Include) -> str:
-    """Return the fault of an include in src/, or nothing."""
+    """Return the fault of an include in a module, or nothing."""
     ours = include.head in heads_of(layers) or include.head == "plait"
     if not include.quoted and not (ours and exists(root, include)):
         return ""
@@ -140,11 +143,20 @@ def check_module_include(root: Path, layers: dict[str, set[str]], include: Inclu
         return f'"{include.path}" is not "module/file.h" or "plait/file.h" of a known module'
     if not exists(root, include):
         return f"{include.path} does not exist"
-    module = module_of(include.file.relative_to("src").as_posix(), layers)
+    module = module_of(below_roof(include.file), layers)
     included = module_of(include.path, layers)
-    if included in {"plait", module} or included in layers[module]:
+    if included in {"plait", module}:
         return ""
-    return f"{module} may not include {included}"
+    if included not in layers[module]:
+        return f"{module} may not include {included}"
+    if include.file.parts[0] == LIBRARY and (root / APPLICATION / include.path).exists():
+        return f"the library may not include {included}, which is of the application"
+    return ""
+
+
+def below_roof(file: Path) -> str:
+    """The path of a file of src/ or app/ without this folder, as an #include spells it."""
+    return "/".join(file.parts[1:])
 
 
 def heads_of(layers: dict[str, set[str]]) -> set[str]:
@@ -152,11 +164,9 @@ def heads_of(layers: dict[str, set[str]]) -> set[str]:
 
 
 def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:
-    folders = {file.relative_to(root).parent for file in sources_below(root, "src")}
+    folders = {file.relative_to(root).parent for roof in ROOFS for file in sources_below(root, roof)}
     strangers = [
-        folder
-        for folder in sorted(folders)
-        if module_of((folder / "a").relative_to("src").as_posix(), layers) not in layers
+        folder for folder in sorted(folders) if module_of(below_roof(folder / "a"), layers) not in layers
     ]
     return [f"{folder}: belongs to no module of tools/layers.txt" for folder in strangers]
 
@@ -164,23 +174,26 @@ def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:
 def check_modules(root: Path, layers: dict[str, set[str]]) -> list[str]:
     return [
         include.complain(problem)
-        for include in includes_below(root, "src")
-        if module_of(include.file.relative_to("src").as_posix(), layers) in layers
+        for roof in ROOFS
+        for include in includes_below(root, roof)
+        if module_of(below_roof(include.file), layers) in layers
         if (problem := check_module_include(root, layers, include))
     ]
 
 
 def check_targets(root: Path) -> list[str]:
-    """Complains about sources that no target of src/ compiles: they belong to other folders, or to none."""
+    """Complains about sources that no target of their roof compiles: they belong to other folders, or to none."""
     named = [
         os.path.normpath(lists.parent / re.sub(r"\$\{\w+\}", "*", name))
-        for lists in (root / "src").rglob("CMakeLists.txt")
+        for roof in ROOFS
+        for lists in (root / roof).rglob("CMakeLists.txt")
         for line in lists.read_text(encoding="utf-8").splitlines()
         for name in re.findall(r"[\w./${}-]+\.(?:cc|cu)\b", line.split("#")[0])
     ]
     return [
-        f"{file.relative_to(root)}: no target of src/ compiles it"
-        for file in sources_below(root, "src")
+        f"{file.relative_to(root)}: no target of {roof}/ compiles it"
+        for roof in ROOFS
+        for file in sources_below(root, roof)
         if file.suffix in COMPILED and not any(fnmatch(str(file), name) for name in named)
     ]
 
@@ -212,7 +225,7 @@ def check_examples(root: Path, layers: dict[str, set[str]]) -> list[str]:
 def header_graph(root: Path) -> dict[str, set[str]]:
     """Each header with our headers that it includes, all as an #include spells them."""
     graph: dict[str, set[str]] = {}
-    for folder in ("src", "include"):
+    for folder in (*ROOFS, "include"):
         for include in includes_below(root, folder):
             if include.file.suffix in {".h", ".cuh"} and exists(root, include):
                 graph.setdefault(str(include.file.relative_to(folder)), set()).add(include.path)
@@ -238,7 +251,7 @@ def tested(root: Path) -> tuple[int, int]:
         (file.relative_to(root / "tests").parts[0], file.name.split("_test.")[0])
         for file in (root / "tests").rglob("*_test.*")
     }
-    sources = [file.relative_to(root / "src") for file in (root / "src").rglob("*.cc")]
+    sources = [file.relative_to(root / roof) for roof in ROOFS for file in (root / roof).rglob("*.cc")]
     return sum((file.parts[0], file.stem) in tests for file in sources), len(sources)
 
 

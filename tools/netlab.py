@@ -2,7 +2,7 @@
 """Several hosts on one machine: network namespaces, joined by a cable or a switch whose rate can be limited.
 
     tools/netlab.py -- build/release/tests/comm/rank_program          a rank on each of two hosts
-    tools/netlab.py --hosts 3 --rate 5gbit --pin -- build/release/src/cli/plait bench matmul-all-reduce \\
+    tools/netlab.py --hosts 3 --rate 5gbit --pin -- build/release/app/cli/plait bench matmul-all-reduce \\
       --m 1024 --n 4096 --k 1024
     tools/netlab.py --check                                           may this user make namespaces here?
 

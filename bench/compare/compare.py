@@ -36,9 +36,15 @@ def size(shape: tuple[int, int, int]) -> list:
     return [word for name, value in zip("mnk", shape) for word in (f"--{name}", value)]
 
 
+def command_of(build: Path) -> Path:
+    """The command in a build folder, which is below src/ in an older tree's."""
+    new, old = build / "app/cli/plait", build / "src/cli/plait"
+    return old if old.exists() and not new.exists() else new
+
+
 def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plans: str, weight: str) -> dict:
     dtype = weight if weight in ("f32", "bf16") else "bf16"
-    found = output_of([build / "src/cli/plait", "bench", operator, "--ranks", RANKS, *size(shape), "--dtype", dtype,
+    found = output_of([command_of(build), "bench", operator, "--ranks", RANKS, *size(shape), "--dtype", dtype,
                        "--weight", weight, "--plan", plans, "--seconds", 0.3, "--json", "-"])
     name = f"{operator} {'x'.join(map(str, shape))} {weight}"
     return {f"{name} {one['plan']}": one["median_ms"] for one in found["schedules"]}
@@ -46,14 +52,14 @@ def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plan
 
 def few_row_times(build: Path, dtype: str, seconds: float) -> dict[str, float]:
     """The shortest call of each product, on one thread: other programs only make a call longer."""
-    found = output_of([build / "src/cli/plait", "bench", "matmul", "--m", FEW_ROWS["rows"], "--n", FEW_ROWS["n"],
+    found = output_of([command_of(build), "bench", "matmul", "--m", FEW_ROWS["rows"], "--n", FEW_ROWS["n"],
                        "--k", FEW_ROWS["k"], "--dtype", dtype, "--weight", FEW_ROWS["weights"], "--threads", 1,
                        "--seconds", seconds, "--json", "-"])
     return {f"{one['m']} rows, {dtype} by {one['weight']}": one["min_ns"] / 1e6 for one in found["results"]}
 
 
 def layer_times(build: Path) -> dict[str, float]:
-    found = output_of([build / "src/cli/plait", "bench", "layer", "column", "-m", 256, "-n", 2048, "-k", 2048,
+    found = output_of([command_of(build), "bench", "layer", "column", "-m", 256, "-n", 2048, "-k", 2048,
                        "--dtype", "f32", "--plan", "fused", "--seconds", 0.3, "--json", "-"])
     return {f"layer column 256x2048x2048 f32 {one['name']}": one["step_ms"] for one in found["schedules"]}
 
@@ -118,8 +124,8 @@ def main() -> int:
     options = parser.parse_args()
     builds = [options.old, options.new or options.default_new]
     for build in builds:
-        if not (build / "src/cli/plait").exists():
-            parser.error(f"{build} has no src/cli/plait: is it a build folder?")
+        if not command_of(build).exists():
+            parser.error(f"{build} has no app/cli/plait: is it a build folder?")
     if options.rounds < 4:
         parser.error(f"--rounds {options.rounds}: noise can't be told from fewer than 4 rounds")
 

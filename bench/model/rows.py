@@ -15,7 +15,7 @@ import report  # noqa: E402, likewise
 TABLE = "Training steps over emulated links: gain over the serial step, and the part of what Amdahl's law allows"
 BAR = 0.80  # share of what Amdahl's law allows
 FAR_OFF = 0.1  # as a share of the wanted value: no link was found for it
-NOISE = 0.02  # as a share of the products' time: the error of two medians, as in src/measure/race.h
+NOISE = 0.02  # as a share of the products' time: the error of two medians, as in app/measure/race.h
 
 
 def document(one: dict, wanted: float) -> dict:

@@ -58,7 +58,7 @@ for model in ${models//,/ }; do
   for share in ${shares//,/ }; do
     printf '%s, emulated link, share %s, sums in %s\n' "$model" "$share" "$wire"
     file=$results/model_${model}-${wire}_$share.json
-    "$build/src/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
+    "$build/app/cli/plait" bench model "$model" --tp "${RANKS:-2}" --link "share=$share" --repeat "$repeat" \
       --scale "$(scale_of "$model")" --seq "$seq" --wire "$wire" --json "$results/step.json" >/dev/null
     python3 -B bench/model/rows.py "$results/step.json" "$share" "$file"
   done

@@ -83,7 +83,7 @@ class Bench:
         self.predicts = {"transfers", "operators"} <= set(options.only)
         self.measured: list[tuple[str, str, dict]] = []  # the operators to predict: rate, what, what was found
         self.agent = lab.write_agent(folder / "agent")
-        self.plait = self.build / "src/cli/plait"
+        self.plait = self.build / "app/cli/plait"
         self.network = self.build / "bench/network/plait_bench_network"
         self.rival = self.build / "bench/overlap/plait_bench_overlap_mpi"
         mpirun = shutil.which("mpirun")

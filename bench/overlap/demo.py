@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAIT = os.environ.get("PLAIT", str(ROOT / "build/demo/src/cli/plait_demo"))
+PLAIT = os.environ.get("PLAIT", str(ROOT / "build/demo/app/cli/plait_demo"))
 LAYER = ("matmul-all-reduce", "--n", "2048", "--k", "7168", "--ranks", "2")
 
 TRIAL = 128  # tokens

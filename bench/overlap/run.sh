@@ -78,7 +78,7 @@ words_of() {
 bench() {
   local operator=$1 kind=$2 sizes=$3 file=$4 words
   mapfile -t words < <(words_of "$kind")
-  "$build/src/cli/plait" bench "$operator" --shapes "$sizes" "${effort[@]}" "${words[@]}" "${@:5}" \
+  "$build/app/cli/plait" bench "$operator" --shapes "$sizes" "${effort[@]}" "${words[@]}" "${@:5}" \
     --json "$results/overlap_$file.json" >/dev/null
 }
 

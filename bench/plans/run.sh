@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
-export PLAIT_COMMAND=${BUILD:-build/release}/src/cli/plait
+export PLAIT_COMMAND=${BUILD:-build/release}/app/cli/plait
 export RESULTS=${RESULTS:-build/bench}
 mkdir -p "$RESULTS"
 python3 -B bench/plans/measure.py "$@"

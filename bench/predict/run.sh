@@ -42,7 +42,7 @@ mkdir -p "$results"
 for operator in "${operators[@]}"; do
   for ratio in 0.5 1 2; do
     file=$results/measured_$operator-$ratio.json
-    "$build/src/cli/plait" bench "$operator" "${sizes[@]}" --link "ratio=$ratio" --parts 4,8 --seconds "$seconds" \
+    "$build/app/cli/plait" bench "$operator" "${sizes[@]}" --link "ratio=$ratio" --parts 4,8 --seconds "$seconds" \
       --json "$file" >/dev/null
   done
 done
@@ -50,10 +50,10 @@ done
 for model in "${models[@]}"; do
   if [[ $model == llama2-70b ]]; then scale=0.25; else scale=0.5; fi
   file=$results/model_$model.json
-  "$build/src/cli/plait" bench model "$model" --scale "$scale" --link share=0.12 --seconds "$seconds" \
+  "$build/app/cli/plait" bench model "$model" --scale "$scale" --link share=0.12 --seconds "$seconds" \
     --json "$file" >/dev/null
 done
-"$build/src/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
+"$build/app/cli/plait" predict --measured "$(printf '%s\n' "$results"/measured_*.json | paste -sd,)" \
   --json "$results/predicted.json"
-python3 -B bench/predict/steps.py "$build/src/cli/plait" "$results"
+python3 -B bench/predict/steps.py "$build/app/cli/plait" "$results"
 python3 -B bench/report.py "$results/errors.json"

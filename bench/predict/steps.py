@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts the training steps that bench/predict/run.sh has measured, for a machine with this machine's figures.
 
-    bench/predict/steps.py build/release/src/cli/plait build/predict
+    bench/predict/steps.py build/release/app/cli/plait build/predict
 
 Products are as fast as those measured without communication; copies and sums are as fast as in the measured operators.
 The errors of these predictions and of those in predicted.json, of operators, go to errors.json, for bench/report.py.

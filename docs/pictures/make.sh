@@ -8,7 +8,7 @@
 # They show what is measured now: let nothing else run meanwhile. A caption names the machine, the link and the day.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-plait=${BUILD:-$here/../../build/release}/src/cli/plait
+plait=${BUILD:-$here/../../build/release}/app/cli/plait
 wanted=${1:-}
 drawn=0
 

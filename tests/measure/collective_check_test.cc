@@ -1,4 +1,4 @@
-// Checks that ranks make together (src/measure/collective_check.h).
+// Checks that ranks make together (app/measure/collective_check.h).
 #include "measure/collective_check.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,8 @@ class CheckLayersTest(unittest.TestCase):
         self.root = Path(folder.name)
         self.write("tools/layers.txt", LAYERS)
         # Each source is compiled, except those of the tests of this.
-        self.write("src/CMakeLists.txt", "${folder}/${name}.cc ${name}.cc")
+        for roof in ("src", "app"):
+            self.write(f"{roof}/CMakeLists.txt", "${folder}/${name}.cc ${name}.cc")
         self.write("include/plait/error.h", "#include <string>\n")
         self.write("include/plait/version.h.in", "")
         self.write("src/base/fd.h", '#include <unistd.h>\n#include "plait/error.h"\n')
@@ -49,7 +50,7 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_clean_tree(self):
         self.write(
-            "src/cli/main.cc",
+            "app/cli/main.cc",
             '#include <fmt/core.h>\n#include "comm/mailbox.h"\n#include "gemm/tile.h"\n#include "plait/version.h"\n',
         )
         self.write("src/library/CMakeLists.txt", "")
@@ -65,7 +66,7 @@ class CheckLayersTest(unittest.TestCase):
     def test_a_folder_with_a_line_of_its_own_is_a_module(self):
         self.write("tools/layers.txt", LAYERS.replace("gemm:", "comm/modelled: comm base\ngemm:"))
         self.write("src/comm/modelled/clock.h", '#include "comm/mailbox.h"\n')
-        self.write("src/cli/main.cc", '#include "comm/modelled/clock.h"\n')
+        self.write("app/cli/main.cc", '#include "comm/modelled/clock.h"\n')
         self.expect()
         self.write("src/comm/wait.cc", '#include "comm/modelled/clock.h"\n')
         self.expect("src/comm/wait.cc:1: comm may not include comm/modelled")
@@ -89,9 +90,17 @@ class CheckLayersTest(unittest.TestCase):
         self.expect("src/gemm/a.cc:1: gemm may not include comm")
 
     def test_star_is_not_for_others(self):
-        self.write("src/cli/verb.h", "")
+        self.write("app/cli/verb.h", "")
         self.write("src/base/a.cc", '#include "cli/verb.h"\n')
         self.expect("src/base/a.cc:1: base may not include cli")
+
+    def test_the_library_knows_nothing_of_the_application(self):
+        self.write("tools/layers.txt", LAYERS.replace("gemm:", "measure: base\ngemm: measure"))
+        self.write("app/measure/race.h", '#include "base/fd.h"\n')
+        self.write("app/cli/main.cc", '#include "measure/race.h"\n')
+        self.expect()
+        self.write("src/gemm/a.cc", '#include "measure/race.h"\n')
+        self.expect("src/gemm/a.cc:1: the library may not include measure, which is of the application")
 
     def test_source_of_no_target(self):
         self.write("src/CMakeLists.txt", "")

@@ -89,11 +89,11 @@ class DoTest(unittest.TestCase):
 
     def test_plait_comes_with_its_plugin(self):
         # The verb builds only the command, which loads the plugin when it runs.
-        self.assertIn("build_targets release src/cli/plait", (ROOT / "do").read_text())
+        self.assertIn("build_targets release app/cli/plait", (ROOT / "do").read_text())
         rules = Path(os.environ["PLAIT_BUILD"], "build.ninja")
         if not rules.exists() or "libplait_mpi_openmpi.so" not in rules.read_text():
             self.skipTest("not built by ninja, or without MPI")
-        command = re.search(r"^build src/cli/plait: .*$", rules.read_text(), re.MULTILINE)
+        command = re.search(r"^build app/cli/plait: .*$", rules.read_text(), re.MULTILINE)
         self.assertIn("lib/plait/libplait_mpi_openmpi.so", command[0])
 
     def configure(self, script):
@@ -164,7 +164,7 @@ class GpuChecksTest(unittest.TestCase):
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 1 failed")
 
     def test_packed_libraries_are_not_those_of_every_system(self):
-        command = Path(os.environ["PLAIT_BUILD"]) / "src/cli/plait"
+        command = Path(os.environ["PLAIT_BUILD"]) / "app/cli/plait"
         with tempfile.TemporaryDirectory() as folder:
             ran = self.run_script(folder, f"libraries_to_pack {command}")
         names = [Path(line).name for line in ran.stdout.splitlines()]

@@ -41,7 +41,7 @@ build_gpu_checks() {
   if grep -qs '^PLAIT_CUDA_QUICK:BOOL=ON' build/release/CMakeCache.txt; then
     flock build/release.lock cmake -DPLAIT_CUDA_QUICK=OFF build/release || return
   fi
-  build_targets release plait_cuda src/cli/plait gpu_api_check gpu_lt_check gpu_overlap_check gpu_w8_check
+  build_targets release plait_cuda app/cli/plait gpu_api_check gpu_lt_check gpu_overlap_check gpu_w8_check
 }
 
 check_gpu() {
@@ -52,7 +52,7 @@ check_gpu() {
     exit 77
   fi
   step 'build release' build_gpu_checks
-  run_gpu_checks build/release/tests/gpu build/release/src/cli/plait
+  run_gpu_checks build/release/tests/gpu build/release/app/cli/plait
   summary
 }
 
@@ -74,7 +74,7 @@ pack_gpu_checks() {
 # lay_out_pack BUILD FOLDER: copies programs and libraries of the folder BUILD, without names and debug information.
 lay_out_pack() {
   local build=$1 folder=$2 file programs
-  programs=("$build"/src/cli/plait "$build"/tests/gpu/gpu_{api,lt,overlap,w8}_check)
+  programs=("$build"/app/cli/plait "$build"/tests/gpu/gpu_{api,lt,overlap,w8}_check)
   rm -rf "${folder:?}"/{bin,lib,log,run.sh,step.sh,gpu.sh} && mkdir -p "$folder"/{bin,lib/plait} || return
   for file in "${programs[@]}"; do
     strip -o "$folder/bin/${file##*/}" "$file" || return

@@ -18,7 +18,7 @@ tidy() {
 }
 
 check_documents() {
-  local plait=build/release/src/cli/plait options=()
+  local plait=build/release/app/cli/plait options=()
   [[ ! -x $plait ]] || options=(--plait "$plait")
   tools/check_docs.py "${options[@]}"
 }

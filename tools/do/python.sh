@@ -137,7 +137,7 @@ check_sdist() {
     cmake -S "$folder/python" -B "$folder/build" -G Ninja -DPython_EXECUTABLE="$PWD/$venv/bin/python" \
       -Dnanobind_DIR="$(in_venv python -m nanobind --cmake_dir)" &&
     ninja -C "$folder/build" -t commands >"$folder/build/commands" || return
-  grep -q -- '-o plait/src/cli/plait ' "$folder/build/commands" ||
+  grep -q -- '-o plait/app/cli/plait ' "$folder/build/commands" ||
     { echo 'the source distribution does not build the command'; return 1; }
   for plugin in build/prefix/lib/plait/libplait_mpi_*.so; do
     [[ ! -e $plugin ]] || grep -q -- "-o .*${plugin##*/}" "$folder/build/commands" ||

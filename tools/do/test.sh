@@ -28,7 +28,7 @@ test_preset() {
 # Runs the tests that depend on the processor's instructions again with fewer, if this processor has more. What is not
 # run again is listed at the end.
 test_fewer_instructions() {
-  case $(build/release/src/cli/plait info --json | sed -nE 's/.*"instruction_set": "(.*)".*/\1/p') in
+  case $(build/release/app/cli/plait info --json | sed -nE 's/.*"instruction_set": "(.*)".*/\1/p') in
     avx512* | amx) ;;
     *) return 0 ;;
   esac

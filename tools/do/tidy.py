@@ -38,6 +38,7 @@ def included(file: Path, build: Path) -> frozenset[Path]:
         for name in INCLUDE.findall(current.read_text(encoding="utf-8")):
             folders = [
                 ROOT / "src",
+                ROOT / "app",
                 ROOT / "include",
                 ROOT / "tests",
                 build / "generated",

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 DEMO = Path(__file__).resolve().parents[3] / "bench/overlap/demo.py"
-PLAIT = Path(os.environ["PLAIT_BUILD"]) / "src/cli/plait"
+PLAIT = Path(os.environ["PLAIT_BUILD"]) / "app/cli/plait"
 
 
 def figures(taken, times, efficiency):

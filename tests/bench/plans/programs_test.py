@@ -18,7 +18,7 @@ def profile_of_this_machine(folder):
     """Invented figures: measuring takes half a minute, and no test depends on them."""
     cache = Path(folder) / "cache"
     cache.write_text("plait plans 2\nmachine nowhere\n")
-    said = subprocess.run([BUILD / "src/cli/plait", "tune", "--show", "--cache", cache], capture_output=True, text=True,
+    said = subprocess.run([BUILD / "app/cli/plait", "tune", "--show", "--cache", cache], capture_output=True, text=True,
                           check=False).stderr
     machine = re.search(r'and this is "(.+)"\n', said)[1]
     return f"plait profile 2\nmachine {machine}\n{FIGURES}"

@@ -48,7 +48,8 @@ class UnknownVariablesTest(SettingsCase):
                       self.plait("info").stdout)
 
     def test_all_that_the_sources_read_is_known(self):
-        sources = [file.read_text() for file in ROOT.glob("src/**/*") if file.is_file()]
+        sources = [file.read_text() for roof in ("src", "app")
+                   for file in (ROOT / roof).glob("**/*") if file.is_file()]
         read = set(re.findall(r'"(PLAIT_[A-Z_]*[A-Z])"', "".join(sources)))
         self.assertGreater(len(read), 20)
         self.environment |= {name: "1" for name in read}
