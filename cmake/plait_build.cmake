@@ -59,9 +59,9 @@ endfunction()
 # plait_module(NAME SOURCES a.cc ... [APART b.cc ...] [DEPENDS module ...] [LIBRARIES target ...]
 #              [PRECOMPILED <header> ...])
 #
-# A module is a folder of src/ or app/ and a static target plait_NAME that links only the modules it may include. Those
-# of src/ become part of libplait; LIBRARIES are then libraries that libplait links too. PRECOMPILED replaces the headers
-# above. APART lists sources whose local names clash with those of other sources.
+# A module is a folder of src/ or app/ and a static target plait_NAME that links only the modules it may include.
+# Those of src/ become part of libplait; LIBRARIES are then libraries that libplait links too. PRECOMPILED replaces
+# the headers above. APART lists sources whose local names clash with those of other sources.
 function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES} ${ARG_APART})
