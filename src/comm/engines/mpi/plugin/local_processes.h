@@ -1,5 +1,5 @@
-// Which processes run on this host, and whether one of them has died: the others learn it before
-// its silence has lasted till the deadline.
+// The processes that run on this host, and whether one of them has died: the others then don't wait
+// for it when MPI ends.
 #pragma once
 
 #include <sys/types.h>
@@ -13,34 +13,25 @@ namespace plait::comm::mpi {
 
 class LocalProcesses {
  public:
-  // The text in which a process describes itself to the others: the bytes of one ProcessRecord.
+  // The text in which a process describes itself to the others.
   static std::string record();
 
-  // Takes the records of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses records
-  // of another build of plait, on all processes alike.
+  // Takes the records of all processes, and leaves out those of other hosts: nothing is known of
+  // them.
   explicit LocalProcesses(const std::vector<std::string>& records);
 
-  // False, too, for a process of another host: nothing is known of it.
-  bool has_ended(int process) const;
-
   bool any_has_ended() const;
-
-  // "pid 1234"
-  std::string describe(int process) const;
-
-  // More processes on this host than processors that they may run on.
-  bool oversubscribed() const { return oversubscribed_; }
 
  private:
   struct Process {
     pid_t pid = 0;
     std::uint64_t start = 0;
-    bool is_local = false;
     base::Fd pidfd = {};
+
+    bool has_ended() const;
   };
 
-  std::vector<Process> all_;
-  bool oversubscribed_ = false;
+  std::vector<Process> local_;
 };
 
 }  // namespace plait::comm::mpi
