@@ -148,11 +148,12 @@ class Mesh {
   void deliver(bool has_failed) noexcept;
 
   // A group has failed, so the mesh's end waits only for a short time.
-  void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
+  void note_failure() noexcept;
 
  private:
   // All of these under the mutex.
-  void move_all();
+  void move_all(bool asks_connections);
+  bool ask_connections();
   Receiver* find(std::uint32_t number) const;
   bool receive_from(int process);
   void watch(int process, bool also_for_room);
@@ -184,8 +185,9 @@ class Mesh {
   base::Nanoseconds patience_;
   base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
-  std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
+  std::atomic<base::Nanoseconds> asked_at_{0};  // relaxed: nothing is read because of it
   std::unique_ptr<Carrier> carrier_;            // null: chunks go over the connections
+  bool credits_are_carried_ = false;
   std::unique_ptr<ChunkOrderGate> gate_;
 };
 

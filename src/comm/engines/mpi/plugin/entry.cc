@@ -57,7 +57,7 @@ std::unique_ptr<tcp::Carrier> make_carrier(Processes& processes, tcp::TcpGroup& 
   watch_at_the_end(processes, records);
   return std::make_unique<MpiCarrier>(
       MpiCarrier::Comms{.frames = processes.comm_dups[0], .payloads = processes.comm_dups[1]}, tag,
-      all.rank(), all.world());
+      all.rank(), processes.local_processes);
 }
 
 // MPI has its own way to bring processes together. Then they meet as those of tcp do.
@@ -75,11 +75,11 @@ std::unique_ptr<Transport> create(const Site& site) {
               ": was it started by mpirun or mpiexec of ", kLibrary,
               "? Without MPI, PLAIT_RENDEZVOUS=HOST:PORT says where rank 0 listens");
   Site over_tcp = site;
-  // A second, where this process was stopped meanwhile, which doesn't count.
-  over_tcp.policy.timeout = std::max(deadline.at() - base::now(), base::kSecond);
+  // This process may have been stopped meanwhile, which doesn't count.
+  over_tcp.policy.timeout =
+      std::max(deadline.at() - base::now(), std::min(site.policy.timeout, base::kSecond));
   if (!site.all_gather) over_tcp.meeting_point = processes.meeting_point;
-  return tcp::create(over_tcp,
-                     [&](tcp::TcpGroup& all) { return make_carrier(processes, all); });
+  return tcp::create(over_tcp, [&](tcp::TcpGroup& all) { return make_carrier(processes, all); });
 }
 
 }  // namespace

@@ -31,24 +31,25 @@ LocalProcesses::LocalProcesses(const std::vector<std::string>& records) {
   const std::string realm = realm_of_pids();
   for (const std::string& record : records) {
     const auto words = base::split(record, ' ');
+    Process& one = all_.emplace_back();
     const std::size_t ids = words.size() < 3 ? 0 : words[0].size() + words[1].size() + 2;
     if (realm.empty() || ids == 0 || record.substr(ids) != realm) continue;
-    const auto pid = static_cast<pid_t>(base::parse_int(words[0]).value_or(0));
+    one.pid = static_cast<pid_t>(base::parse_int(words[0]).value_or(0));
+    one.start = static_cast<std::uint64_t>(base::parse_int(words[1]).value_or(0));
     // Invalid on kernels before 5.3, and then the pid must do.
-    Process one = {.pid = pid,
-                   .start = static_cast<std::uint64_t>(base::parse_int(words[1]).value_or(0)),
-                   .pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))};
+    one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0)));
     // A host that was cloned from the same snapshot has the same id. The process is on that other
     // host, and alive, where this one has no such process or another one under its pid.
-    if (!one.has_ended()) local_.push_back(std::move(one));
+    one.is_local = !base::has_ended(one.pidfd, one.pid, one.start);
   }
 }
 
-bool LocalProcesses::Process::has_ended() const { return base::has_ended(pidfd, pid, start); }
+bool LocalProcesses::Process::has_ended() const {
+  return is_local && base::has_ended(pidfd, pid, start);
+}
 
 bool LocalProcesses::any_has_ended() const {
-  return std::any_of(local_.begin(), local_.end(),
-                     [](const Process& one) { return one.has_ended(); });
+  return std::any_of(all_.begin(), all_.end(), [](const Process& one) { return one.has_ended(); });
 }
 
 }  // namespace plait::comm::mpi

@@ -1,5 +1,5 @@
-// The processes that run on this host, and whether one of them has died: the others then don't wait
-// for it when MPI ends.
+// The processes that run on this host, and whether one of them has died: MPI must not send to it,
+// nor wait for it when it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -16,14 +16,18 @@ class LocalProcesses {
   // The text in which a process describes itself to the others.
   static std::string record();
 
-  // Takes the records of all processes, and leaves out those of other hosts: nothing is known of
-  // them.
+  // Takes the records of all processes.
   explicit LocalProcesses(const std::vector<std::string>& records);
 
+  std::size_t count() const { return all_.size(); }
+
+  // False, too, for a process of another host: nothing is known of it.
+  bool has_ended(int process) const { return all_[process].has_ended(); }
   bool any_has_ended() const;
 
  private:
   struct Process {
+    bool is_local = false;
     pid_t pid = 0;
     std::uint64_t start = 0;
     base::Fd pidfd = {};
@@ -31,7 +35,7 @@ class LocalProcesses {
     bool has_ended() const;
   };
 
-  std::vector<Process> local_;
+  std::vector<Process> all_;
 };
 
 }  // namespace plait::comm::mpi

@@ -10,16 +10,15 @@
 #include "base/clock.h"
 #include "base/close_on_fork.h"
 #include "comm/engines/mpi/plugin/deferred_release.h"
-#include "comm/engines/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
 namespace {
 
 using tcp::Frame;
 
-// The most bytes that go along with their frame. MPI libraries pass so much on at once, and need no
-// later call of the sender for it.
-constexpr std::size_t kSmall = 3840;
+// The most bytes that go along with their frame: for more, a second message costs less than the
+// copies.
+constexpr std::size_t kSmall = 32768;
 
 // The most bytes of one message: MPI counts them by int.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
@@ -27,8 +26,15 @@ constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 // The most frames that one move() expects, so that other threads get their turn.
 constexpr int kMostFrames = 64;
 
-// How long a thread sleeps before it looks again.
+// How long a thread sleeps before it looks again, and how long after the last news none sleeps: MPI
+// moves large messages only while it is called.
 constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
+constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
+
+constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
+
+// How often a sender asks whether the processes of this host live.
+constexpr base::Nanoseconds kBetweenLooks = 100 * base::kMicrosecond;
 
 base::Fd make_timer() {
   const base::CloseOnFork closing;
@@ -48,9 +54,9 @@ void for_each_message(Bytes* bytes, std::size_t count, const Body& transfer) {
 
 bool MpiCarrier::Transfer::is_done() {
   int done = 0;
-  check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done,
-                        MPI_STATUSES_IGNORE),
-            "MPI_Testall");
+  check_mpi(
+      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+      "MPI_Testall");
   return done != 0;
 }
 
@@ -62,17 +68,19 @@ class MpiCarrier::Unfinished final : public DeferredRelease {
   bool is_done() override {
     const auto held = hold_mpi();
     const auto is_over = [](Transfer& one) { return one.is_done(); };
+    bool is_idle = true;
     for (Peer& peer : peers_) {
       for (Incoming& one : peer.incoming) {
         if (!is_cancelled_ && !one.is_done()) cancel(one);
       }
       std::erase_if(peer.incoming, is_over);
       std::erase_if(peer.outgoing, is_over);
+      is_idle = is_idle && peer.question.is_done();
     }
     is_cancelled_ = true;
-    return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-      return peer.incoming.empty() && peer.outgoing.empty();
-    });
+    return is_idle && std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+             return peer.incoming.empty() && peer.outgoing.empty();
+           });
   }
 
  private:
@@ -86,17 +94,21 @@ class MpiCarrier::Unfinished final : public DeferredRelease {
   bool is_cancelled_ = false;
 };
 
-MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me, int processes)
-    : comms_(comms), tag_(tag), me_(me), timer_(make_timer()) {
-  peers_.resize(static_cast<std::size_t>(processes));
-}
+MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me,
+                       std::shared_ptr<const LocalProcesses> local_processes)
+    : comms_(comms),
+      tag_(tag),
+      me_(me),
+      local_processes_(std::move(local_processes)),
+      peers_(local_processes_->count()),
+      timer_(make_timer()) {}
 
 MpiCarrier::~MpiCarrier() {
   const auto is_idle = [](const Peer& peer) {
-    return peer.incoming.empty() && peer.outgoing.empty();
+    return peer.incoming.empty() && peer.outgoing.empty() && peer.asked == peer.received;
   };
   if (std::all_of(peers_.begin(), peers_.end(), is_idle)) return;
-  note_failure();
+  mpi::note_failure();
   release_later(std::make_unique<Unfinished>(std::move(peers_)));
 }
 
@@ -108,29 +120,47 @@ std::shared_ptr<const void> MpiCarrier::hold(const base::Region& memory) {
   return std::make_shared<const base::Region>(memory);
 }
 
+// Over sockets, Open MPI ends a process that sends to one that has died.
+bool MpiCarrier::has_lost(int process) {
+  std::string& error = peers_[process].error;
+  const base::Nanoseconds now = base::now();
+  if (error.empty() && now - looked_at_ > kBetweenLooks) {
+    looked_at_ = now;
+    if (local_processes_->has_ended(process)) error = "it has died";
+  }
+  return !error.empty();
+}
+
+MpiCarrier::Transfer MpiCarrier::begin(int process, const Frame& frame, const std::byte* payload) {
+  Transfer transfer;
+  const std::size_t along = frame.bytes <= kSmall ? frame.bytes : 0;
+  transfer.words.resize(sizeof(frame) + along);
+  std::memcpy(transfer.words.data(), &frame, sizeof(frame));
+  if (along > 0) std::memcpy(transfer.words.data() + sizeof(frame), payload, along);
+  const auto send = frame.kind == tcp::Kind::question ? &MPI_Issend : &MPI_Isend;
+  check_mpi(send(transfer.words.data(), static_cast<int>(transfer.words.size()), MPI_BYTE, process,
+                 tag_, comms_.frames, &transfer.requests.emplace_back(MPI_REQUEST_NULL)),
+            "MPI_Isend");
+  if (along == frame.bytes) return transfer;
+  for_each_message(payload, frame.bytes, [&](const std::byte* bytes, int count) {
+    MPI_Request& request = transfer.requests.emplace_back(MPI_REQUEST_NULL);
+    check_mpi(MPI_Isend(bytes, count, MPI_BYTE, process, tag_, comms_.payloads, &request),
+              "MPI_Isend");
+  });
+  return transfer;
+}
+
 void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
                       std::shared_ptr<const void> owner) {
   const auto held = hold_mpi();
   Peer& peer = peers_[process];
   ++peer.sent;
-  if (!peer.error.empty()) return;
-  Transfer& chunk = peer.outgoing.emplace_back();
-  const bool is_small = frame.bytes <= kSmall;
-  const std::size_t along = is_small ? frame.bytes : 0;
-  chunk.words.resize(sizeof(frame) + along);
-  std::memcpy(chunk.words.data(), &frame, sizeof(frame));
-  if (along > 0) std::memcpy(chunk.words.data() + sizeof(frame), payload, along);
-  const auto begin = [&](const std::byte* bytes, int count, MPI_Comm comm) {
-    MPI_Request& request = chunk.requests.emplace_back(MPI_REQUEST_NULL);
-    check_mpi(MPI_Issend(bytes, count, MPI_BYTE, process, tag_, comm, &request), "MPI_Issend");
-  };
+  if (has_lost(process)) return;
   try {
-    begin(chunk.words.data(), static_cast<int>(chunk.words.size()), comms_.frames);
-    if (is_small) return;
-    chunk.memory = std::move(owner);
-    for_each_message(payload, frame.bytes, [&](const std::byte* bytes, int count) {
-      begin(bytes, count, comms_.payloads);
-    });
+    Transfer transfer = begin(process, frame, payload);
+    if (transfer.is_done()) return;
+    transfer.memory = std::move(owner);
+    peer.outgoing.push_back(std::move(transfer));
   } catch (const Error& error) {
     peer.error = error.what();
   }
@@ -139,12 +169,15 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
 bool MpiCarrier::move(const tcp::Connection::Find& find) try {
   const auto held = hold_mpi();
   bool is_news = false;
-  // Open MPI looks first and then brings what it has: the second question finds it.
-  static_cast<void>(expect_frame());
+  // Open MPI looks first and then brings what it has: where nobody asks again soon, the second
+  // question finds it.
+  const base::Nanoseconds now = base::now();
+  if (now - std::exchange(moved_at_, now) > kSoon) is_news = expect_frame();
   for (int turn = 0; turn < kMostFrames && expect_frame(); ++turn) is_news = true;
   for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
     if (peers_[process].error.empty()) is_news |= advance(process, find);
   }
+  if (is_news) news_at_ = now;
   return is_news;
 } catch (const Error& error) {
   note_error(error.what());
@@ -177,21 +210,22 @@ bool MpiCarrier::expect_frame() {
 // Chunks reach their receivers in order, whichever is here first.
 bool MpiCarrier::advance(int process, const tcp::Connection::Find& find) {
   Peer& peer = peers_[process];
+  bool is_news = false;
   for (; !peer.outgoing.empty() && peer.outgoing.front().is_done(); peer.outgoing.pop_front())
-    ++peer.received;
+    is_news = true;
   for (Incoming& chunk : peer.incoming) {
     if (chunk.has_frame) continue;
     if (!chunk.is_done()) break;
     read_frame(process, chunk, find);
     if (!peer.error.empty()) return true;
   }
-  bool is_news = false;
   while (!peer.incoming.empty() && peer.incoming.front().has_frame &&
          peer.incoming.front().is_done()) {
     const Frame frame = peer.incoming.front().frame;
     peer.incoming.pop_front();
     ++peer.come;
     is_news = true;
+    if (frame.kind == tcp::Kind::question) continue;  // that it is here is the answer
     tcp::Receiver* receiver = find(frame.receiver);
     if (receiver != nullptr && !receiver->receive(process, frame, {})) {
       peer.error = "a chunk that came from it made no sense to its receiver";
@@ -205,15 +239,18 @@ void MpiCarrier::read_frame(int process, Incoming& chunk, const tcp::Connection:
   Peer& peer = peers_[process];
   Frame& frame = chunk.frame;
   const std::size_t along = chunk.words.size() - std::min(chunk.words.size(), sizeof(frame));
-  if (chunk.words.size() >= sizeof(frame))
-    std::memcpy(&frame, chunk.words.data(), sizeof(frame));
+  if (chunk.words.size() >= sizeof(frame)) std::memcpy(&frame, chunk.words.data(), sizeof(frame));
+  const bool is_chunk = frame.kind == tcp::Kind::chunk;
+  const bool is_word =
+      (frame.kind == tcp::Kind::credit || frame.kind == tcp::Kind::question) && frame.bytes == 0;
   if (chunk.words.size() < sizeof(frame) || frame.magic != Frame::kMagic ||
-      frame.kind != tcp::Kind::chunk || along != (frame.bytes <= kSmall ? frame.bytes : 0)) {
+      (!is_chunk && !is_word) || along != (frame.bytes <= kSmall ? frame.bytes : 0)) {
     peer.error = base::sentence("MPI brought ", chunk.words.size(),
                                 " bytes from it that are no frame of a chunk");
     return;
   }
   chunk.has_frame = true;
+  if (is_word) return;
   tcp::Receiver* receiver = find(frame.receiver);  // null: its mailbox is gone
   std::byte* place = receiver == nullptr ? nullptr : receiver->place_for(process, frame);
   if (receiver != nullptr && place == nullptr) {
@@ -237,22 +274,28 @@ void MpiCarrier::fetch(int process, Incoming& chunk, std::byte* place) {
   chunk.requests.clear();
   for_each_message(place, chunk.frame.bytes, [&](std::byte* bytes, int count) {
     MPI_Request& request = chunk.requests.emplace_back(MPI_REQUEST_NULL);
-    check_mpi(
-        MPI_Irecv(bytes, count, MPI_BYTE, process, tag_, comms_.payloads, &request), "MPI_Irecv");
+    check_mpi(MPI_Irecv(bytes, count, MPI_BYTE, process, tag_, comms_.payloads, &request),
+              "MPI_Irecv");
   });
 }
 
-bool MpiCarrier::is_sent(int process) const {
-  const auto& outgoing = peers_[process].outgoing;
-  return std::none_of(outgoing.begin(), outgoing.end(),
-                      [](const Transfer& one) { return one.memory != nullptr; });
-}
-
-bool MpiCarrier::is_received(int process, std::uint32_t count) {
-  return static_cast<std::int32_t>(peers_[process].received - count) >= 0;
+// One question at a time, about all that has been sent.
+bool MpiCarrier::is_received(int process, std::uint32_t count) try {
+  const auto held = hold_mpi();
+  Peer& peer = peers_[process];
+  if (peer.asked != peer.received && peer.question.is_done()) peer.received = peer.asked;
+  if (static_cast<std::int32_t>(peer.received - count) >= 0) return peer.outgoing.empty();
+  if (peer.asked != peer.received || has_lost(process)) return false;
+  peer.question = begin(process, {.kind = tcp::Kind::question, .receiver = 0}, nullptr);
+  peer.asked = ++peer.sent;
+  return false;
+} catch (const Error& error) {
+  note_error(error.what());
+  return false;
 }
 
 bool MpiCarrier::arm() {
+  if (base::now() - news_at_ < kAwake) return false;
   const itimerspec once = {.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = kNap}};
   return ::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0;
 }

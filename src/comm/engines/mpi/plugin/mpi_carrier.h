@@ -1,8 +1,9 @@
 // Carries chunks as messages of MPI, over two communicators: frames, with the bytes of a small
 // chunk, and the bytes of larger ones, which go straight to their place.
 //
-// Sends are synchronous: one that is done has been received. MPI has nothing that a thread could
-// sleep at, so one that sleeps looks again when a timer ends.
+// A synchronous send is done when its receiver has it, and all frames before it: such a question is
+// sent where a group waits for that. MPI has nothing that a thread could sleep at, so one that
+// sleeps looks again when a timer ends.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +16,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "comm/control/carrier.h"
+#include "comm/engines/mpi/plugin/local_processes.h"
+#include "comm/engines/mpi/plugin/session.h"
 
 namespace plait::comm::mpi {
 
@@ -27,7 +31,8 @@ class MpiCarrier final : public tcp::Carrier {
     MPI_Comm payloads;
   };
   // `tag` is that of no other carrier of these communicators.
-  MpiCarrier(const Comms& comms, int tag, int me, int processes);
+  MpiCarrier(const Comms& comms, int tag, int me,
+             std::shared_ptr<const LocalProcesses> local_processes);
   ~MpiCarrier() override;
 
   std::string_view name() const override { return "mpi"; }
@@ -38,17 +43,19 @@ class MpiCarrier final : public tcp::Carrier {
   bool move(const tcp::Connection::Find& find) override;
   std::uint32_t sent_to(int process) const override { return peers_[process].sent; }
   std::uint32_t come_from(int process) const override { return peers_[process].come; }
-  bool is_sent(int process) const override;
+  bool is_sent(int process) const override { return peers_[process].outgoing.empty(); }
   bool is_received(int process, std::uint32_t count) override;
+  bool takes_credits() const override { return true; }
   void note_credit(int /*process*/) override {}
   const std::string& error_of(int process) const override { return peers_[process].error; }
   int descriptor() const override { return timer_.get(); }
   bool arm() override;
+  void note_failure() noexcept override { mpi::note_failure(); }
 
  private:
   // Memory that MPI uses until the requests are done.
   struct Transfer {
-    std::vector<std::byte> words;  // a frame, and the bytes of a small chunk
+    std::vector<std::byte> words;        // a frame, and the bytes of a small chunk
     std::shared_ptr<const void> memory;  // of larger ones; null: none
     std::vector<MPI_Request> requests;
 
@@ -58,17 +65,21 @@ class MpiCarrier final : public tcp::Carrier {
     tcp::Frame frame;
     bool has_frame = false;  // and has asked for the bytes
   };
-  // Counts are of chunks, and go on at 0 after the largest number.
+  // Counts are of frames, and go on at 0 after the largest number.
   struct Peer {
     std::uint32_t sent = 0;
-    std::uint32_t received = 0;  // of these, by the peer
+    std::uint32_t received = 0;  // of these, by the peer, as far as was asked
+    std::uint32_t asked = 0;     // the last question is about so many
     std::uint32_t come = 0;      // from the peer
     std::deque<Transfer> outgoing = {};
+    Transfer question = {};
     std::deque<Incoming> incoming = {};
     std::string error = {};
   };
   class Unfinished;
 
+  bool has_lost(int process);
+  Transfer begin(int process, const tcp::Frame& frame, const std::byte* payload);
   bool expect_frame();
   bool advance(int process, const tcp::Connection::Find& find);
   void read_frame(int process, Incoming& chunk, const tcp::Connection::Find& find);
@@ -78,8 +89,12 @@ class MpiCarrier final : public tcp::Carrier {
   Comms comms_;
   int tag_;
   int me_;
+  std::shared_ptr<const LocalProcesses> local_processes_;
   std::vector<Peer> peers_;  // by process
   base::Fd timer_;
+  base::Nanoseconds moved_at_ = 0;
+  base::Nanoseconds news_at_ = 0;
+  base::Nanoseconds looked_at_ = 0;  // whether a process of this host has died
 };
 
 }  // namespace plait::comm::mpi
