@@ -29,14 +29,15 @@ MODULES = [
     "plait.torch.dtensor",
     "plait.torch.compiler",
     "plait.torch.backend",
-    "plait.torch.c10d",
+    "plait.torch.engines.c10d",
     "plait.megatron",
     "plait.transformers",
     "plait.peft",
     "plait.vllm",
     "plait.torch.symm_mem",
 ]
-INSIDE = ("plait.torch.backend", "plait.torch.c10d")  # what they do is told, and no name of theirs
+# The page tells what these do, and lists no name of theirs.
+INSIDE = ("plait.torch.backend", "plait.torch.engines.c10d")
 HEAD = """# Python reference
 
 Every public name of the package, module by module, from its docstrings.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what programs gain by plait between two hosts, with its default settings.
 
-    ./do bench network users                                     all rows but vLLM's: 12 minutes
+    ./do bench network users                                     all rows: a quarter of an hour
     ./do bench network users --rates 1gbit --rows llama-f32,megatron-bf16
     bench/network/users.py --json FILE                           where plait is installed already
 
@@ -10,17 +10,20 @@ root. Each row is a start of two ranks, with an empty plan cache and without a p
 
     megatron-DTYPE[-sp]  a step of a small GPT of Megatron-Core; sp: with sequence parallelism
     llama-DTYPE          a LLaMA of Hugging Face: prefill of a prompt, and a token of a decode
-    vllm-bf16            the same model in vLLM. It runs only if it is named, and it needs the
-                         environment of `./do test vllm`: PLAIT_PYTHON=build/venv-vllm/bin/python
+    vllm-bf16            the same model in vLLM, in the environment that `./do test vllm` makes,
+                         build/venv-vllm; without it, the row is left out
 
 Native layers over gloo, plait by default, plait serially with sums in f32, and the best of eight
 fixed plans and wires take turns in this one start. Figures are medians: "gain" is native's time
 over plait's of the same turn, "over serial" is serial's over plait's, and "of the best" is the best
 fixed plan's over plait's. Before, plait runs by itself until it has kept its plans for three rounds
-("settled"), and each fixed plan once; the best is measured anew.
+("settled"), and each fixed plan once; the best is measured anew. Bars are about a program's start:
+the time of connecting and of the probe that measures the network, and the first step or prefill
+with plait, with all that is made for it, over native's first one, which comes before.
 """
 
 import argparse
+import importlib.util
 import json
 import statistics
 import sys
@@ -37,6 +40,8 @@ import netlab  # noqa: E402, in another folder
 import users_ranks as ranks  # noqa: E402, beside this file
 
 RATES = ["1gbit", "2gbit", "5gbit", "10gbit", "none"]
+VLLM = ROOT / "build/venv-vllm/bin/python"  # vLLM pins the versions of its needs
+MOST_OF_START = {"connect and probe": ("s", 0.2), "first over native's": ("", 1.3)}
 SIZES = ("rounds", "settle", "layers", "hidden", "tokens", "prompt", "generated")
 
 
@@ -46,11 +51,26 @@ def tell_progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
+def python_of(name: str) -> str | None:
+    """Return the Python that has what a row needs; None if there is none."""
+    if ranks.ROWS[name].work != "vllm" or importlib.util.find_spec("vllm") is not None:
+        return sys.executable
+    return str(VLLM) if VLLM.exists() else None
+
+
+def can_run(name: str) -> bool:
+    """Say so if a row must be left out."""
+    if python_of(name) is not None:
+        return True
+    print(f"{name} is left out: `./do test vllm` makes its environment", file=sys.stderr)
+    return False
+
+
 def start(lab: netlab.Lab, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Start a row's ranks, and return what rank 0 has found."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        words = [sys.executable, "-B", ranks.__file__, name, "--json", result]
+        words = [python_of(name), "-B", ranks.__file__, name, "--json", result]
         for size in SIZES:
             words += [f"--{size}", getattr(options, size)]
         # Plans and the machine's profile are kept below the cache, which is empty.
@@ -81,17 +101,21 @@ def rows_of(found: dict[str, Any], rate: str, name: str) -> list[dict[str, Any]]
         }
         settled = found["settled"]
         plans = {
-            "connect": found["connect"],
+            "connect and probe": found["connect"] + found["probe"],
             # A token of vLLM is a difference of two times, which first calls may make negative.
             **{
                 f"first, {who}": of[phase] if of[phase] > 0 else None
                 for who, of in found["first"].items()
             },
+            "first over native's": found["first"]["plait"][phase] / found["first"]["native"][phase]
+            if phase != "decode"
+            else None,
             "settled": f"{'after' if settled['stays'] else 'not in'} {settled['rounds']} rounds",
             "wire": found["wire"],
             "plans": found["plans"][phase],
         }
-        unit = dict.fromkeys(set(gains | plans) - {"gain", "over serial", "of the best"}, "s")
+        ratios = {"gain", "over serial", "of the best", "first over native's"}
+        unit = dict.fromkeys(set(gains | plans) - ratios, "s")
         for table, values in (("", gains), (", first calls and plans", plans)):
             title = f"Users, {measure.title(rate)}{table}"
             what = {"what": f"{name} {phase}"}
@@ -99,12 +123,30 @@ def rows_of(found: dict[str, Any], rate: str, name: str) -> list[dict[str, Any]]
     return rows
 
 
+def bars_of(rate: str) -> list[dict[str, Any]]:
+    """Return the bars of a program's start."""
+    table = f"Users, {measure.title(rate)}, first calls and plans"
+    return [
+        {
+            "what": f"{value}, {measure.title(rate)}",
+            "table": table,
+            "value": value,
+            "take": "highest",
+            "at most": most,
+            "unit": unit,
+        }
+        for value, (unit, most) in MOST_OF_START.items()
+    ]
+
+
 def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     """Start all rows at all rates, and return the document."""
     begin = time.monotonic()
     document: dict[str, Any] = {"what": "users", "conditions": {}, "rows": [], "cases": []}
     uses: dict[str, str] = {}
-    starts = [(rate, name) for rate in options.rates for name in options.rows]
+    rows = [name for name in options.rows if can_run(name)]
+    starts = [(rate, name) for rate in options.rates for name in rows]
+    document["bars"] = [bar for rate in options.rates for bar in bars_of(rate)]
     try:
         with netlab.Lab() as lab:
             for number, (rate, name) in enumerate(starts, 1):
@@ -123,7 +165,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
         **{size: getattr(options, size) for size in SIZES},
         "seconds": round(time.monotonic() - begin),
         "command": f"./do bench network users --rates {','.join(options.rates)} "
-        f"--rows {','.join(options.rows)}",
+        f"--rows {','.join(rows)}",
     }
     return document
 
@@ -137,10 +179,10 @@ def read_options() -> argparse.Namespace:
     )
     rates = f"what each host may send and receive (default {','.join(RATES)})"
     parser.add_argument("--rates", type=measure.rates_of, default=RATES, metavar="LIST", help=rates)
-    usual = [name for name in ranks.ROWS if not name.startswith("vllm")]
-    rows = f"some of {', '.join(ranks.ROWS)}"
+    known = list(ranks.ROWS)
+    rows = f"some of {', '.join(known)}"
     parser.add_argument(
-        "--rows", type=measure.part_of(list(ranks.ROWS)), default=usual, metavar="LIST", help=rows
+        "--rows", type=measure.part_of(known), default=known, metavar="LIST", help=rows
     )
     limit = "seconds at most until plans stay (default 10)"
     parser.add_argument("--settle", type=float, default=10, metavar="S", help=limit)

@@ -190,13 +190,19 @@ def wires() -> str:
 
 def compete(make: Make, phases: dict[str, int], options: argparse.Namespace) -> dict[str, Any]:
     """Measure the contenders of a row."""
+    import torch.distributed as dist
+
+    import plait
     import plait.torch
 
     native = make(None)
     first = {"native": native()[0]}
+    dist.barrier()
     begin = time.perf_counter()
-    transport = plait.torch.communicator().transport
-    connect = time.perf_counter() - begin
+    comm = plait.torch.communicator()
+    connected = time.perf_counter()
+    plait.automatic_plans(comm)
+    probed = time.perf_counter()
     ours = make({})
     first["plait"] = ours()[0]
     settled = settle(ours, phases, options.settle)
@@ -209,8 +215,9 @@ def compete(make: Make, phases: dict[str, int], options: argparse.Namespace) -> 
     ours()
     rows = plait.torch.report().rows
     return {
-        "connect": connect,
-        "transport": transport,
+        "connect": connected - begin,
+        "probe": probed - connected,
+        "transport": comm.transport,
         "first": first,
         "settled": settled,
         "tried": tried,

@@ -223,7 +223,7 @@ BARS = {
 }
 
 
-CONTENDERS = {"plait": "plait", "auto": "plait, product=auto", "fixed": "plait, fixed_weights"}
+CONTENDERS = {"plait": "plait", "fixed": "plait, fixed_weights"}
 
 
 def llama(bench: Bench) -> Rows:

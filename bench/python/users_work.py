@@ -235,7 +235,6 @@ def measure_llama(options: argparse.Namespace) -> None:
         models = {
             "before": load(contextlib.nullcontext()),
             "plait": load(plait.transformers.enabled()),
-            "auto": load(plait.transformers.enabled(product="auto")),
             "fixed": load(plait.transformers.enabled(fixed_weights=True)),
         }
         cases[name] = in_turns(

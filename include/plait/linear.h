@@ -77,7 +77,8 @@ struct LinearOptions {
   // kept) take whole cache lines. No bit depends on it.
   bool aligned_packing = true;
 
-  // Wire, plan or plans, threads, backend. Operands of a single call and `shares` are refused.
+  // Wire, plan or plans, threads, backend. Operands of a single call are refused, and so are
+  // `shares` and `whole_size`.
   OpOptions operators = {};
 };
 

@@ -69,10 +69,15 @@ struct OpOptions {
   std::optional<Plan> plan = {};  // empty: from `plans`, else the default
 
   // All ranks give a source, or none does. If ranks have shares of n or k, they exchange them to
-  // ask for the whole problem's plan: once in prepare(), and every time in a blocking call. A
-  // blocking call asks for a plan for its rows; prepare() for desc.m rows, for half of them, and so
-  // on. Sources know plans for the CPU: for a GPU none is asked.
+  // ask for the whole problem's plan, unless `whole_size` is given: once in prepare(), and every
+  // time in a blocking call. A blocking call asks for a plan for its rows; prepare() for desc.m
+  // rows, for half of them, and so on. Sources know plans for the CPU: for a GPU none is asked.
   const PlanSource* plans = nullptr;
+
+  // The sum of all ranks' shares of n (all_gather_matmul) or k (operators that add up partial
+  // sums). All ranks give the same, or none does: between hosts it saves an exchange in every call.
+  // Only the choice of a plan depends on it. -1: not given.
+  std::int64_t whole_size = -1;
 
   // matmul: k is one of so many equal shares of a sum that the caller adds (GemmDesc::shares).
   std::int64_t shares = 1;

@@ -111,7 +111,7 @@ PLAIT_EXPORT PlanKey parse_plan_key(std::string_view text);
 
 // The reason for the plan of a problem, for reports.
 struct PlanReason {
-  std::string sentence = {};  // "measured: 1.32 times as fast as serial"
+  std::string sentence = {};  // "measured: no plan is clearly faster than serial"
   double serial_ns = 0;       // the time of a serial call, measured or predicted; 0: unknown
   double transfer_ns = 0;     // how long the link is busy, as predicted
   bool is_measured = false;   // the plan was decided upon by measuring

@@ -25,6 +25,7 @@ struct How {
   Named<Dtype> wire;
   const std::optional<Named<Plan>>& plan;
   const PlanSource* plans;
+  std::int64_t whole_size;
   int threads;
   const std::string& backend;
 };
@@ -33,6 +34,7 @@ OpOptions options_of(const How& how) {
   return {.wire = wire_of(how.wire),
           .plan = how.plan,
           .plans = how.plans,
+          .whole_size = how.whole_size,
           .threads = how.threads,
           .backend = how.backend};
 }
@@ -77,19 +79,20 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       "comm: Communicator, *, bias: Array | TensorView | None = None, "
       "gathered: Array | TensorView | None = None, wire: Dtype | str | None = "
       "plait._native.Dtype.f32, "
-      "plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, "
-      "backend: str = '', stream: object | None = None, "
+      "plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, "
+      "threads: int = 0, backend: str = '', stream: object | None = None, "
       "poll: collections.abc.Callable[[], object] | None = None) -> None";
   m.def(
       name,
       [name, call](nb::handle x, nb::handle weight, nb::handle out, PyCommunicator& comm,
                    nb::handle bias, nb::handle gathered, Named<Dtype> wire,
-                   const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
-                   const std::string& backend, nb::handle stream, nb::handle poll) {
+                   const std::optional<Named<Plan>>& plan, const PlanSource* plans,
+                   std::int64_t whole_size, int threads, const std::string& backend,
+                   nb::handle stream, nb::handle poll) {
         const ConstTensorView rows = const_view_of(x, {name, "x"});
         const Weight by = weight_of(weight, {name, "weight"});
         const TensorView to = view_of(out, {name, "out"});
-        OpOptions options = options_of({wire, plan, plans, threads, backend});
+        OpOptions options = options_of({wire, plan, plans, whole_size, threads, backend});
         options.bias = const_view_of(bias, {name, "bias"});
         options.gathered = view_of(gathered, {name, "gathered"});
         options.stream = stream_of(stream, x, rows, {name, "stream"});
@@ -101,9 +104,9 @@ void bind_blocking(nb::module_& m, const char* name, Blocking* call, const char*
       nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::arg("comm"), nb::kw_only(),
       nb::arg("bias") = nb::none(), nb::arg("gathered") = nb::none(),
       nb::arg("wire").none() = Dtype::f32, nb::arg("plan") = nb::none(),
-      nb::arg("plans") = nb::none(), nb::arg("threads") = 0, nb::arg("backend") = "",
-      nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(), nb::sig(signature.c_str()),
-      doc);
+      nb::arg("plans") = nb::none(), nb::arg("whole_size") = -1, nb::arg("threads") = 0,
+      nb::arg("backend") = "", nb::arg("stream") = nb::none(), nb::arg("poll") = nb::none(),
+      nb::sig(signature.c_str()), doc);
 }
 
 // An operator takes turns with the other calls of its communicator.
@@ -226,15 +229,15 @@ void bind_prepared(nb::module_& m) {
   m.def(
       "prepare",
       [](const OpDesc& desc, PyCommunicator& comm, Named<Dtype> wire,
-         const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
-         const std::string& backend) {
-        return std::make_unique<PyOp>(desc, comm,
-                                      options_of({wire, plan, plans, threads, backend}));
+         const std::optional<Named<Plan>>& plan, const PlanSource* plans, std::int64_t whole_size,
+         int threads, const std::string& backend) {
+        return std::make_unique<PyOp>(
+            desc, comm, options_of({wire, plan, plans, whole_size, threads, backend}));
       },
       nb::arg("desc"), nb::arg("comm"), nb::kw_only(), nb::arg("wire").none() = Dtype::f32,
-      nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("threads") = 0,
-      nb::arg("backend") = "", nb::keep_alive<0, 2>(), nb::keep_alive<0, 5>(),
-      "Collective. Make an operator ready to run many times.");
+      nb::arg("plan") = nb::none(), nb::arg("plans") = nb::none(), nb::arg("whole_size") = -1,
+      nb::arg("threads") = 0, nb::arg("backend") = "", nb::keep_alive<0, 2>(),
+      nb::keep_alive<0, 5>(), "Collective. Make an operator ready to run many times.");
 }
 
 void bind_gemm(nb::module_& m) {
@@ -283,7 +286,9 @@ void bind_ops(nb::module_& m) {
       m, "matmul_all_reduce", &matmul_all_reduce,
       "out = the sum over ranks of x·weight, on every rank.\n\n"
       "x is [m, k_r], weight [k_r, n], out [m, n]. All ranks make the call, with the same\n"
-      "m, dtypes, wire and plan; every plan gives the same bits.");
+      "m, dtypes, wire and plan; every plan gives the same bits. With `plans`, ranks exchange\n"
+      "their k_r in each call, unless all give their sum as `whole_size`. Other operators of\n"
+      "shares take it too.");
   bind_blocking(m, "matmul_reduce_scatter", &matmul_reduce_scatter,
                 "out = this rank's rows of the sum over ranks of x·weight.\n\n"
                 "x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.");

@@ -45,8 +45,8 @@ void RecordedPlans::renew_reasons(const PlanKey& key) const {
   for (Row& row : rows_) {
     if (row.key != key) continue;
     row.reason = reason;
-    const bool is_chosen = chosen && row.plan == followed_by(key.op, *chosen);
-    if (reason && reason->is_measured && !is_chosen) row.reason->sentence = "was tried";
+    row.is_in_use = !chosen || row.plan == followed_by(key.op, *chosen);
+    if (reason && reason->is_measured && !row.is_in_use) row.reason->sentence = "was tried";
   }
 }
 
@@ -84,13 +84,16 @@ void bind_plans(nb::module_& m) {
       .def_prop_ro("n", [](const RecordedPlans::Row& row) { return row.key.n; })
       .def_prop_ro("k", [](const RecordedPlans::Row& row) { return row.key.k; })
       .def_prop_ro("dtype", [](const RecordedPlans::Row& row) { return row.key.x; })
+      .def_prop_ro("wire", [](const RecordedPlans::Row& row) { return row.key.wire; })
       .def_prop_ro("problem", [](const RecordedPlans::Row& row) { return name(row.key); })
       .def_ro("plan", &RecordedPlans::Row::plan)
       .def_ro("calls", &RecordedPlans::Row::calls)
       .def_prop_ro("hosts", [](const RecordedPlans::Row& row) { return row.key.hosts; })
       .def_ro("nanoseconds", &RecordedPlans::Row::nanoseconds)
       .def_ro("first", &RecordedPlans::Row::first, "Nanoseconds of the first call.")
-      .def_ro("reason", &RecordedPlans::Row::reason, "Why these calls have this plan.");
+      .def_ro("reason", &RecordedPlans::Row::reason, "Why these calls have this plan.")
+      .def_ro("is_in_use", &RecordedPlans::Row::is_in_use,
+              "The next call has this plan too, as far as is known.");
   nb::class_<RecordedPlans, PlanSource>(m, "RecordedPlans",
                                         "The plans that settings name, then those of `further`; "
                                         "counts the calls that ask.")

@@ -23,6 +23,7 @@ class RecordedPlans final : public PlanSource {
     std::int64_t nanoseconds;
     std::int64_t first;                     // nanoseconds of the first call, which prepares
     std::optional<PlanReason> reason = {};  // as of the latest call that asked
+    bool is_in_use = true;                  // likewise; not where the plan was only tried
   };
 
   RecordedPlans(const Settings& settings, const PlanSource* further);

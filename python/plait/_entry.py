@@ -1,4 +1,4 @@
-"""The entry points: torch loads its backend "plait" here, and vLLM its plugin."""
+"""The entry point of torch, which loads its backend "plait" here."""
 
 import logging
 
@@ -27,16 +27,3 @@ def _create(*arguments: object) -> object:
     from plait.torch.backend import PlaitProcessGroup
 
     return PlaitProcessGroup(*arguments)  # type: ignore[arg-type]
-
-
-def vllm_plugin() -> None:
-    """Let vLLM make plait's layers in the place of its own, in each of its processes.
-
-    An exception would end the process: it logs instead. It may be called again.
-    """
-    try:
-        import plait.vllm
-
-        plait.vllm.enable()
-    except Exception:
-        logging.getLogger("plait.vllm").warning("vLLM's layers are left as they are", exc_info=True)

@@ -888,6 +888,9 @@ class PlanRow:
     def dtype(self) -> Dtype: ...
 
     @property
+    def wire(self) -> Dtype: ...
+
+    @property
     def problem(self) -> str: ...
 
     @property
@@ -910,6 +913,10 @@ class PlanRow:
     def reason(self) -> PlanReason | None:
         """Why these calls have this plan."""
 
+    @property
+    def is_in_use(self) -> bool:
+        """The next call has this plan too, as far as is known."""
+
 class RecordedPlans(PlanSource):
     """
     The plans that settings name, then those of `further`; counts the calls that ask.
@@ -921,48 +928,50 @@ class RecordedPlans(PlanSource):
 
     def forget(self) -> None: ...
 
-def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = x·weight, without communication: what the others are compared with.
     """
 
-def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_reduce(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = the sum over ranks of x·weight, on every rank.
 
     x is [m, k_r], weight [k_r, n], out [m, n]. All ranks make the call, with the same
-    m, dtypes, wire and plan; every plan gives the same bits.
+    m, dtypes, wire and plan; every plan gives the same bits. With `plans`, ranks exchange
+    their k_r in each call, unless all give their sum as `whole_size`. Other operators of
+    shares take it too.
     """
 
-def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_reduce_scatter(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of the sum over ranks of x·weight.
 
     x is [m, k_r], weight [k_r, n]; balanced_shard() says which rows are a rank's.
     """
 
-def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def matmul_all_gather(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x·weight, of which each rank has its own x.
 
     x is this rank's rows [m_r, k], weight [k, n], out [m, n].
     """
 
-def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_gather_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = all ranks' rows of x by this rank's weight; `gathered` takes all of x.
 
     x is this rank's rows [m_r, k], weight [k, n_r], out [m, n_r], gathered [m, k].
     """
 
-def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def reduce_scatter_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = this rank's rows of (the sum over ranks of x)·weight.
 
     x is [m, k], weight [k, n].
     """
 
-def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
+def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '', stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
     """
     out = (the sum over ranks of x)·weight, on every rank.
 
@@ -1053,7 +1062,7 @@ class Op:
     def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, gathered: Array | TensorView | None = None, stream: object | None = None, poll: Callable[[], object] | None = None) -> None:
         """Collective. Takes any number of rows up to the description's."""
 
-def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> Op:
+def prepare(desc: OpDesc, comm: Communicator, *, wire: Dtype | str | None = Dtype.f32, plan: Plan | str | None = None, plans: PlanSource | None = None, whole_size: int = -1, threads: int = 0, backend: str = '') -> Op:
     """Collective. Make an operator ready to run many times."""
 
 class Gemm:

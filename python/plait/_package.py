@@ -16,6 +16,7 @@ OURS = frozenset(
         "_native.pyi",
         "_package.py",
         "_typing.py",
+        "_vllm_plugin.py",
         "bin",
         "errors.py",
         "lib",

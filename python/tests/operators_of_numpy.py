@@ -125,6 +125,17 @@ def check_what_else_calls_take() -> None:
     assert asked or WORLD == 1, "the poll hook was not called"
     assert [(row.plan, row.calls) for row in plans.rows()] == [(plait.Plan("pipelined parts=2"), 1)]
 
+    share, of_share, _, expected = PROBLEMS["matmul_all_reduce"]
+    total = np.empty_like(expected)
+    own_part = plait.WeightView(of_share, OUT_IN)
+    plans = plait.RecordedPlans(plait.Settings())
+    for size in (-1, 1000):  # the sum of the shares; what a caller says that it is
+        plait.matmul_all_reduce(
+            share, own_part, total, comm, bias=bias, plans=plans, whole_size=size
+        )
+        check("an operator of a whole size", total, expected)
+    assert [row.k for row in plans.rows()] == [K, 1000]
+
     def gives_up() -> None:
         raise KeyError("enough")
 

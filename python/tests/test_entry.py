@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plait import _entry
+from plait import _entry, _vllm_plugin
 
 GROUP = """
 dist.init_process_group("plait", init_method="file://{file}", rank=0, world_size=1)
@@ -74,5 +74,5 @@ def test_the_plugin_of_vllm_logs_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)  # as where it can't be imported
-    _entry.vllm_plugin()
+    _vllm_plugin.enable()
     assert "vLLM's layers are left as they are" in caplog.text

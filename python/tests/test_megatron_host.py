@@ -93,6 +93,12 @@ def test_a_program_of_ones_own_asks_for_them() -> None:
         "x = torch.zeros(2, device='cuda:0').to('cuda').cuda().pin_memory()\n"
         "assert x.device.type == 'cpu' and torch.empty(1, device='meta').is_meta\n"
         "assert x.type() == 'torch.cuda.FloatTensor' and x.type(torch.int64).dtype == torch.int64\n"
+        "assert x.new_zeros(1, device='cuda').device == torch.rand_like(x, device=0).device\n"
+        "assert torch.tensor([1], pin_memory=True, device=torch.device('cuda', 1)).is_cpu\n"
+        "with torch.device('cuda'):\n"
+        "    assert torch.arange(2).is_cpu and torch.fft.fftfreq(2, device='cuda').is_cpu\n"
+        "with torch.device('meta'):\n"
+        "    assert torch.empty(2).is_meta and torch.empty(2, device='cuda').is_cpu\n"
         "state = torch.cuda.get_rng_state(); drawn = torch.rand(3)\n"
         "torch.cuda.set_rng_state(state)\n"
         "assert torch.equal(drawn, torch.rand(3, device=torch.device('cuda')))\n"
@@ -102,6 +108,24 @@ def test_a_program_of_ones_own_asks_for_them() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the CPU stands in for one") == 1
+
+
+def test_what_makes_no_tensor_is_left_alone() -> None:
+    """A step makes thousands of calls: no stand-in may see those that take no device."""
+    done = python(
+        "-c",
+        "import torch\n"
+        "owners = torch, torch.nn.functional, torch.Tensor\n"
+        "before = [dict(vars(owner)) for owner in owners]\n"
+        "import plait.megatron\n"
+        "plait.megatron.stand_in_for_cuda()\n"
+        "assert torch._C._len_torch_function_stack() == 0\n"
+        "changed = {name for owner, was in zip(owners, before)\n"
+        "           for name, value in vars(owner).items() if was.get(name) is not value}\n"
+        "assert {'zeros', 'tensor', 'rand_like', 'new_empty', 'to', 'cuda'} <= changed\n"
+        "assert not changed & {'add', 'matmul', 'relu', 'linear', 'view', 'detach', 'cat'}\n",
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])

@@ -55,7 +55,7 @@ def test_shows_both_ranks(executed: Path) -> None:
         text = shown(cells)
         losses = re.findall(r"^loss (\d\.\d+)$", text, re.MULTILINE)
         assert float(losses[1]) < float(losses[0])
-        row = rf"^matmul_all_reduce +512 +256 +1024 f32 +{calls} "
+        row = rf"^matmul_all_reduce +512 +256 +1024 f32 +f32 +{calls} "
         assert re.search(row, text, re.MULTILINE), text
         assert "<iframe srcdoc=" in text
         assert "all ranks of 2" in text

@@ -16,9 +16,9 @@ namespace plait::base {
 namespace {
 
 // Keeps an exception of several threads. A thread whose exception fails a group makes others raise
-// the group's Error, perhaps sooner than its own is kept: a caller's own kind, also one derived from
-// Error, comes first. Memory ordering: the winner writes after its exchange. Both are read after the
-// parallel region, whose end orders them after all that ran inside.
+// the group's Error, perhaps sooner than its own is kept: a caller's own kind, also one derived
+// from Error, comes first. Memory ordering: the winner writes after its exchange. Both are read
+// after the parallel region, whose end orders them after all that ran inside.
 class FirstError {
  public:
   template <class Body>

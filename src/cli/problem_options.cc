@@ -116,6 +116,9 @@ std::vector<Plan> read_plans(Operator op, const PlanOptions& words, const std::s
   const auto add = [&](const Plan& plan) { add_plan(plans, plan); };
   for (const std::string& word :
        read_list("--schedule", words.schedule.empty() ? "all" : words.schedule)) {
+    PLAIT_CHECK(word != "auto",
+                "--schedule auto is none of serial, pipelined, fused, all; plait info --why shows "
+                "the automatic plan of a problem, and --plan takes it");
     const bool all = word == "all";
     PLAIT_CHECK(all || word == "serial" || word == "pipelined" || word == "fused", "--schedule ",
                 word, " is none of serial, pipelined, fused, all");

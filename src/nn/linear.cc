@@ -69,6 +69,8 @@ void Linear::check_operators() const try {
   ops::check_prepares(layer_name(), options);
   PLAIT_CHECK(options.shares == 1, layer_name(), ": shares=", options.shares,
               "; only matmul is told of shares, and a layer counts those of its ranks itself");
+  PLAIT_CHECK(options.whole_size == -1, layer_name(), ": whole_size=", options.whole_size,
+              "; a layer adds up its ranks' shares itself, once");
   OpDesc any = {.op = Operator::matmul,
                 .m = 0,
                 .n = desc_.outputs,

@@ -39,11 +39,21 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
 
 // The whole sizes, of which each rank has a share. The caller knows of no collective before the
 // operator.
-ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm) try {
+//
+// A rank must not remember the sum by its own share, however often it was the same. Of 9 columns
+// in two shares rank 0 has 5 and rank 1 has 4, and of 10 both have 5: in the first call with 10,
+// rank 0 would find the sum of 9 and enter the operator, and rank 1 would wait for an exchange.
+// Ranks can only skip it by what they know alike before the call, and that is all but the shares:
+// a memory by these would mix problems that differ in nothing else, such as the two row layers of
+// a block, in one trial of plans. Callers that know the whole size say it instead.
+ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm, const OpOptions& options) try {
   ops::WholeSizes whole = {.n = desc.n, .k = desc.k};
+  const auto whole_of = [&](std::int64_t own) {
+    return options.whole_size >= 0 ? options.whole_size : sum_of_shares(own, comm);
+  };
   const OperatorTraits& traits = traits_of(desc.op);
-  if (traits.shares_n) whole.n = sum_of_shares(whole.n, comm);
-  if (traits.shares_k) whole.k = sum_of_shares(whole.k, comm);
+  if (traits.shares_n) whole.n = whole_of(whole.n);
+  if (traits.shares_k) whole.k = whole_of(whole.k);
   return whole;
 } catch (const Error& error) {
   if (comm.state().group().was_interrupted()) throw;
@@ -74,7 +84,7 @@ PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& plac
 }
 
 PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
-  return key_of(desc, whole_sizes(desc, comm), {.comm = comm, .options = options});
+  return key_of(desc, whole_sizes(desc, comm, options), {.comm = comm, .options = options});
 }
 
 bool asks_for_plans(const OpDesc& desc, const OpOptions& options) {

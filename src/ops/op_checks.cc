@@ -137,6 +137,20 @@ void check_prepares(std::string_view caller, const OpOptions& options) {
               " belongs to a single call, and is not among the options of what is prepared");
 }
 
+namespace {
+
+void check_whole_size(const OpDesc& desc, std::int64_t size) {
+  if (size == -1) return;
+  const OperatorTraits& traits = traits_of(desc.op);
+  PLAIT_CHECK(traits.shares_n || traits.shares_k, name(desc.op), ": whole_size=", size,
+              "; ranks have shares of neither n nor k");
+  const std::int64_t own = traits.shares_n ? desc.n : desc.k;
+  PLAIT_CHECK(size >= own && size <= std::int64_t{1} << 48, name(desc.op), ": whole_size=", size,
+              " is not between ", own, ", this rank's share, and 2^48");
+}
+
+}  // namespace
+
 void check(const OpDesc& desc, const OpOptions& options) {
   const Operator op = desc.op;
   PLAIT_CHECK(static_cast<int>(op) < kOperators, "there is no operator ", static_cast<int>(op));
@@ -163,6 +177,7 @@ void check(const OpDesc& desc, const OpOptions& options) {
   PLAIT_CHECK(options.shares == 1 || (is_alone && options.shares > 1), name(op),
               ": shares=", options.shares,
               is_alone ? " is not positive" : "; only matmul is told of shares");
+  check_whole_size(desc, options.whole_size);
   const std::int64_t widest = std::max({desc.n, desc.k, std::int64_t{1}});
   PLAIT_CHECK(desc.m <= kMostElements / widest, name(op), ": m=", desc.m, " by n=", desc.n,
               " k=", desc.k, " is more than memory can hold");

@@ -27,7 +27,8 @@ struct KeyPlace {
 // The key by which a source knows the problem: the same on all ranks.
 PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& place);
 
-// Collective where each rank has a share of the weight: they add up their shares.
+// Collective where each rank has a share of the weight, and the options don't say the whole size:
+// ranks add up their shares.
 PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options);
 
 // The plan that a source has found, or the nearest that the operator can follow, or the default.

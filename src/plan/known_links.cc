@@ -13,7 +13,7 @@ constexpr std::string_view kFirstLine = "plait links 1";
 constexpr std::string_view kBetween = " | ";
 constexpr std::size_t kFiguresOfALink = 3;
 
-// How far apart two measurements of one network may be, as ratios.
+// How far apart two undisturbed measurements of one network may be, as ratios.
 constexpr double kSameRate = 1.25;
 constexpr double kSameLatency = 2;
 
@@ -74,20 +74,21 @@ std::string ends_of(const std::vector<std::string>& routes) {
   return text;
 }
 
-TransportFigures add(KnownLinks& links, const std::string& name, const TransportFigures& measured) {
-  const auto found = links.find(name);
-  TransportFigures counts = measured;
-  if (found != links.end() && are_alike(found->second, measured)) {
-    counts = found->second;
-    counts.processor = std::min(counts.processor, measured.processor);
+TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured) {
+  const auto [found, is_new] = links.try_emplace(name, measured.figures);
+  TransportFigures& counts = found->second;
+  const TransportFigures& now = measured.figures;
+  if (is_new) return counts;
+  if (!is_near(counts.latency, now.latency, kSameLatency * measured.latency_spread))
+    counts.latency = now.latency;
+  if (is_near(counts.bytes_per_ns, now.bytes_per_ns, kSameRate * measured.rate_spread)) {
+    if (measured.rate_spread <= kSameRate)
+      counts.processor = std::min(counts.processor, now.processor);
+  } else {
+    counts.bytes_per_ns = now.bytes_per_ns;
+    counts.processor = now.processor;
   }
-  links[name] = counts;
   return counts;
-}
-
-bool are_alike(const TransportFigures& one, const TransportFigures& other) {
-  return is_near(one.bytes_per_ns, other.bytes_per_ns, kSameRate) &&
-         is_near(one.latency, other.latency, kSameLatency);
 }
 
 }  // namespace plait::plan

@@ -30,11 +30,20 @@ std::string text_of(const KnownLinks& links);
 // Without routes in shared memory, and without what follows a semicolon, which explains them.
 std::string ends_of(const std::vector<std::string>& routes);
 
-// True if the two are one network at two times. Measurements of one network differ by less.
-bool are_alike(const TransportFigures& one, const TransportFigures& other);
+// A network as it was measured. Other programs that disturb the measurement make single transfers
+// differ: `rate_spread` and `latency_spread` say how many times as long as a fast one a slow one
+// took, without the extreme ones.
+struct MeasuredLink {
+  TransportFigures figures;
+  double rate_spread = 1;
+  double latency_spread = 1;
+};
 
-// Adds what was measured of a network, and returns the figures that count: those before, if both
-// are alike, with the shorter of the two times of a processor, to which other programs only add.
-TransportFigures add(KnownLinks& links, const std::string& name, const TransportFigures& measured);
+// Adds what was measured of a network, and returns the figures that count. The rate and the latency
+// are each what they were before, unless the new one differs by more than two measurements of one
+// network do, which is the more, the more this one was disturbed. Of a processor's two times, the
+// shorter one counts, unless this measurement was disturbed; after a change of the rate, the new
+// one.
+TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured);
 
 }  // namespace plait::plan

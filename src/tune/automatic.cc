@@ -1,6 +1,7 @@
 // The sources of automatic plans, in their order: measured plans, plans being measured, and the
 // cost model.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -82,9 +83,12 @@ class Automatic final : public PlanSource {
   std::optional<PlanReason> reason(const PlanKey& key) const override {
     const PlanKey whole = settled(key);
     Known& known = known_of(whole);
-    if (!known.reason) known.reason = model_.reason(whole);
+    if (!known.reason) {
+      known.reason = model_.reason(whole);
+      if (known.is_tried) known.of_shared = share_of_shared(whole);
+    }
     if (const auto entry = decision(whole); entry && entry->serial > 0)
-      return reason_of(*entry, known.reason ? known.reason->transfer_ns : 0);
+      return reason_of(*entry, known);
     if (known.reason && known.is_tried) known.reason->sentence = "plans are being tried";
     return known.reason;
   }
@@ -95,6 +99,7 @@ class Automatic final : public PlanSource {
     Plan plan;
     bool is_tried;  // trials decide, or have decided
     std::optional<PlanReason> reason = {};
+    double of_shared = 1;  // its time, as a share of that of the problem whose trial it shares
   };
   static constexpr std::size_t kMostKnown = 8192;
 
@@ -130,9 +135,18 @@ class Automatic final : public PlanSource {
     return measured_plan(key);
   }
 
-  static PlanReason reason_of(const plan::PlanCache::Entry& entry, double transfer) {
-    const auto serial = static_cast<double>(entry.serial);
-    const double gain = serial / std::max(static_cast<double>(entry.nanoseconds), 1.0);
+  double share_of_shared(const PlanKey& key) const {
+    const PlanKey shared = tune::shared_problem(key);
+    if (key == shared) return 1;
+    const Plan serial = {.schedule = Schedule::serial};
+    return model_.predict(key, serial).total / model_.predict(shared, serial).total;
+  }
+
+  static PlanReason reason_of(const plan::PlanCache::Entry& entry, const Known& known) {
+    const double serial = static_cast<double>(entry.serial) * known.of_shared;
+    const double taken = static_cast<double>(entry.nanoseconds) * known.of_shared;
+    const double transfer = known.reason ? known.reason->transfer_ns : 0;
+    const double gain = serial / std::max(taken, 1.0);
     if (gain < 1 && entry.plan.schedule != Schedule::serial) {
       return {.sentence = "times vary too much to tell, so it is the model's choice",
               .serial_ns = serial,
@@ -140,9 +154,11 @@ class Automatic final : public PlanSource {
               .is_measured = true};
     }
     return {.sentence = entry.plan.schedule == Schedule::serial
-                            ? "measured: no plan is faster than serial"
+                            ? "measured: no plan is clearly faster than serial"
                             : base::sentence("measured: ", base::show_factor(gain),
-                                             " times as fast as serial"),
+                                             " times as fast as serial, medians of ",
+                                             base::show_duration(std::llround(taken)), " and ",
+                                             base::show_duration(std::llround(serial))),
             .serial_ns = serial,
             .transfer_ns = transfer,
             .is_measured = true};

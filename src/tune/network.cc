@@ -1,10 +1,14 @@
 #include "tune/network.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -14,8 +18,8 @@
 #include "comm/session/state.h"
 #include "plait/collectives.h"
 #include "plan/cache.h"
-#include "plan/known_links.h"
 #include "tune/agree.h"
+#include "tune/halving.h"
 #include "tune/op_case.h"
 
 namespace plait::tune {
@@ -25,10 +29,16 @@ namespace {
 // than a burst, is not counted. Those that are counted follow each other without a pause, in which
 // the network might save up for another burst, and take about this time together.
 constexpr double kTransfers = 15e6;  // ns
-constexpr int kMostTransfers = 4;
+constexpr std::size_t kMostTransfers = 7;
 
 constexpr std::size_t kFirstFloats = std::size_t{160} << 10;  // floats of all ranks together
 constexpr std::size_t kMostFloats = std::size_t{4} << 20;
+
+// How many times as long transfers may take if other programs want the processor in most of them:
+// they take turns with the ranks. A turn is a hundred times as long as the latency.
+constexpr double kMost = 0.5;
+constexpr double kDelay = 5;
+constexpr double kDelayOfShortOnes = 1000;
 
 constexpr std::int64_t kProductRows = 64;
 constexpr std::int64_t kProductSide = 512;
@@ -61,16 +71,40 @@ ProductTime time_product(OpCase::Runner& product) {
   return time;
 }
 
+// How often other programs have taken the processor from this thread.
+std::int64_t preemptions() {
+  rusage used = {};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nivcsw;
+}
+
 class Probe {
  public:
   explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMostFloats)), all_(kMostFloats) {}
 
-  // Every rank sends so many floats to every other, so many times.
-  double transfer(std::size_t floats, int times) {
+  // Every rank sends so many floats to every other, so many times one after the other.
+  Transfers transfers(std::size_t floats, std::size_t times) {
+    struct {
+      std::array<float, kMostTransfers> taken;
+      float delayed;
+    } mine = {};
     barrier(comm_);
-    const base::Nanoseconds begin = base::now();
-    for (int i = 0; i < times; ++i) all_gather({mine_.data(), floats}, to(floats), comm_);
-    return slowest(static_cast<double>(base::now() - begin), comm_);
+    base::Nanoseconds begin = base::now();
+    std::int64_t preempted = preemptions();
+    for (std::size_t i = 0; i < times; ++i) {
+      all_gather({mine_.data(), floats}, to(floats), comm_);
+      const base::Nanoseconds end = base::now();
+      mine.taken.at(i) = static_cast<float>(end - std::exchange(begin, end));
+      const std::int64_t now = preemptions();
+      if (now != std::exchange(preempted, now)) ++mine.delayed;
+    }
+    Transfers all = {.times = std::vector<double>(times)};
+    for (const auto& of_rank : comm::gather_values(mine, comm_)) {
+      for (std::size_t i = 0; i < times; ++i)
+        all.times[i] = std::max(all.times[i], double{of_rank.taken.at(i)});
+      all.delayed = std::max(all.delayed, double{of_rank.delayed} / static_cast<double>(times));
+    }
+    return all;
   }
 
   // The time that such a transfer takes from a processor that multiplies meanwhile, for each byte
@@ -104,12 +138,14 @@ class Probe {
   std::vector<float> all_;
 };
 
-// 1, 1.5, 2.2, 3.3, 4.7, 6.8, 10: six steps of nearly equal ratios in each power of ten.
-double stepped(double value) {
-  constexpr std::array<double, 7> kSteps = {1, 1.5, 2.2, 3.3, 4.7, 6.8, 10};
+// Steps of nearly equal ratios in each power of ten, to its end.
+constexpr std::array<double, 7> kHalves = {1, 1.5, 2.2, 3.3, 4.7, 6.8, 10};
+constexpr std::array<double, 4> kDoubles = {1, 2.2, 4.7, 10};
+
+double stepped(double value, std::span<const double> steps) {
   const double decade = std::pow(10.0, std::floor(std::log10(value)));
-  double nearest = kSteps.front();
-  for (const double step : kSteps) {
+  double nearest = steps.front();
+  for (const double step : steps) {
     if (std::abs(std::log(value / (decade * step))) <
         std::abs(std::log(value / (decade * nearest))))
       nearest = step;
@@ -129,8 +165,8 @@ std::string link_name(const Communicator& comm) {
 // If the file can't be read, only the comparison with it is lost; if it can't be written, the next
 // run compares with the same figures.
 plan::TransportFigures keep_link(const std::string& cache, const std::string& name,
-                                 const plan::TransportFigures& measured) {
-  plan::TransportFigures counts = measured;
+                                 const plan::MeasuredLink& measured) {
+  plan::TransportFigures counts = measured.figures;
   try {
     plan::change_text(plan::links_path(cache), [&](std::string_view text) {
       plan::KnownLinks links = plan::parse_links(text);
@@ -145,37 +181,63 @@ plan::TransportFigures keep_link(const std::string& cache, const std::string& na
 // Kept with the communicator, whose ranks measure alike.
 struct Measured {
   int threads;
-  plan::TransportFigures network;
+  plan::MeasuredLink network;
 };
+
+// How many times as long as a fast one a slow one took, without the extreme quarters.
+double slow_over_fast(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t quarter = times.size() / 4;
+  return times[times.size() - 1 - quarter] / std::max(times[quarter], 1.0);
+}
 
 }  // namespace
 
-plan::TransportFigures measure_network(Communicator& comm, int threads) {
-  plan::TransportFigures network = {.name = std::string(comm.transport())};
+plan::MeasuredLink link_of(const LinkSamples& samples) {
+  const auto& [short_ones, long_ones, bytes] = samples;
+  const double latency = *std::min_element(short_ones.times.begin(), short_ones.times.end());
+  const double taken = median(long_ones.times);
+  const double on_the_way = std::max(taken - latency, taken / 2);
+  return {.figures = {.latency = latency, .bytes_per_ns = bytes / on_the_way},
+          .rate_spread = long_ones.delayed < kMost ? slow_over_fast(long_ones.times) : kDelay,
+          .latency_spread = short_ones.delayed < kMost
+                                ? median(short_ones.times) / std::max(latency, 1.0)
+                                : kDelayOfShortOnes};
+}
+
+plan::MeasuredLink measure_network(Communicator& comm, int threads) {
   Probe probe(comm);
   constexpr int kRuns = 9;
-  network.latency = probe.transfer(1, 1);
-  for (int run = 1; run < kRuns; ++run)
-    network.latency = std::min(network.latency, probe.transfer(1, 1));
+  LinkSamples samples;
+  for (int run = 0; run < kRuns; ++run) {
+    const Transfers one = probe.transfers(1, 1);
+    samples.short_ones.times.push_back(one.times.front());
+    samples.short_ones.delayed += one.delayed / kRuns;
+  }
   const std::size_t least = probe.share(kFirstFloats);
-  const double first = probe.transfer(least, 1);
-  const double wanted = static_cast<double>(least) * kTransfers / kMostTransfers / first;
+  const double first = probe.transfers(least, 1).times.front();
+  const double wanted =
+      static_cast<double>(least) * kTransfers / static_cast<double>(kMostTransfers) / first;
   const std::size_t floats =
       std::clamp(static_cast<std::size_t>(wanted), least, probe.share(kMostFloats));
-  const int count = std::clamp(static_cast<int>(kTransfers / first), 1, kMostTransfers);
-  const double taken = probe.transfer(floats, count) / count;
-  const double on_the_way = std::max(taken - network.latency, taken / 2);
-  network.bytes_per_ns = static_cast<double>(floats * sizeof(float)) / on_the_way;
+  const auto count =
+      std::clamp<std::size_t>(static_cast<std::size_t>(kTransfers / first), 1, kMostTransfers);
+  samples.long_ones = probe.transfers(floats, count);
+  samples.bytes = static_cast<double>(floats * sizeof(float));
+  plan::MeasuredLink link = link_of(samples);
+  plan::TransportFigures& network = link.figures;
+  network.name = std::string(comm.transport());
   const OpCase one({.key = product_key(Dtype::f32, threads, comm)}, comm);
   const auto product = one.product(comm);
   constexpr double kMostProcessor = 2;  // ns for a byte; more is another program's time
   network.processor = kMostProcessor;
   for (int run = 0; run < 2; ++run) {
-    const double once = std::max(slowest(probe.processor(floats, *product), comm), 0.0);
-    network.processor = std::min(network.processor, once);
+    // It is less than 0 if another program disturbed the products that it is compared with.
+    const double once = slowest(probe.processor(floats, *product), comm);
+    if (once > 0) network.processor = std::min(network.processor, once);
   }
   if (network.processor == kMostProcessor) network.processor = plan::kUsualProcessor;
-  return network;
+  return link;
 }
 
 plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache,
@@ -184,11 +246,12 @@ plan::TransportFigures known_network(Communicator& comm, int threads, const std:
   const auto* before = static_cast<const Measured*>(kept.get());
   if (before == nullptr || before->threads != threads || known == Known::has_changed)
     kept = std::make_shared<Measured>(Measured{threads, measure_network(comm, threads)});
-  plan::TransportFigures network = static_cast<const Measured*>(kept.get())->network;
+  const plan::MeasuredLink& measured = static_cast<const Measured*>(kept.get())->network;
+  plan::TransportFigures network = measured.figures;
   struct Stored {
     double latency, bytes_per_ns, processor;
   };
-  if (!cache.empty() && comm.rank() == 0) network = keep_link(cache, link_name(comm), network);
+  if (!cache.empty() && comm.rank() == 0) network = keep_link(cache, link_name(comm), measured);
   Stored stored = {.latency = network.latency,
                    .bytes_per_ns = network.bytes_per_ns,
                    .processor = network.processor};
@@ -216,8 +279,9 @@ void measure_products(plan::MachineProfile& profile, Communicator& comm) {
 }
 
 Link about(const plan::TransportFigures& network) {
-  return {.bytes_per_second = std::round(stepped(network.bytes_per_ns * 8e9) / 8),  // of bits
-          .latency_ns = std::llround(stepped(std::max(network.latency, 1e3)))};
+  return {
+      .bytes_per_second = std::round(stepped(network.bytes_per_ns * 8e9, kHalves) / 8),  // of bits
+      .latency_ns = std::llround(stepped(std::max(network.latency, 1e3), kDoubles))};
 }
 
 }  // namespace plait::tune

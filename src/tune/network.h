@@ -3,21 +3,39 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plait/communicator.h"
 #include "plait/link.h"
+#include "plan/known_links.h"
 #include "plan/profile.h"
 
 namespace plait::tune {
 
+struct Transfers {
+  std::vector<double> times;  // of each on the slowest rank, in ns
+  double delayed = 0;         // the share in which another program took a rank's processor
+};
+
+struct LinkSamples {
+  Transfers short_ones;  // of next to nothing
+  Transfers long_ones;   // one after the other
+  double bytes = 0;      // of a long one
+};
+
+// The rate by the median of the long ones: one that another program delays, or that a network lets
+// through as a burst after such a pause, says nothing. The latency by the shortest of the short
+// ones, to which other programs only add.
+plan::MeasuredLink link_of(const LinkSamples& samples);
+
 // Collective; the result is the same on all ranks. The ranks' hosts carry traffic both ways at
 // once, as they do for an operator.
-plan::TransportFigures measure_network(Communicator& comm, int threads);
+plan::MeasuredLink measure_network(Communicator& comm, int threads);
 
 // Measures the network, once for each communicator unless it has changed, and compares it with what
-// rank 0 finds beside its plan cache. If they are alike, the stored figures count, so that all runs
-// look for the same plans; otherwise the new ones are stored. `cache` is empty on ranks that don't
-// store anything. Collective.
+// rank 0 finds beside its plan cache. Stored figures count unless the new ones clearly differ, so
+// that all runs look for the same plans; otherwise the new ones are stored. `cache` is empty on
+// ranks that don't store anything. Collective.
 enum class Known { as_before, has_changed };
 plan::TransportFigures known_network(Communicator& comm, int threads, const std::string& cache,
                                      Known known = Known::as_before);
@@ -25,8 +43,8 @@ plan::TransportFigures known_network(Communicator& comm, int threads, const std:
 // Scales the rates of a profile's products to a short product of this machine. Collective.
 void measure_products(plan::MachineProfile& profile, Communicator& comm);
 
-// About the link, in steps of a half: programs that measure one link twice should find the same
-// plans in their cache.
+// About the link, in steps of a half of its rate, and of the double of its latency: programs that
+// measure one link twice should find the same plans in their cache.
 Link about(const plan::TransportFigures& network);
 
 }  // namespace plait::tune

@@ -229,14 +229,31 @@ void Online::end_round(const PlanKey& key, Trial& trial) const {
   trial.decision = {.plan = trial.plans[best],
                     .nanoseconds = std::llround(comparable_time(times[best], times[0])),
                     .serial = std::llround(median(times[0]))};
+  const bool is_clear = is_clearly_best(trial, best);
   trial.times.clear();
-  if (listener_.settled) listener_.settled(shared_problem(key), *trial.decision);
+  trial.calls_left = is_clear ? 0 : trial.retry_after;
+  if (is_clear && listener_.settled) listener_.settled(shared_problem(key), *trial.decision);
+}
+
+// Serial is compared with every plan; another plan was the best of those that beat serial.
+bool Online::is_clearly_best(const Trial& trial, std::size_t best) {
+  const auto& serial = trial.times.front();
+  if (best != 0) return is_clearly_faster(trial.times[best], serial);
+  return std::all_of(trial.times.begin() + 1, trial.times.end(),
+                     [&](const auto& times) { return is_clearly_faster(serial, times); });
 }
 
 // A network may become slower or faster while a program runs, and a plan of another run may come
 // from another network.
 void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
   if (!trial.decision || trial.decision->nanoseconds <= 0) return;
+  if (trial.calls_left > 0) {
+    --trial.calls_left;
+    if (trial.calls_left == 0) {
+      trial.retry_after *= 2;
+      return try_again(key, trial, trial.compare_after);
+    }
+  }
   if (trial.compare_after == 0) trial.compare_after = kFirstWatch;
   trial.latest.push_back(nanoseconds);
   if (trial.latest.size() < trial.compare_after) return;
@@ -252,9 +269,14 @@ void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
   // A program whose calls scatter by nature, since its ranks come late, must not try for ever.
   const std::size_t next_watch = std::min(4 * trial.compare_after, kLastWatch);
   if (listener_.deviated) listener_.deviated();
+  try_again(key, trial, next_watch);
+}
+
+void Online::try_again(const PlanKey& key, Trial& trial, std::size_t compare_after) const {
   trial = {.plans = plans_to_try(model_, shared_problem(key)),
            .is_repeated = true,
-           .compare_after = next_watch};
+           .compare_after = compare_after,
+           .retry_after = trial.retry_after};
   trial.times.resize(trial.plans.size());
 }
 

@@ -31,7 +31,7 @@ PlanKey shared_problem(PlanKey key);
 std::vector<Plan> plans_to_try(const plan::CostModel& model, const PlanKey& key);
 
 struct OnlineListener {
-  // A plan was decided upon.
+  // A plan was decided upon that was clearly the best one. Another decision is not worth keeping.
   std::function<void(const PlanKey& key, const plan::PlanCache::Entry& entry)> settled = {};
   // Calls take longer or shorter than when their plan was decided upon. Collective.
   std::function<void()> deviated = {};
@@ -61,6 +61,10 @@ class Online final : public PlanSource {
   // The most calls that the trials of so many plans take.
   static std::size_t calls(std::size_t plans);
 
+  // After so many calls of a plan that was not clearly the best one, plans are tried again; after
+  // twice as many each time. Their trials then take less than a hundredth of the calls.
+  static constexpr std::size_t kFirstRetry = 4096;
+
  private:
   // All plans take turns in the first round. In the second, only the best of them and the model's
   // choice compete with serial, with new times: of many equally fast plans, the best one of the
@@ -79,6 +83,10 @@ class Online final : public PlanSource {
     std::vector<float> latest = {};
     std::size_t compare_after = 0;
     int deviations = 0;
+    // If no plan was clearly the best one: the calls that are left until a new trial, and how many
+    // they were after the decision.
+    std::size_t calls_left = 0;
+    std::size_t retry_after = kFirstRetry;
   };
   Trial* trial_of(const PlanKey& key) const;
   std::vector<double> slowest_of(const PlanKey& key, const std::vector<float>& mine) const;
@@ -86,9 +94,11 @@ class Online final : public PlanSource {
   void end_turn(const PlanKey& key, Trial& trial) const;
   std::size_t best_of(const PlanKey& key, const Trial& trial) const;
   std::size_t choice_of_model(const PlanKey& key, const Trial& trial) const;
+  static bool is_clearly_best(const Trial& trial, std::size_t best);
   static void drop_slow_plans(Trial& trial, const std::vector<double>& slowest);
   void end_round(const PlanKey& key, Trial& trial) const;
   void watch(const PlanKey& key, Trial& trial, float nanoseconds) const;
+  void try_again(const PlanKey& key, Trial& trial, std::size_t compare_after) const;
 
   Communicator& comm_;
   const plan::CostModel& model_;

@@ -176,7 +176,7 @@ class HostsCommandTest(HostsCase):
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_info_says_how_ranks_reach_each_other(self):
         self.hosts.connect("v1", "10.78.0")
-        chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret"}
+        chosen = {"PLAIT_INTERFACE": "v1", "PLAIT_SECRET": "it is quite a secret", "PLAIT_PLAN_CACHE": "none"}
         first, second = self.start(2, PLAIT, "info", "--meet", **chosen)
         said, link, figures = self.output_of(first).partition("Link ")
         self.assertTrue(link and "Gbit/s" in figures, figures)
@@ -196,6 +196,25 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 (v1) to 10.78.0.2; no shared memory,
         self.assertRegex(self.output_of(alone).replace("\n            ", " "),
                          r"Network +10\.78\.0\.1.* of v1 \(PLAIT_INTERFACE\); rank 0 listens at node1 port 29600; "
                          r"no secret is set")
+
+    @unittest.skipUnless(PLAIT, "the plait command is not built")
+    def test_busy_processors_leave_the_figures_of_a_link_as_they_are(self):
+        self.hosts.limit("200mbit")
+        folder = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()))
+        link, kept = "2 ranks on 2 hosts, tcp: 10.77.0.1 (v0) to 10.77.0.2", [25000.0, 0.0239]
+        links = folder / "plans.links"
+        links.write_text(f"plait links 1\n{link} | {kept[0]} | {kept[1]} | 0.4\n")
+        for cpu in range(2):  # the ranks' own
+            loop = subprocess.Popen(["taskset", "-c", str(cpu % os.cpu_count()), "sh", "-c", "while :; do :; done"])
+            self.addCleanup(loop.wait)
+            self.addCleanup(loop.kill)
+        for _ in range(3):
+            ranks = self.hosts.start_ranks([PLAIT, "info", "--meet"], pin=True, stdout=subprocess.PIPE, text=True,
+                                           variables={"PLAIT_PLAN_CACHE": str(folder / "plans")})
+            said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+            self.assertEqual([line.split(" | ")[0] for line in links.read_text().splitlines()[1:]], [link])
+            self.assertEqual([float(one) for one in links.read_text().split(" | ")[1:3]], kept)
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_waiting_for_the_network_is_no_work(self):

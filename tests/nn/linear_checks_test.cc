@@ -63,6 +63,16 @@ TEST(LinearRefusals, SharesOfASumThatALayerDoesNotMake) {
   });
 }
 
+TEST(LinearRefusals, AWholeSizeThatALayerKnows) {
+  run_as_threads(1, [](Communicator& comm) {
+    const LayerProblem row(LayerKind::row, 5, comm);
+    EXPECT_EQ(sentence_of([&] {
+                RowParallelLinear(row.desc(), comm, {.operators = {.whole_size = 4096}});
+              }),
+              "RowParallelLinear: whole_size=4096; a layer adds up its ranks' shares itself, once");
+  });
+}
+
 TEST(LinearRefusals, AStateOfNoForward) {
   run_as_threads(1, [](Communicator& comm) {
     const LayerProblem problem(LayerKind::row, 5, comm);

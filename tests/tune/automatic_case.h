@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/parallel.h"
@@ -35,6 +36,25 @@ class AutomaticPlans : public testing::Test {
 
  private:
   const test::Folder folder_;
+};
+
+// A plan that is not serial takes half as long as one that is, so that trials have a clear end.
+inline std::int64_t clear_time(const Plan& plan) {
+  return plan.schedule == Schedule::serial ? 2'000'000 : 1'000'000;
+}
+
+// Says that calls have taken such times.
+class ClearTimes final : public PlanSource {
+ public:
+  explicit ClearTimes(const PlanSource& source) : source_(source) {}
+  std::optional<Plan> find(const PlanKey& key) const override { return source_.find(key); }
+  std::optional<Plan> next(const PlanKey& key) const override { return source_.next(key); }
+  void took(const PlanKey& key, const Plan& plan, std::int64_t) const override {
+    source_.took(key, plan, clear_time(plan));
+  }
+
+ private:
+  const PlanSource& source_;
 };
 
 inline const Plan kOdd = parse_plan("pipelined parts=7 first=33");

@@ -56,9 +56,10 @@ TEST_F(UnevenHosts, FindOutWhatIsFastestAndKeepIt) {
   run_(4,
        [&](Communicator& comm) {
          const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+         const ClearTimes clear(*plans);
          const OpProblem one(Operator::matmul_all_reduce, 40, comm);
          for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call)
-           matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+           matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &clear});
        },
        {});
   const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
@@ -126,8 +127,9 @@ TEST_F(UnevenHosts, TryAgainTogetherWhereCallsTakeLonger) {
 
 // The calls of an operator until its plan is known, over two hosts.
 void try_plans(const OpProblem& one, Communicator& comm, const PlanSource& plans) {
+  const ClearTimes clear(plans);
   for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-    matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &plans});
+    matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &clear});
 }
 
 std::set<std::string> problems_in(const std::string& path) {
@@ -161,13 +163,14 @@ TEST_F(AutomaticPlans, AreTriedInTwoGroupsOfTheSameHosts) {
         ASSERT_EQ(part.world(), 2);
         const auto of_whole = automatic_plans(whole, {.cache = path()});
         const auto of_part = automatic_plans(part, {.cache = path()});
+        const ClearTimes clear_whole(*of_whole);
+        const ClearTimes clear_part(*of_part);
         const OpProblem all(Operator::matmul_all_reduce, 56, whole);
         const OpProblem few(Operator::matmul_all_reduce, whole.rank() % 2 == 0 ? 40 : 48, part);
         for (std::size_t call = 0; call < tune::Online::calls(5); ++call) {
-          matmul_all_reduce(few.x.view, few.packed, few.out.view, part, {.plans = of_part.get()});
+          matmul_all_reduce(few.x.view, few.packed, few.out.view, part, {.plans = &clear_part});
           if (call % 2 == 0)
-            matmul_all_reduce(all.x.view, all.packed, all.out.view, whole,
-                              {.plans = of_whole.get()});
+            matmul_all_reduce(all.x.view, all.packed, all.out.view, whole, {.plans = &clear_whole});
         }
         try_plans(all, whole, *of_whole);
         // Each group has decided for itself, all of its ranks alike.

@@ -89,8 +89,10 @@ TEST_F(AutomaticPlans, AreRefusedOnEveryRankWhereOneCannotReadThem) {
 // Calls until the fastest plan is known; with other columns than problem()'s.
 void find_out(const PlanSource& plans, PlanKey key) {
   key.n += 64;
-  for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-    plans.took(key, *plans.next(key), 100);
+  for (std::size_t call = 0; call < tune::Online::calls(5); ++call) {
+    const Plan plan = *plans.next(key);
+    plans.took(key, plan, clear_time(plan));
+  }
 }
 
 // Simulates another process that tunes while the program runs.
@@ -191,11 +193,8 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
     run_as_threads(2, [&](Communicator& comm) {
       const std::string mine = path(std::to_string(comm.rank()));
       const auto plans = automatic_plans(comm, {.cache = mine, .online = true});
-      PlanKey other = problem(2);
-      other.m = 80;
       EXPECT_EQ(plans->next(problem(2)), kOdd);
-      for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
-        plans->took(other, *plans->next(other), 10);
+      find_out(*plans, problem(2));
     });
     const auto one = plan::load_cache(path("0"), plan::machine_fingerprint());
     const auto two = plan::load_cache(path("1"), plan::machine_fingerprint());
@@ -208,15 +207,33 @@ TEST_F(AutomaticPlans, AreTheSameInAllFilesAfterSomethingWasFoundOut) {
 TEST_F(AutomaticPlans, FindOutWhatIsFastestAndKeepIt) {
   run_as_threads(2, [&](Communicator& comm) {
     const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    const ClearTimes clear(*plans);
     const OpProblem one(Operator::matmul_all_reduce, 40, comm);
     for (std::size_t call = 0; call < tune::Online::calls(5) + 1; ++call) {
-      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
+      matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = &clear});
     }
   });
   const auto kept = plan::load_cache(path(), plan::machine_fingerprint());
   ASSERT_TRUE(kept);
   ASSERT_EQ(kept->entries().size(), 1U);
   EXPECT_EQ(kept->entries().begin()->first, name(problem(2)));
+}
+
+// A trial's times are those of a problem with up to a quarter more rows.
+TEST_F(AutomaticPlans, GiveAsAReasonTheTimesOfTheRowsInQuestion) {
+  run_as_threads(2, [&](Communicator& comm) {
+    const auto plans = automatic_plans(comm, {.cache = path(), .online = true});
+    PlanKey key = problem(2);
+    key.m = 520;
+    ASSERT_EQ(tune::shared_problem(key).m, 640);
+    const ClearTimes clear(*plans);
+    for (std::size_t call = 0; call < tune::Online::calls(5); ++call)
+      clear.took(key, *clear.next(key), 0);
+    const auto reason = plans->reason(key);
+    ASSERT_TRUE(reason && reason->is_measured);
+    EXPECT_EQ(reason->sentence, "measured: 2.00 times as fast as serial, medians of 1 ms and 2 ms");
+    EXPECT_NEAR(reason->serial_ns, 2e6, 1e3);
+  });
 }
 
 }  // namespace

@@ -23,6 +23,18 @@ std::int64_t time_of(const Plan& plan, const Plan& fastest, int rank) {
   return (plan == fastest ? 500 : 1000) + 10 * rank;
 }
 
+// Remembers the problem of the calls that ask.
+struct Keyed final : PlanSource {
+  explicit Keyed(const PlanSource& of) : source(of) {}
+  std::optional<Plan> find(const PlanKey& of) const override { return source.find(of); }
+  std::optional<Plan> next(const PlanKey& of) const override { return source.next(key = of); }
+  void took(const PlanKey& of, const Plan& plan, std::int64_t nanoseconds) const override {
+    source.took(of, plan, nanoseconds);
+  }
+  const PlanSource& source;
+  mutable PlanKey key = {};
+};
+
 // With one plan there is no second round.
 std::size_t calls_of_a_plan() { return Online::calls(1); }
 
@@ -170,7 +182,8 @@ TEST(Online, TriesProblemsOfNearlyAsManyRowsTogether) {
         comm, model, {.settled = [&](const PlanKey& key, const auto&) { settled.push_back(key); }});
     for (std::size_t call = 0; call < Online::calls(5); ++call) {
       const PlanKey key = problem(513 + static_cast<int>(call));
-      online.took(key, *online.next(key), 1000);
+      const Plan plan = *online.next(key);
+      online.took(key, plan, plan.schedule == Schedule::serial ? 1000 : 500);
     }
     ASSERT_EQ(settled.size(), 1U);
     EXPECT_EQ(settled[0], problem(640));
@@ -272,22 +285,78 @@ TEST(Online, FollowsTheModelWhereTheBestPlanIsNotTheFastestAgain) {
   });
 }
 
+// A later process would follow what was chance, and this one would for ever.
+TEST(Online, KeepsNoDecisionThatIsNotClearAndTriesAgain) {
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(3, [&](Communicator& comm) {
+    int settled = 0;
+    int deviated = 0;
+    const Online online(
+        comm, model,
+        {.settled = [&](const auto&, const auto&) { ++settled; }, .deviated = [&] { ++deviated; }});
+    int tried = 0;  // calls of plans that differ from the decision's
+    const auto call = [&](std::int64_t serial, std::int64_t others) {
+      const auto decided = online.decision(problem());
+      const Plan plan = *online.next(problem());
+      if (!decided) ++tried;
+      online.took(problem(), plan, plan.schedule == Schedule::serial ? serial : others);
+    };
+    const auto decide = [&](std::int64_t serial, std::int64_t others) {
+      while (!online.decision(problem())) call(serial, others);
+    };
+    decide(1000, 995);
+    EXPECT_EQ(online.next(problem()), parse_plan("serial"));
+    EXPECT_EQ(settled, 0);
+    // The network becomes a little slower, which plans other than serial hide.
+    tried = 0;
+    for (std::size_t i = 1; i < Online::kFirstRetry; ++i) call(1100, 995);
+    EXPECT_EQ(tried, 0);
+    call(1100, 995);
+    decide(1100, 995);
+    EXPECT_GT(tried, 0);
+    EXPECT_EQ(settled, 1);
+    EXPECT_EQ(deviated, 0);
+    EXPECT_NE(online.next(problem()), parse_plan("serial"));
+    // A clear decision stays.
+    tried = 0;
+    for (std::size_t i = 0; i < 2 * Online::kFirstRetry + 1; ++i) call(1100, 995);
+    EXPECT_EQ(tried, 0);
+  });
+}
+
+TEST(Online, TriesAgainAfterTwiceAsManyCalls) {
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(2, [&](Communicator& comm) {
+    const Online online(comm, model);
+    PlanKey key = problem();
+    key.world = 2;
+    std::size_t tried = 0;
+    const std::size_t calls = 6 * Online::kFirstRetry;
+    for (std::size_t i = 0; i < calls; ++i) {
+      if (!online.decision(key)) ++tried;
+      online.took(key, *online.next(key), 1000);
+    }
+    const std::size_t of_a_trial = plans_to_try(model, key).size() * calls_of_a_plan();
+    EXPECT_EQ(tried, 3 * of_a_trial);
+  });
+}
+
 // With the operators: every rank counts alike, and bits don't depend on the plan.
 TEST(Online, FollowsBlockingCalls) {
   const plan::CostModel model(plan::built_in_profile());
   run_as_threads(2, [&](Communicator& comm) {
-    int settled = 0;
-    const Online online(comm, model, {.settled = [&](const auto&, const auto&) { ++settled; }});
+    const Online online(comm, model);
+    const Keyed source(online);
     const OpProblem one(Operator::matmul_all_reduce, 64, comm, 256, 96);
     std::vector<std::byte> first;
     for (std::size_t call = 0; call < Online::calls(5) + 2; ++call) {
       matmul_all_reduce(one.x.view, one.packed, one.out.view, comm,
-                        {.plans = &online, .threads = 1});
+                        {.plans = &source, .threads = 1});
       const auto* bytes = static_cast<const std::byte*>(one.out.view.data);
       if (first.empty()) first.assign(bytes, bytes + one.out.view.bytes());
       EXPECT_TRUE(std::equal(first.begin(), first.end(), bytes));
     }
-    EXPECT_EQ(settled, 1);
+    EXPECT_TRUE(online.decision(source.key));
   });
 }
 

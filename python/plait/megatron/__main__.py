@@ -56,12 +56,14 @@ def main() -> None:
         enable_from_arguments(args)
     except plait.Error as error:
         parser.error(str(error))
+    reports = os.environ.get("RANK", "0") == "0"
     try:
         runpy.run_path(args.script, run_name="__main__")
     except Refused as refused:
+        reports = False  # no layer was made
         sys.exit(str(refused))
     finally:  # many scripts end by sys.exit()
-        if os.environ.get("RANK", "0") == "0":
+        if reports:
             sys.stderr.write(f"{plait.megatron.report()}\n")
 
 

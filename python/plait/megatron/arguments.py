@@ -16,7 +16,7 @@ import os
 
 import plait
 from plait.megatron.swap import enable
-from plait.torch import Schedule
+from plait.torch.options import MOST_PARTS, Schedule
 
 _log = logging.getLogger("plait.megatron")
 
@@ -75,6 +75,11 @@ def enable_from_arguments(args: argparse.Namespace) -> bool:
     if not asked and not any(os.environ.get(name) for name in _SWITCHES):
         return False
     _refuse_rivals(args)
+    if parts is not None and not 1 <= parts <= MOST_PARTS:
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.megatron: --coc-parallel-num {parts} is not between 1 and {MOST_PARTS}",
+        )
     schedule: Schedule | None = None
     if fused:
         schedule, parts = "fused", None

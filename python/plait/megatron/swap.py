@@ -17,7 +17,7 @@ from plait.megatron.host import stand_in_for_cuda
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
 from plait.megatron.user_config import CocCfgs, load_coc_cfgs
-from plait.torch.options import Engine, Product, Schedule
+from plait.torch.options import Engine, Schedule
 
 _log = logging.getLogger("plait.megatron")
 
@@ -35,7 +35,6 @@ def enable(
     settings: plait.Settings | None = None,
     coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
-    product: Product = "plait",
     stand_ins: bool = False,
 ) -> None:
     """Serve Megatron's column and row layers from now on.
@@ -44,11 +43,11 @@ def enable(
     PLAIT_PLAN, PLAIT_CONFIG, COC_PARALLEL_NUM, USE_COC_FUSED_KERNEL and so on; else plans are
     automatic. `coc_cfgs` is MindSpeed CoC's dictionary of that name, or the path of a Python file
     that assigns it, which is read and not run. It takes the place of PLAIT_CONFIG's file, and
-    variables go before it. `engine="c10d"` serves layers on any device by torch's own collectives;
-    `product="torch"` multiplies by torch's product, and "auto" by the faster one. The same call
-    again does nothing; other options raise, until disable(). `stand_ins` calls
-    stand_in_for_cuda(), and disable() doesn't take it back. Where Megatron's methods are not those
-    that plait knows, one sentence is logged, nothing is replaced, and report() says so.
+    variables go before it. `engine="c10d"` serves layers on any device by torch's own products
+    and collectives. The same call again does nothing; other options raise, until disable().
+    `stand_ins` calls stand_in_for_cuda(), and disable() doesn't take it back. Where Megatron's
+    methods are not those that plait knows, one sentence is logged, nothing is replaced, and
+    report() says so.
     """
     global _service, _last, _unwatch, _unknown
     if coc_cfgs is not None:
@@ -61,7 +60,7 @@ def enable(
     if stand_ins:
         stand_in_for_cuda()
     asked = plait.torch.Options(
-        schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine, product=product
+        schedule=schedule, parts=parts, wire=wire, settings=settings, engine=engine
     )
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
@@ -83,7 +82,8 @@ def enable(
     RowParallelLinear.forward = _row_forward
     fusion.provide()
     _unwatch = other_layers.watch(other_layers.classes(), _service.leave)
-    _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
+    if os.environ.get("RANK", "0") == "0":
+        _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
 
 
 def disable() -> None:
@@ -135,7 +135,6 @@ def enabled(
     settings: plait.Settings | None = None,
     coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
-    product: Product = "plait",
 ) -> Iterator[None]:
     """Enable for a block: outside of it, the same process has Megatron's own layers."""
     enable(
@@ -145,7 +144,6 @@ def enabled(
         settings=settings,
         coc_cfgs=coc_cfgs,
         engine=engine,
-        product=product,
     )
     try:
         yield

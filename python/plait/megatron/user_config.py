@@ -16,6 +16,7 @@ import plait
 CocCfgs = Mapping[str, object] | str | os.PathLike[str]
 
 _NAME = "coc_cfgs"
+_DICTIONARIES = (_NAME, "customized")
 
 
 class _Entry(NamedTuple):
@@ -61,6 +62,7 @@ def _entries(path: tuple[object, ...], value: object) -> Iterator[_Entry]:
 
 def _entries_of_file(file: str) -> Iterator[_Entry]:
     """Yield what a file assigns. Imports, functions and classes around it assign nothing."""
+    is_empty = True
     try:
         with open(file, encoding="utf-8") as source:
             tree = ast.parse(source.read(), file)
@@ -72,9 +74,16 @@ def _entries_of_file(file: str) -> Iterator[_Entry]:
         _refuse(f"{file}:{getattr(error, 'lineno', None) or 1}: it is not Python: {error}")
     for statement in tree.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(name)], value=value):
-                yield from _entries_of_node((name,), value, file)
-            case ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value):
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=value)
+                | ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value)
+            ):
+                if isinstance(value, ast.Dict) and name not in _DICTIONARIES:
+                    _refuse(
+                        f"{file}:{statement.lineno}: the dictionary {name} is not read; CoC's is "
+                        f"expected under the name {_NAME}"
+                    )
+                is_empty = False
                 yield from _entries_of_node((name,), value, file)
             case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
                 pass
@@ -85,6 +94,8 @@ def _entries_of_file(file: str) -> Iterator[_Entry]:
                     f"{file}:{statement.lineno}: the file is read and not run, so it can only "
                     f"assign: {_NAME} = {{...}}"
                 )
+    if is_empty:
+        _refuse(f"{file} assigns nothing; it should assign {_NAME} = {{...}}")
 
 
 def _entries_of_node(path: tuple[object, ...], node: ast.expr, file: str) -> Iterator[_Entry]:

@@ -62,7 +62,7 @@ class Context:
     def _operators(self) -> dict[str, _native._TorchOperator]:
         """Make what calls each operator by itself, which no options for layers can have."""
         options, settings = self.options, self.settings
-        if options.engine != "native" or options.product != "plait" or options.settings is not None:
+        if options.engine != "native" or options.settings is not None:
             return {}
         return {
             op.name: _native._TorchOperator(

@@ -18,6 +18,7 @@ class Total:
     why: str = ""  # why the plan is what it is
     serial_nanoseconds: float = 0  # of a serial call, measured or predicted; 0: unknown
     transfer_nanoseconds: float = 0  # how long a call keeps the link busy, as predicted
+    is_in_use: bool = True
 
     def __add__(self, other: "Total") -> "Total":
         """Add calls; what is known of the plan is taken from the later ones."""
@@ -41,7 +42,9 @@ class Counts:
     def add(self, plans: _native.RecordedPlans, samples: Samples) -> None:
         """Add the calls of one context."""
         for row in plans.rows():
-            total = Total(row.calls, row.nanoseconds, 1, row.first, row.hosts)
+            total = Total(
+                row.calls, row.nanoseconds, 1, row.first, row.hosts, is_in_use=row.is_in_use
+            )
             if (reason := row.reason) is not None:
                 total = replace(
                     total,

@@ -1,4 +1,4 @@
-"""Counts of plait's products for torch's FlopCounterMode: importing this module registers it.
+"""Counts of plait's products for torch's FlopCounterMode.
 
 An operator is counted by its sizes, as torch's own are. The mode can't see the products of a
 layer, which torch does not call. While the mode is on, the layer therefore calls an operator that
@@ -11,9 +11,7 @@ import torch
 from torch.utils import _python_dispatch, flop_counter
 from torch.utils.flop_counter import register_flop_formula
 
-from plait import _native
-from plait.torch import gradient_operators  # noqa: F401  # it registers itself
-from plait.torch.library import GATHERED, LIBRARY, OPERATORS
+from plait.torch.definitions import LIBRARY
 
 _LAYER = "products_of_a_layer"
 LIBRARY.define(f"{_LAYER}(int rows, int inputs, int outputs, int products) -> ()")
@@ -37,7 +35,12 @@ def _of_layer(rows: int, inputs: int, outputs: int, products: int, **_: Any) -> 
     return 2 * rows * inputs * outputs * products
 
 
-def _register(name: str, is_compute_first: bool) -> None:
+register_flop_formula(getattr(_ops, _LAYER))(_of_layer)
+
+
+def register_operator(name: str, *, is_compute_first: bool) -> None:
+    """Let FlopCounterMode count an operator, of plain and of quantised weights."""
+
     def flops(x: torch.Size, *_: Any, out_shape: Any, **__: Any) -> int:
         out = out_shape[0] if isinstance(out_shape[0], torch.Size) else out_shape
         rows = x[0] if is_compute_first else out[0]
@@ -46,12 +49,10 @@ def _register(name: str, is_compute_first: bool) -> None:
     register_flop_formula([getattr(_ops, name), getattr(_ops, f"{name}_quantized")])(flops)
 
 
-def _of_weight(grad_out: torch.Size, x: torch.Size, **_: Any) -> int:
-    return int(2 * x[0] * x[1] * grad_out[1])
+def register_weight_gradient() -> None:
+    """Let FlopCounterMode count the gradients of weights."""
 
+    def flops(grad_out: torch.Size, x: torch.Size, **_: Any) -> int:
+        return int(2 * x[0] * x[1] * grad_out[1])
 
-for _name in OPERATORS:
-    _register(_name, _native.traits_of(_name).compute_first)
-_register(GATHERED, is_compute_first=False)
-register_flop_formula(_ops.weight_gradient)(_of_weight)
-register_flop_formula(getattr(_ops, _LAYER))(_of_layer)
+    register_flop_formula(_ops.weight_gradient)(flops)

@@ -3,16 +3,19 @@
 The gradient of a weight is this rank's own product; what gathers and adds up rows is collective.
 """
 
+import functools
 import threading
 from typing import Any
 
 import torch
 
 from plait import _native
-from plait.torch.by_products import products_for
-from plait.torch.how import C10D, How, context_for, size_of_group
-from plait.torch.library import define, own_rows
-from plait.torch.rows import as_rows, check_matrix, float_dtype, view
+from plait.torch.definitions import define
+from plait.torch.engines.choice import choose_for
+from plait.torch.engines.engine import Engine
+from plait.torch.flops import register_weight_gradient
+from plait.torch.how import C10D, How, size_of_group
+from plait.torch.rows import as_rows, check_matrix, float_dtype, own_rows, view
 
 # The weight's gradient: grad_outᵀ·x, of this rank alone.
 _gemms = threading.local()  # a Gemm serves one thread
@@ -52,12 +55,19 @@ define(
     _weight_gradient_on_gpu,
 )
 
-# Collectives of rows, which backwards need. `schedule` may be library.C10D.
+register_weight_gradient()
+
+# Collectives of rows, which backwards need. `schedule` may be how.C10D.
 
 
-def _counts(rows: int, columns: int, world: int) -> list[int]:
-    """Count the elements of each rank's rows."""
-    return [_native.balanced_shard(rows, rank, world).count * columns for rank in range(world)]
+def _engine(x: torch.Tensor, group: str, schedule: str, operator: str) -> Engine:
+    if schedule != C10D and not x.is_cuda:
+        schedule = ""  # one context serves the native collectives, which have no schedule
+    return choose_for(How(group, schedule), operator, x)
+
+
+def _all_gather_rows(x: torch.Tensor, group: str, rows: int, schedule: str = "") -> torch.Tensor:
+    return _engine(x, group, schedule, "all_gather").gathered(x, rows)
 
 
 def _all_gather_rows_fake(
@@ -66,83 +76,38 @@ def _all_gather_rows_fake(
     return x.new_empty(rows, x.shape[1])
 
 
-def _all_gather_rows_by_products(
-    x: torch.Tensor, group: str, rows: int, schedule: str = ""
-) -> torch.Tensor:
-    return products_for(How(group, schedule), "all_gather", x).gathering(x.detach(), rows).wait()
-
-
-def _all_gather_rows(x: torch.Tensor, group: str, rows: int, schedule: str = "") -> torch.Tensor:
-    if schedule == C10D:
-        return _all_gather_rows_by_products(x, group, rows, schedule)
-    x, out = x.contiguous(), _all_gather_rows_fake(x, group, rows)
-    comm = context_for(How(group), "all_gather").comm
-    dtype = float_dtype(x, "all_gather", "x")
-    counts = _counts(rows, x.shape[1], comm.world)
-    _native._all_gather_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
+def _reduce_scatter_rows(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
+    return _engine(x, group, schedule, "reduce_scatter").own_sum_of(x)
 
 
 def _reduce_scatter_rows_fake(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
-    return x.new_empty(
-        own_rows(x.shape[0], lambda: size_of_group(group, "reduce_scatter"), -1), x.shape[1]
-    )
+    place = functools.partial(size_of_group, group, "reduce_scatter")
+    return x.new_empty(own_rows(x.shape[0], place, -1), x.shape[1])
 
 
-def _reduce_scatter_rows_by_products(
-    x: torch.Tensor, group: str, schedule: str = ""
-) -> torch.Tensor:
-    return products_for(How(group, schedule), "reduce_scatter", x).own_sum_of(x.detach())
-
-
-def _reduce_scatter_rows(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
-    if schedule == C10D:
-        return _reduce_scatter_rows_by_products(x, group, schedule)
-    x, out = x.contiguous(), _reduce_scatter_rows_fake(x, group)
-    comm = context_for(How(group), "reduce_scatter").comm
-    dtype = float_dtype(x, "reduce_scatter", "x")
-    counts = _counts(x.shape[0], x.shape[1], comm.world)
-    _native._reduce_scatter_at(
-        x.data_ptr(), x.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return out
+def _all_reduce_rows(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
+    return _engine(x, group, schedule, "all_reduce").sum_of(x)
 
 
 def _all_reduce_rows_fake(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
-def _all_reduce_rows_by_products(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
-    return products_for(How(group, schedule), "all_reduce", x).sum_of(x.detach())
-
-
-def _all_reduce_rows(x: torch.Tensor, group: str, schedule: str = "") -> torch.Tensor:
-    if schedule == C10D:
-        return _all_reduce_rows_by_products(x, group, schedule)
-    x, out = x.contiguous(), _all_reduce_rows_fake(x, group)
-    dtype = float_dtype(x, "all_reduce", "x")
-    comm = context_for(How(group), "all_reduce").comm
-    _native._all_reduce_at(x.data_ptr(), out.data_ptr(), x.numel(), dtype, comm)
-    return out
-
-
-define(
-    'all_gather_rows(Tensor x, str group, int rows, str schedule="") -> Tensor',
-    _all_gather_rows,
-    _all_gather_rows_fake,
-    _all_gather_rows_by_products,
-)
-define(
-    'reduce_scatter_rows(Tensor x, str group, str schedule="") -> Tensor',
-    _reduce_scatter_rows,
-    _reduce_scatter_rows_fake,
-    _reduce_scatter_rows_by_products,
-)
-define(
-    'all_reduce_rows(Tensor x, str group, str schedule="") -> Tensor',
-    _all_reduce_rows,
-    _all_reduce_rows_fake,
-    _all_reduce_rows_by_products,
-)
+for _schema, _kernel, _fake in (
+    (
+        'all_gather_rows(Tensor x, str group, int rows, str schedule="") -> Tensor',
+        _all_gather_rows,
+        _all_gather_rows_fake,
+    ),
+    (
+        'reduce_scatter_rows(Tensor x, str group, str schedule="") -> Tensor',
+        _reduce_scatter_rows,
+        _reduce_scatter_rows_fake,
+    ),
+    (
+        'all_reduce_rows(Tensor x, str group, str schedule="") -> Tensor',
+        _all_reduce_rows,
+        _all_reduce_rows_fake,
+    ),
+):
+    define(_schema, _kernel, _fake, _kernel)

@@ -19,6 +19,8 @@ from plait._native import Code
 from plait.errors import Error
 from plait.torch import gradient_operators, tensors  # noqa: F401  # the first registers itself
 from plait.torch.context import Context
+from plait.torch.definitions import LIBRARY
+from plait.torch.engines.engine import Pair
 from plait.torch.how import (
     How,
     context_for,
@@ -27,8 +29,9 @@ from plait.torch.how import (
     size_of_group,
     turned_and_rows,
 )
-from plait.torch.library import GATHERED, KERNELS, LIBRARY, OPERATORS, Pair, own_rows
+from plait.torch.library import GATHERED, OPERATORS
 from plait.torch.once import differentiable_once
+from plait.torch.rows import own_rows
 
 _ops = torch.ops.plait
 _FUNCTIONALIZE = torch._C.DispatchKey.Functionalize
@@ -105,7 +108,7 @@ def _register(
     torch.library.register_autograd(
         f"plait::{name}", by_dispatcher, setup_context=save, lib=LIBRARY
     )
-    kernel, has_operator = KERNELS[name], name != GATHERED
+    kernel, has_operator = OPERATORS[name].run_native, name != GATHERED
 
     # Without setup_context(), for which torch would inspect a signature in each call.
     def forward(
@@ -157,7 +160,7 @@ def _go_round(name: str, made_by_torch: Callable[..., Any], plain_keys: int) -> 
 
     Other keys than the plain ones tell of modes, transforms, and views that negate.
     """
-    kernel, differentiated = KERNELS[name], DIFFERENTIATED[name]
+    kernel, differentiated = OPERATORS[name].run_native, DIFFERENTIATED[name]
     has_operator = name != GATHERED
 
     def autograd(keys: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
@@ -269,7 +272,7 @@ def _no_gradient(ctx: Any, *grads: torch.Tensor) -> _Gradients:
     return ()  # there is no graph that has it: its forward raised
 
 
-for _name in (*OPERATORS, GATHERED):
+for _name in OPERATORS:
     torch.library.register_autograd(
         f"plait::{_name}_quantized", _no_gradient, setup_context=_refuse_a_gradient, lib=LIBRARY
     )

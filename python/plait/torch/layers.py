@@ -13,12 +13,8 @@ from plait import _native
 from plait._native import Code
 from plait.errors import Error, refuse
 from plait.torch.context import group_place
-from plait.torch.linear import (
-    Kind,
-    column_parallel_linear,
-    quantized_linear,
-    row_parallel_linear,
-)
+from plait.torch.engines.engine import Kind
+from plait.torch.linear import column_parallel_linear, quantized_linear, row_parallel_linear
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import scheme_of
 from plait.torch.rows import float_dtype

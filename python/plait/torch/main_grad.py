@@ -54,3 +54,19 @@ def placeholder(parameter: Any, weight: torch.Tensor) -> torch.Tensor | None:
     parameter.grad_added_to_main_grad = True
     zero = getattr(parameter, "zero_out_wgrad", False)
     return torch.zeros_like(weight) if zero else torch.empty_like(weight)
+
+
+def weight_gradient(
+    parameter: torch.Tensor | None, operator: str, grad_out: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor | None:
+    """Return torch's product of grad_out transposed by x, or add it to main_grad."""
+    if parameter is None:
+        return torch.mm(grad_out.t(), x)
+    main_grad = main_grad_on(x.device, parameter, operator)
+    if main_grad.dtype == x.dtype:
+        main_grad.addmm_(grad_out.t(), x)
+    elif x.is_cuda and main_grad.dtype == torch.float32:  # a product that is not rounded before
+        main_grad.add_(torch.mm(grad_out.t(), x, out_dtype=torch.float32))
+    else:
+        main_grad.add_(torch.mm(grad_out.t(), x))
+    return placeholder(parameter, grad_out.new_empty(grad_out.shape[1], x.shape[1]))

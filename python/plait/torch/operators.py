@@ -30,14 +30,14 @@ from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
-from plait.torch import gpu, tensors
+from plait.torch import tensors
 from plait.torch.context import context_of, group_place, known_context
 from plait.torch.gradients import DIFFERENTIATED
 from plait.torch.how import C10D, How, group_called
-from plait.torch.library import GATHERED, KERNELS, OPERATORS
+from plait.torch.library import GATHERED, OPERATORS
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import QuantizedWeight
-from plait.torch.rows import count_of_rows, float_dtype, shard_of_rows
+from plait.torch.rows import check_same_device, count_of_rows, float_dtype, shard_of_rows
 from plait.torch.tensors import is_watched
 
 _ops = torch.ops.plait
@@ -140,7 +140,7 @@ def _check_operands(name: str, x: torch.Tensor, weight: Weight, bias: torch.Tens
     if tensors.is_on_gpu(*operands.values()):
         if not isinstance(weight, torch.Tensor):
             _refuse(name, "weight is quantised; on GPUs weights are plain")
-        gpu.check(name, **operands)
+        check_same_device(name, **operands)
     tensors.refuse_tangents(name, operands)
     if isinstance(weight, torch.Tensor):
         if weight.dim() != 2:
@@ -227,10 +227,6 @@ def _call(
         if out is not None:
             return out
     check_options(options, name)
-    if options.product != "plait":
-        _refuse(name, f"product={options.product!r} is for layers, not for single operators")
-    if options.engine == "c10d" and isinstance(weight, QuantizedWeight):
-        _refuse(name, "engine='c10d' has no products of quantised weights")
     is_for_kernel = False
     if not is_compiling():
         is_for_kernel = options.engine == "native" and tensors.are_for_kernels(x, weight, bias)
@@ -285,7 +281,7 @@ def _call_kernel(
     called = GATHERED if gathered else name
     if tensors.require_gradients(x, weight, bias):
         return DIFFERENTIATED[called](x, weight, bias, context, False, rows_of_all)
-    return KERNELS[called](x, weight, bias, context, False, rows_of_all)
+    return OPERATORS[called].run_native(x, weight, bias, context, False, rows_of_all)
 
 
 def _call_dispatcher(

@@ -11,9 +11,8 @@ from plait.errors import refuse
 Schedule = Literal["auto", "serial", "pipelined", "fused"]
 Wire = Literal["auto", "f32", "bf16", "f16", "s8"]
 Engine = Literal["native", "c10d"]
-Product = Literal["plait", "torch", "auto"]
 
-_MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
+MOST_PARTS = 64  # as plait.Plan has it, which compilers can't look into
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,6 @@ class Options:
     wire: str | None = None
     settings: plait.Settings | None = None  # None: load_settings()
     engine: Engine = "native"  # "c10d": torch's own products and collectives
-
-    # Only layers have it. "auto" takes the faster one, measured on all ranks at the first call of
-    # each size and dtype, and report() says what was found. It is not the default for two reasons.
-    # A choice by the clock may differ from run to run, and torch's product has other bits than
-    # plait's, so that the same program would not have the same bits twice. And the first call of
-    # each size takes as long as nine.
-    product: Product = "plait"
 
     # A promise, for inference: nothing writes to a weight, plain or quantised, but what autograd
     # counts. So neither `weight.data` is written to, nor the memory behind it, as loaders,
@@ -65,25 +57,32 @@ class Options:
             _refuse(f"parts is {parts!r}, and only schedule='pipelined' has parts")
         if not isinstance(parts, int) or isinstance(parts, bool):
             _refuse(f"parts is {parts!r}, not a whole number")
-        if not 1 <= parts <= _MOST_PARTS:
-            _refuse(f"parts={parts} is not between 1 and {_MOST_PARTS}")
+        if not 1 <= parts <= MOST_PARTS:
+            _refuse(f"parts={parts} is not between 1 and {MOST_PARTS}")
 
     def _check_engine(self) -> None:
-        for name, value, known in (
-            ("engine", self.engine, get_args(Engine)),
-            ("product", self.product, get_args(Product)),
-        ):
-            if value not in known:
-                _refuse(f"{name} is {value!r}; it can be {', '.join(known)}")
+        if self.engine not in get_args(Engine):
+            _refuse(f"engine is {self.engine!r}; it can be {', '.join(get_args(Engine))}")
         if self.engine == "c10d" and self.schedule == "fused":
             _refuse("engine='c10d' has the schedules serial and pipelined, not fused")
-        if self.engine == "c10d" and self.product == "auto":
-            _refuse("engine='c10d' always uses torch's product; leave product out")
-        if self.engine == "c10d" or self.product == "torch":
-            if self.wire is not None:
-                _refuse("torch's product returns partial sums in the dtype of x; leave wire out")
-            if self.engine == "native" and self.schedule not in (None, "auto", "serial"):
-                _refuse(f"product='torch' is serial; schedule is {self.schedule!r}")
+        if self.engine == "c10d" and self.wire is not None:
+            _refuse("torch's product returns partial sums in the dtype of x; leave wire out")
+
+    def __str__(self) -> str:
+        """Say what is set, for a log: settings are a page, and have no words.
+
+        >>> print(Options(schedule="pipelined", parts=8, wire="bf16"))
+        pipelined in 8 parts, wire bf16
+        """
+        parts = "" if self.parts is None else f" in {self.parts} parts"
+        said = {
+            f"{self.schedule}{parts}": self.schedule is not None,
+            f"wire {self.wire}": self.wire is not None,
+            "own settings": self.settings is not None,
+            f"engine {self.engine}": self.engine != "native",
+            "fixed weights": self.fixed_weights,
+        }
+        return ", ".join(words for words, is_set in said.items() if is_set) or "by the settings"
 
     def __copy__(self) -> "Options":
         return self

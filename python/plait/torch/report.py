@@ -2,21 +2,19 @@
 
     print(plait.torch.report())
 
-One line a shape: calls, time, plan, the share of the communication during which this rank
-multiplied, and why the plan is what it is or the share small. The time of a call leaves out the
-first one, which prepares. The 2nd, 4th, 8th, ... call of a shape is traced (see
+One line a shape: the dtypes of x and of what travels (the wire), calls, time, the share of the
+communication during which this rank multiplied, the plan, and why it is what it is or the share
+small. A shape of which several plans were tried has a line for each; an asterisk marks the one in
+use. The time of a call is a mean, and leaves out the first one, which prepares; the reason of a
+plan has the medians by which it was chosen. The 2nd, 4th, 8th, ... call of a shape is traced (see
 plait.torch.profile, which traces every call). On one host the share is what these traces say. A
 trace can't see a network between hosts, so that there the share is computed from times: how much
 less of a call is not spent on multiplying than of a serial call, whose time was measured in trials
 or predicted for the measured network.
-Where torch's product was compared with plait's, one more line says which was faster, and by what;
-and a last one says of how many layers it is not known, because product="auto" was not asked for.
 """
 
 from collections import Counter
 from dataclasses import dataclass
-
-import torch
 
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
@@ -35,6 +33,7 @@ class Row:
     n: int
     k: int
     dtype: str
+    wire: str  # the dtype of what travels: of partial sums, or of x
     plan: str
     calls: int
     seconds: float  # of all calls
@@ -43,33 +42,7 @@ class Row:
     traced: int  # calls
     waited: float | None  # share of the time of traced calls; None: none was traced
     reason: str  # why the plan is what it is, and the share small or not known; what was waited for
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The times that product="auto" measured of a layer's calls, and its decision."""
-
-    operator: str
-    outputs: int  # of this rank
-    inputs: int
-    rows: int  # at most; more than half as many
-    dtype: str
-    trains: bool  # forward and backward, or forward alone
-    plait_seconds: float
-    torch_seconds: float
-
-    @property
-    def faster(self) -> str:
-        """Whose product is taken."""
-        return "plait" if self.plait_seconds <= self.torch_seconds else "torch"
-
-    def __str__(self) -> str:
-        what = "training" if self.trains else "inference"
-        return (
-            f"{self.operator} {self.outputs}x{self.inputs} {self.dtype}, up to {self.rows} rows, "
-            f"{what}: {self.faster}'s product is faster and taken, {self.plait_seconds * 1e3:.3f} "
-            f"ms with plait's, {self.torch_seconds * 1e3:.3f} ms with torch's"
-        )
+    is_in_use: bool  # the next call has this plan too; False: it was tried
 
 
 @dataclass(frozen=True)
@@ -77,22 +50,19 @@ class Report:
     """A value: `print(report())`, or read its rows."""
 
     rows: tuple[Row, ...] = ()
-    others: tuple[tuple[str, int], ...] = ()  # calls that other engines and products made
-    comparisons: tuple[Comparison, ...] = ()  # of products, the latest of each kind of call
-    not_compared: int = 0  # layers, each size and dtype once, of which torch's might be faster
+    others: tuple[tuple[str, int], ...] = ()  # calls that other engines made
 
     def __str__(self) -> str:
-        if not self.rows and not self.others and not self.comparisons:
+        if not self.rows and not self.others:
             return "plait: no operator with communication was called"
         head = (
-            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype  {'calls':>6} {'ms each':>9} "
+            f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype wire  {'calls':>6} {'ms each':>9} "
             f"{'hidden':>7}  plan"
         )
-        lines = [head, *map(_line, self.rows)] if self.rows else []
+        tried = {_shape(row) for row in self.rows if not row.is_in_use}
+        lines = [head] if self.rows else []
+        lines += [_line(row, row.is_in_use and _shape(row) in tried) for row in self.rows]
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
-        lines += map(str, self.comparisons)
-        if self.not_compared:
-            lines.append(_unknown(self.not_compared))
         return "\n".join(lines)
 
 
@@ -105,38 +75,22 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _line(row: Row) -> str:
+def _shape(row: Row) -> tuple[str, int, int, int, str, str]:
+    return row.operator, row.m, row.n, row.k, row.dtype, row.wire
+
+
+def _line(row: Row, is_marked: bool) -> str:
     sizes = f"{row.m or '-':>6} {row.n or '-':>6} {row.k or '-':>6}"
     hidden = "-" if row.hidden is None else f"{row.hidden:.0%}"
+    mark = " *" if is_marked else ""
     reason = f"; {row.reason}" if row.reason else ""
     return (
-        f"{row.operator:<22} {sizes} {row.dtype:<5} {row.calls:>7} "
-        f"{row.seconds_each * 1e3:>9.3f} {hidden:>7}  {row.plan}{reason}"
-    )
-
-
-def _unknown(layers: int) -> str:
-    return (
-        f"whether torch's product is faster was not measured for {counted(layers, 'size')} of "
-        'layers: plait.torch.Options(product="auto") measures both and takes the faster one'
+        f"{row.operator:<22} {sizes} {row.dtype:<5} {row.wire:<4} {row.calls:>7} "
+        f"{row.seconds_each * 1e3:>9.3f} {hidden:>7}  {row.plan}{mark}{reason}"
     )
 
 
 _others: Counter[str] = Counter()
-# Layers that plait's product was made for: operator, outputs, inputs, dtype.
-_by_plait: set[tuple[str, int, int, torch.dtype]] = set()
-_comparisons: dict[tuple[object, ...], Comparison] = {}
-
-
-def note(found: Comparison) -> None:
-    """Keep what was measured, in place of what was measured before of such calls."""
-    kind = (found.operator, found.outputs, found.inputs, found.rows, found.dtype, found.trains)
-    _comparisons[kind] = found
-
-
-def note_layer(operator: str, outputs: int, inputs: int, dtype: torch.dtype) -> None:
-    """Keep what plait's product is made for, and torch's could be."""
-    _by_plait.add((operator, outputs, inputs, dtype))
 
 
 def count_other(function: str, by: str) -> None:
@@ -147,8 +101,8 @@ def count_other(function: str, by: str) -> None:
 def report() -> Report:
     """List this rank's calls, operator by operator and shape by shape, the longest time first.
 
-    >>> print(Report(others=(("torch's product", 2),)))
-    torch's product: 2 calls
+    >>> print(Report(others=(("matmul by c10d", 2),)))
+    matmul by c10d: 2 calls
 
     m, n and k are those of all ranks together. Products without communication are not listed. A
     collective beside the product of a weight's gradient has no plan: its row counts traced calls.
@@ -159,16 +113,7 @@ def report() -> Report:
         for key, total in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    compared = {
-        (one.operator, one.outputs, one.inputs, getattr(torch, one.dtype))
-        for one in _comparisons.values()
-    }
-    return Report(
-        tuple(rows),
-        tuple(sorted(_others.items())),
-        tuple(_comparisons.values()),
-        len(_by_plait - compared) if rows else 0,
-    )
+    return Report(tuple(rows), tuple(sorted(_others.items())))
 
 
 def _row(key: Key, total: Total, share: Share) -> Row:
@@ -189,6 +134,7 @@ def _row(key: Key, total: Total, share: Share) -> Row:
         traced=share.calls,
         waited=share.waiting / share.time if share.time else None,
         reason="; ".join(filter(None, reasons)),
+        is_in_use=total.is_in_use,
     )
 
 
@@ -213,7 +159,13 @@ def _exposed(total: Total, share: Share, hidden: float | None) -> str:
         return "no call was traced yet"
     if share.communication == 0:
         return "there was nothing to hide"
-    if hidden is not None and hidden >= _MUCH:
+    if hidden is None:
+        return (
+            "a serial call takes no longer than the product"
+            if total.serial_nanoseconds
+            else "the time of a serial call is not known"
+        )
+    if hidden >= _MUCH:
         return ""
     if max(share.waiting, share.copying) < share.time / 100:
         return "there is little of it"
@@ -242,7 +194,6 @@ def _waits(total: Total, share: Share) -> str:
 
 
 def forget_report() -> None:
-    """Start counting anew. What was compared stays: it still decides which product is taken."""
+    """Start counting anew."""
     _others.clear()
-    _by_plait.clear()
     forget_counts()

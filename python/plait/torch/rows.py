@@ -1,6 +1,7 @@
 """Tensors as rows of a product."""
 
 import operator as operators
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -104,3 +105,86 @@ def shard_of_rows(first: int, inner: int, rank: int, world: int, operator: str) 
         )
     count_of_rows(first * inner, operator)
     return first // world + (rank < first % world)
+
+
+def check_same_device(operator: str, **operands: torch.Tensor | None) -> None:
+    """Raise Error unless all are plain tensors of floats on one device."""
+    given = {name: one for name, one in operands.items() if one is not None}
+    for name, one in given.items():
+        tensors.check(tensors.resolved(one), operator, name, on_gpu=True)
+        float_dtype(one, operator, name)
+    x = given["x"]
+    for name, one in given.items():
+        if one.device != x.device:
+            refuse(
+                operator,
+                f"x is on {x.device}, and {name} on {one.device}; all operands of a call are on "
+                "the same device",
+            )
+
+
+def fitting_weight(
+    operator: str,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    turned: bool,
+) -> torch.Tensor:
+    """Refuse operands that don't fit, and return the weight as [k, n]."""
+    check_same_device(operator, x=x, weight=weight, bias=bias)
+    for name, one in (("x", x), ("weight", weight)):
+        check_floats(one, operator, name)
+    by = weight.detach() if turned else weight.detach().t()
+    if x.dtype != weight.dtype:
+        refuse(operator, f"x is {x.dtype}, and weight {weight.dtype}")
+    if x.shape[1] != by.shape[0]:
+        refuse(operator, f"x is {list(x.shape)}, and the weight has {by.shape[0]} inputs")
+    if bias is not None and list(bias.shape) != [by.shape[1]]:
+        refuse(operator, f"bias is {list(bias.shape)}, not [{by.shape[1]}]")
+    return by
+
+
+# How many rows an operator's result has: of the rows of x, of where this rank stands (its rank, and
+# how many there are), and of the rows of all ranks, which are -1 where each has as many.
+Place = Callable[[], tuple[int, int]]
+RowsOf = Callable[[int, Place, int], int]
+
+
+def _same_rows(own: int, place: Place, rows: int) -> int:
+    return own
+
+
+def own_rows(m: int, place: Place, rows: int) -> int:
+    """Count this rank's rows of m that the ranks share."""
+    rank, size = place()
+    return (m + size - 1 - rank) // size  # the first (m mod size) ranks own one row more
+
+
+def _all_rows(own: int, place: Place, rows: int) -> int:
+    return own * place()[1] if rows < 0 else rows
+
+
+ROWS_OF: dict[str, RowsOf] = {
+    "matmul": _same_rows,
+    "matmul_all_reduce": _same_rows,
+    "matmul_reduce_scatter": own_rows,
+    "matmul_all_gather": _all_rows,
+    "all_gather_matmul": _all_rows,
+    "reduce_scatter_matmul": own_rows,
+    "all_reduce_matmul": _same_rows,
+}
+GATHERING = tuple(name for name, rows in ROWS_OF.items() if rows is _all_rows)
+
+
+def rows_that_all_have(operator: str, own: int, place: Place, rows: int) -> int:
+    """Count the rows of all ranks, or refuse a count of which `own` are not this rank's.
+
+    It is asked before memory for them is: a wrong count may be one that no memory holds.
+    """
+    rows = _all_rows(own, place, rows)
+    share = own_rows(rows, place, -1)
+    if own != share:
+        rank, world = place()
+        refuse(operator, f"x has {own} rows, and rank {rank} of {world} has {share} of {rows}")
+    return rows

@@ -18,7 +18,7 @@ from plait.torch import recording
 _RECORDS = (1 << 13) - 1
 _MOST_SHAPES = 4096  # of which calls are counted, before all are forgotten
 
-Key = tuple[str, int, int, int, str, str]  # operator, m, n, k, dtype, plan
+Key = tuple[str, int, int, int, str, str, str]  # operator, m, n, k, dtype, wire, plan
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Share:
 
 def key_of(row: _native.PlanRow) -> Key:
     """Return by what a report tells calls apart."""
-    return row.op.name, row.m, row.n, row.k, row.dtype.name, str(row.plan)
+    return row.op.name, row.m, row.n, row.k, row.dtype.name, row.wire.name, str(row.plan)
 
 
 @dataclass
@@ -112,11 +112,11 @@ def _of_these(problem: str, rows: set[Key], has_gradient: bool) -> Key | None:
     if not problem.startswith("op="):
         # A collective beside another product, which has no plan.
         is_beside = has_gradient and problem != _GRADIENT
-        return (problem, 0, 0, 0, "", BESIDE) if is_beside else None
+        return (problem, 0, 0, 0, "", "", BESIDE) if is_beside else None
     of = dict(pair.split("=", 1) for pair in problem.split())
     for row in rows:
-        operator, m, n, k, dtype, _ = row
-        if (of["op"], of["m"], of["x"]) != (operator, str(m), dtype):
+        operator, m, n, k, dtype, wire, _ = row
+        if (of["op"], of["m"], of["x"], of["wire"]) != (operator, str(m), dtype, wire):
             continue
         if int(of["n"]) <= n and int(of["k"]) <= k and (int(of["n"]) == n or int(of["k"]) == k):
             return row

@@ -14,6 +14,7 @@ import plait.torch
 from plait import _native
 from plait.torch import direct
 from plait.torch.columns import gather_columns, split_columns
+from plait.torch.engines.engine import Kind
 from plait.torch.linear import quantized_linear
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
@@ -63,7 +64,7 @@ class Style:
 
     service: Service
     style: str  # its name
-    kind: plait.torch.linear.Kind | None = None  # None: other collectives belong to it
+    kind: Kind | None = None  # None: other collectives belong to it
 
     def serve(self, module: nn.Linear, x: torch.Tensor, site: "Site") -> torch.Tensor:
         """Do what the module's forward does."""
@@ -104,7 +105,7 @@ class Site:
 
     group: dist.ProcessGroup
     service: Service
-    kind: plait.torch.linear.Kind | None
+    kind: Kind | None
     # An input, and its product, which sequence.py has made together with others of that input.
     ready: tuple[torch.Tensor, torch.Tensor] | None = None
     shares_rows: bool = False  # a row layer keeps this rank's rows of its result
@@ -124,9 +125,7 @@ class Site:
         how = (self.group, options, self.owner)
         return direct.multiply(self.kind, x, local(weight), local(module.bias), *how)
 
-    def multiply(
-        self, kind: plait.torch.linear.Kind, module: nn.Linear, x: torch.Tensor
-    ) -> torch.Tensor:
+    def multiply(self, kind: Kind, module: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         """Multiply by the module's weight, or by what it was quantised to."""
         weight, bias = local(module.weight), local(module.bias)
         options = self.service.options

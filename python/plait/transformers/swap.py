@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import inspect
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,6 @@ from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait
 import plait.torch
-from plait.torch.options import Product
 from plait.torch.quantized import scheme_of
 from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
@@ -40,17 +40,14 @@ def enable(
     parts: int | None = None,
     wire: str | None = None,
     settings: plait.Settings | None = None,
-    product: Product = "plait",
     fixed_weights: bool = False,
     sequence_parallel: bool = False,
 ) -> None:
     """Serve the linear layers of models that are loaded from now on.
 
     Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
-    "s8:group=128"): for generation. `product="torch"` multiplies by torch's product, serially, with
-    plait's collectives; "auto" by the faster one, which the first call of each shape measures.
-    `fixed_weights=True` promises that nothing writes to `weight.data` (plait.torch.Options), so
-    that weights are packed once.
+    "s8:group=128"): for generation. `fixed_weights=True` promises that nothing writes to
+    `weight.data` (plait.torch.Options), so that weights are packed once.
 
     `sequence_parallel=True` shares the rows (tokens) between products over the ranks in decoder
     layers of known classes, so that each all-reduce becomes a reduce-scatter hidden behind the
@@ -66,15 +63,8 @@ def enable(
         parts=parts,
         wire=wire,
         settings=settings,
-        product=product,
         fixed_weights=fixed_weights,
     )
-    if weight is not None and product != "plait":
-        raise plait.Error(
-            plait.Code.invalid_argument,
-            f"plait.transformers.enable: weight={weight!r} needs plait's product; product is "
-            f"{product!r}",
-        )
     if weight is not None and sequence_parallel:
         raise plait.Error(
             plait.Code.invalid_argument,
@@ -111,7 +101,8 @@ def enable(
         ALL_PARALLEL_STYLES[name] = ours
     if sequence_parallel:
         _share_rows_of_models(_service)
-    _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
+    if os.environ.get("RANK", "0") == "0":
+        _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
 
 
 def disable() -> None:

@@ -40,7 +40,8 @@ class _Method(linear.UnquantizedLinearMethod):
         if refusal is not None:
             super().process_weights_after_loading(layer)
             return
-        layer.by_plait = load(type(layer).__name__, layer.weight, get_tp_group().device_group)
+        group = get_tp_group().device_group
+        layer.by_plait = load(type(layer).__name__, layer.weight, layer.input_size, group)
         empty = torch.empty(0, dtype=layer.weight.dtype, device=layer.weight.device)
         layer.weight = nn.Parameter(empty, requires_grad=False)
 

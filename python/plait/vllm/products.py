@@ -35,6 +35,7 @@ class Loaded:
 
     layer: str  # its class
     outputs: int  # an integer, which the compiler can read
+    inputs: int  # of all ranks' shares, where ranks have shares of them
     weight: _native.PackedWeight
     context: Context
     number: torch.Tensor = field(default_factory=lambda: torch.tensor(next(_numbers)))
@@ -43,11 +44,14 @@ class Loaded:
 _loaded: WeakValueDictionary[int, Loaded] = WeakValueDictionary()
 
 
-def load(layer: str, weight: torch.Tensor, group: dist.ProcessGroup) -> Loaded:
-    """Pack a weight [outputs, inputs]. All ranks of the group make the call."""
+def load(layer: str, weight: torch.Tensor, inputs: int, group: dist.ProcessGroup) -> Loaded:
+    """Pack a weight [outputs, this rank's inputs]. All ranks of the group make the call.
+
+    `inputs`: those of the whole layer, which spare ranks an exchange in each call.
+    """
     rows = as_rows(weight.detach())
     packed = _native.PackedWeight(plain(rows))
-    made = Loaded(layer, rows.shape[0], packed, context_of(group, _OPTIONS, layer))
+    made = Loaded(layer, rows.shape[0], inputs, packed, context_of(group, _OPTIONS, layer))
     _loaded[int(made.number)] = made
     return made
 
@@ -83,6 +87,7 @@ def _run(
         bias=None if added is None else view(added),
         wire=context.settings.wire,
         plans=context.plans if adds_up else None,
+        whole_size=loaded.inputs if adds_up else -1,
         threads=context.settings.threads,
         backend=context.settings.backend,
     )

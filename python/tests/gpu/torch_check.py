@@ -211,8 +211,6 @@ def refusals() -> None:
             refused("x is [8, 15]", call, x[:, 1:], w, **how)
     quantized = pt.quantize(w.float().cpu(), "s8")
     refused("weight is quantised", pt.matmul_all_reduce, x, quantized)
-    auto = pt.Options(product="auto")
-    refused("measures products of the CPU", pt.row_parallel_linear, x, w, options=auto)
 
 
 def main_grad() -> None:

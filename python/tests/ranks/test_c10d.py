@@ -108,13 +108,10 @@ OPTIONS = [
     Options(engine="c10d", schedule="serial"),
     Options(engine="c10d", schedule="pipelined", parts=3),
     Options(engine="c10d"),
-    Options(product="torch"),
 ]
 
 
-@pytest.mark.parametrize(
-    "options", OPTIONS, ids=["serial", "pipelined", "default", "native collectives"]
-)
+@pytest.mark.parametrize("options", OPTIONS, ids=["serial", "pipelined", "default"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
@@ -258,8 +255,6 @@ def test_what_is_refused(gloo: dist.ProcessGroup) -> None:
         layer(torch.ones(1, 5))
     with pytest.raises(plait.Error, match=r"x is torch\.float64"):
         layer(torch.ones(1, 4).double())
-    with pytest.raises(plait.Error, match="layers"):
-        pt.matmul_all_reduce(torch.ones(2, 3), torch.ones(4, 3), options=OPTIONS[3])
     layer = pt.ColumnParallelLinear.from_linear(nn.Linear(4, 4), options=OPTIONS[0], group=gloo)
     layer.quantize("s8")
     with torch.no_grad(), pytest.raises(plait.Error, match="quantised"):

@@ -15,10 +15,12 @@ from test_c10d import close
 
 import plait
 import plait.torch as pt
-from plait.torch import by_products, gpu, groups, how
-from plait.torch.c10d import Products
+from plait.torch import groups, how
 from plait.torch.context import context_of
+from plait.torch.engines import choice, gpu
+from plait.torch.engines.c10d import C10d
 from plait.torch.ranks import Ranks
+from plait.torch.rows import fitting_weight
 
 SERIAL = pt.Options(engine="c10d", schedule="serial")
 PIPELINED = pt.Options(engine="c10d", schedule="pipelined", parts=3)
@@ -174,13 +176,13 @@ def by_kernels(group: Group) -> gpu.OnGpu:
 
 
 @pytest.fixture
-def classes(gloo: Group) -> tuple[gpu.OnGpu, Products]:
-    return by_kernels(gloo), Products(Ranks(gloo, "test"), 3)
+def classes(gloo: Group) -> tuple[gpu.OnGpu, C10d]:
+    return by_kernels(gloo), C10d(Ranks(gloo, "test"), 3)
 
 
 @pytest.mark.parametrize("k", [1, 8, 20, 24])
 @pytest.mark.parametrize("m", [0, 1, 13])
-def test_operands_are_made_readable(m: int, k: int, classes: tuple[gpu.OnGpu, Products]) -> None:
+def test_operands_are_made_readable(m: int, k: int, classes: tuple[gpu.OnGpu, C10d]) -> None:
     """Whatever is copied, filled up or left out, the values are those of torch's products."""
     generator = torch.Generator().manual_seed(6)
     x = torch.randint(-4, 5, (m, k + 3), generator=generator).bfloat16()[:, 1 : k + 1]
@@ -217,7 +219,7 @@ def test_a_group_without_a_backend_for_the_cpu(world: int) -> None:
     dist.destroy_process_group(group)
 
 
-def test_kernels_read_negated_views(classes: tuple[gpu.OnGpu, Products]) -> None:
+def test_kernels_read_negated_views(classes: tuple[gpu.OnGpu, C10d]) -> None:
     """They share the memory of what they negate, which is all that a kernel is given."""
     x, weight, bias = (torch.full(shape, 2.0) for shape in ((4, 8), (8, 8), (8,)))
     views = [torch.complex(one, one).conj().imag for one in (x, weight, bias)]
@@ -232,23 +234,22 @@ def test_what_serves_a_gpu(world: int, gloo: Group) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     cuda = torch.device("cuda:0")
-    how_of: dict[str, Any] = {"operator": "matmul_all_reduce", "device": cuda}
+    bf16 = torch.bfloat16
     said = gpu._agree(gloo, "matmul_all_reduce", cuda)
     agree("rank 0: " in said and "cuda:0 cannot be used" in said, said)
-    served = gpu.products_of(gloo, pt.Options(), dtype=torch.bfloat16, **how_of)
-    agree(type(served) is Products, type(served).__name__)
-    assert dist.group.WORLD is not None
+    served = choice.choose_on_gpu("matmul_all_reduce", cuda, bf16, gloo, pt.Options())
+    agree(type(served) is C10d, type(served).__name__)
+    world_group = dist.group.WORLD
     for options, dtype, words in (
         (pt.Options(), torch.bfloat16, "cuda:0 cannot be used.*make it with the backend 'nccl'"),
         (pt.Options(), torch.float32, "x is torch.float32, and plait's kernels take"),
         (pt.Options(engine="c10d"), torch.float32, "the options say so"),
-        (pt.Options(product="auto"), torch.bfloat16, "measures products of the CPU"),
         (pt.Options(wire="f16"), torch.bfloat16, "wire is 'f16', and without plait's kernels"),
     ):
         with pytest.raises(plait.Error, match=words):
-            gpu.products_of(dist.group.WORLD, options, dtype=dtype, **how_of)
+            choice.choose_on_gpu("matmul_all_reduce", cuda, dtype, world_group, options)
     with pytest.raises(plait.Error, match="no kernel for matmul_all_gather"):
-        gpu.products_of(dist.group.WORLD, pt.Options(), "matmul_all_gather", cuda, torch.bfloat16)
+        choice.choose_on_gpu("matmul_all_gather", cuda, bf16, world_group, pt.Options())
 
 
 def test_other_products_than_plaits_are_told_once(
@@ -257,12 +258,12 @@ def test_other_products_than_plaits_are_told_once(
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     cuda = torch.device("cuda:0")
-    gpu._warn.cache_clear()
+    choice._warn.cache_clear()
     with caplog.at_level(logging.INFO, logger="plait.torch"):
-        gpu.products_of(gloo, SERIAL, "matmul", cuda, torch.bfloat16)
+        choice.choose_on_gpu("matmul", cuda, torch.bfloat16, gloo, SERIAL)
         agree(not caplog.messages, "the options ask for it")
         for operator in ("matmul", "matmul_all_reduce"):
-            gpu.products_of(gloo, pt.Options(), operator, cuda, torch.float32)
+            choice.choose_on_gpu(operator, cuda, torch.float32, gloo, pt.Options())
     found = [(one.levelname, one.getMessage()) for one in caplog.records]
     words = "plait's kernels do not serve calls on cuda:0: x is torch.float32"
     told = len(found) == 1 and found[0][0] == "WARNING" and found[0][1].startswith(words)
@@ -297,7 +298,7 @@ def test_two_threads_agree_once(world: int) -> None:
     found: list[str] = []
 
     def ask() -> None:
-        found.append(gpu._why_not(group, "matmul", torch.device("cuda:0"), torch.bfloat16))
+        found.append(gpu.refusal(group, "matmul", torch.device("cuda:0"), torch.bfloat16))
 
     time.sleep(0.3 * dist.get_rank())  # both threads of rank 0 wait for the others
     threads = [threading.Thread(target=ask) for _ in range(2)]
@@ -310,7 +311,7 @@ def test_two_threads_agree_once(world: int) -> None:
 
 
 def test_rows_that_nccl_gathers_are_there_before_a_kernel_runs(
-    classes: tuple[gpu.OnGpu, Products], monkeypatch: pytest.MonkeyPatch
+    classes: tuple[gpu.OnGpu, C10d], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "_has_nccl", lambda group: True)
     x = torch.arange(13.0).reshape(13, 1)
@@ -322,14 +323,14 @@ def test_one_rank_has_nothing_to_exchange(world: int) -> None:
     groups_of_one: list[Any] = [dist.new_group([rank], backend="gloo") for rank in range(world)]
     group = groups_of_one[dist.get_rank()]
     cuda = torch.device("cuda:0")
-    said = gpu._why_not(group, "matmul", cuda, torch.bfloat16)
+    said = gpu.refusal(group, "matmul", cuda, torch.bfloat16)
     agree(said == gpu._own_refusal(cuda), f"one rank agreed with others: {said}")
     for options, parts, exchanges in (
         (pt.Options(engine="c10d"), 1, False),
         (SERIAL, 1, False),
         (PIPELINED, 3, True),
     ):
-        products = Products(Ranks(group, "test"), options._c10d_parts(1))
+        products = C10d(Ranks(group, "test"), options._c10d_parts(1))
         agree(products.parts == parts, f"{products.parts} parts")
         agree((products.ranks.group is not None) == exchanges, f"{options} and a group of one rank")
         for name in NAMES:
@@ -343,7 +344,7 @@ def test_one_rank_has_nothing_to_exchange(world: int) -> None:
 def test_operands_that_products_do_not_take() -> None:
     x, w = rows(torch.ones(4, 6)), torch.ones(3, 6, device="meta")
     with pytest.raises(plait.Error, match="weight is on meta"):
-        by_products.check_for_products("matmul", x, w, None, turned=False)
+        fitting_weight("matmul", x, w, None, turned=False)
 
 
 def test_options_pass_through_operators() -> None:

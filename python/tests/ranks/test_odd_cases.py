@@ -246,10 +246,10 @@ def test_no_tensor_at_all() -> None:
         pt.matmul_all_reduce(nothing, torch.ones(8, 6))
 
 
-ENGINES = [pt.Options(), pt.Options(product="torch"), pt.Options(engine="c10d")]
+ENGINES = [pt.Options(), pt.Options(engine="c10d")]
 
 
-@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "c10d"])
 @pytest.mark.parametrize("call", CALLS[1:])
 def test_distributed_tensors_are_refused_by_every_engine(call: Any, options: pt.Options) -> None:
     mesh = init_device_mesh("cpu", (WORLD,))
@@ -264,7 +264,7 @@ def minus(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True])
-@pytest.mark.parametrize("options", ENGINES, ids=["native", "torch", "c10d"])
+@pytest.mark.parametrize("options", ENGINES, ids=["native", "c10d"])
 @pytest.mark.parametrize("call", CALLS[1:])
 def test_negated_views_are_read_as_they_are(
     call: Any, options: pt.Options, sequence_parallel: bool

@@ -34,7 +34,7 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
   const auto efficiency = result.efficiency(*best);
-  if (!result.link || !efficiency) return text + ".\n";
+  if (!efficiency) return text + ".\n";
   if (*efficiency > kMostShare) {
     return text +
            ", and faster than is possible\nby the times of product and collective alone. Other "

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/check.h"
 #include "base/host.h"
@@ -17,8 +16,10 @@
 #include "comm/session/state.h"
 #include "comm/session/transports.h"
 #include "plait/collectives.h"
+#include "plan/machine.h"
 #include "plan/profile.h"
 #include "tune/agree.h"
+#include "tune/files.h"
 #include "tune/network.h"
 
 namespace plait::cli {
@@ -44,15 +45,15 @@ std::string route_to(const Communicator& comm, int peer) {
   return entry != nullptr && *entry->route != '\0' ? text + ": " + entry->route : text;
 }
 
-// The network between several hosts, as measured now.
+// The network between several hosts. It is measured and kept as plans of such ranks do it.
 Json find_link(Communicator& comm) {
   if (comm.hosts() == 1) return nullptr;
-  const std::optional<plan::TransportFigures> network =
-      tune::measure_network(comm, tune::least(base::thread_count(0), comm));
-  if (!network) return nullptr;
-  return {{"bytes_per_second", network->bytes_per_ns * 1e9},
-          {"latency_ns", network->latency},
-          {"processor_s_per_gb", network->processor}};
+  const plan::TransportFigures network =
+      tune::known_network(comm, tune::least(base::thread_count(0), comm),
+                          tune::read_files({}, plan::machine_fingerprint()).path);
+  return {{"bytes_per_second", network.bytes_per_ns * 1e9},
+          {"latency_ns", network.latency},
+          {"processor_s_per_gb", network.processor}};
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ PlanKey completed(const std::string& problem, const Settings& settings) {
               " is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128");
   if (const auto scheme = parse_quant_scheme(key.weight)) key.weight = name(*scheme);
   key.backend = read_backend("backend", key.backend);
-  if (key.transport.empty()) key.transport = base::env("PLAIT_TRANSPORT").value_or("shm");
+  if (key.transport.empty())
+    key.transport = base::env("PLAIT_TRANSPORT").value_or(key.hosts > 1 ? "tcp" : "shm");
   comm::check_transport(key.transport);
   if (key.threads == 0) key.threads = threads_of(key.world);
   if (!key.link) key.link = comm::link_from_environment();

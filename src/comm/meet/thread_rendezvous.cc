@@ -83,8 +83,8 @@ std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Con
     const Interruption interruption;
     const std::exception_ptr refusal = refusal_of(watch, late.front());
     lock.lock();
-    // All ranks have come meanwhile; what they did afterwards is reported by the next call. What the
-    // caller's hook threw is said once, here.
+    // All ranks have come meanwhile; what they did afterwards is reported by the next call. What
+    // the caller's hook threw is said once, here.
     if (meeting_ != meeting && !interruption.has_come()) break;
     if (refusal != nullptr) std::rethrow_exception(refusal);
     if (gone != late.end()) {

@@ -71,14 +71,14 @@ RawSetting RawSetting::in_file(const std::string& name, const Line& line, Value 
   return {name, std::move(origin), std::move(written), std::move(value), false};
 }
 
-bool RawSetting::flag() const {
+bool RawSetting::flag(std::string_view refusal) const {
   if (const auto* flag = std::get_if<bool>(&value_)) return *flag;
   if (const auto* number = std::get_if<std::int64_t>(&value_); number && (*number | 1) == 1)
     return *number == 1;
   if (is_variable_) {
     if (const auto flag = parse_flag(text())) return *flag;
   }
-  refuse(" is neither true nor false");
+  refuse(refusal);
 }
 
 std::int64_t RawSetting::whole(std::int64_t low, std::int64_t high) const {

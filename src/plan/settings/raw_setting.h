@@ -40,7 +40,7 @@ class RawSetting {
   const std::string& origin() const { return origin_; }  // "plait.toml:3", "PLAIT_THREADS"
 
   // Each returns the value as that type, or throws a refusal.
-  bool flag() const;
+  bool flag(std::string_view refusal = " is neither true nor false") const;
   std::int64_t whole(std::int64_t low, std::int64_t high) const;
   const std::string& text() const;
   Entries entries() const;  // of a table, or of a variable "NAME=VALUE; NAME=VALUE"

@@ -111,7 +111,7 @@ constexpr std::array<Setting, 10> kSettings = {{
     {"tune_online", "PLAIT_TUNE_ONLINE", "",
      [](const RawSetting& raw, Settings& settings) {
        settings.tune_online.reset();
-       if (!raw.is(kAuto)) settings.tune_online = raw.flag();
+       if (!raw.is(kAuto)) settings.tune_online = raw.flag(" is none of auto, true, false");
      },
      [](const Settings& settings) {
        return settings.tune_online ? show_flag(*settings.tune_online) : std::string(kAuto);

@@ -28,6 +28,9 @@ class OpOptionsTest(OperatorCase):
             ([*self.SIZE, "--link", "ratio=0"], "--link ratio=0: the ratio must be a number above 0 and up to 1000"),
             ([*self.SIZE, "--schedule", "fast"],
              "--schedule fast is none of serial, pipelined, fused, all"),
+            ([*self.SIZE, "--schedule", "serial,auto"],
+             "--schedule auto is none of serial, pipelined, fused, all; plait info --why shows the automatic plan of a "
+             "problem, and --plan takes it"),
             ([*self.SIZE, "--plan", "fused chunk=x"], "plan: chunk=x is not a whole number of 0 or more"),
             ([*self.SIZE, "--weight", "s9"],
              "--weight s9 is not a weight; give f32, bf16, f16, plain, or a scheme such as s8:channel or "

@@ -3,7 +3,9 @@
 import json
 import platform
 import socket
+import tempfile
 import unittest
+from pathlib import Path
 
 from command import PLAIT
 from info_case import InfoCase
@@ -32,9 +34,13 @@ class MeetTest(InfoCase):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        run = self.plait("run", "-n", "2", "-p", "--", "sh", "-c",
-                         f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS=127.0.0.1:{port} exec {PLAIT} info --meet")
+        with tempfile.TemporaryDirectory() as cache:
+            run = self.plait("run", "-n", "2", "-p", "--", "sh", "-c",
+                             f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS=127.0.0.1:{port} exec {PLAIT} info --meet",
+                             env={**self.environment, "PLAIT_PLAN_CACHE": f"{cache}/plans"})
+            kept = Path(cache, "plans.links").read_text()
         self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertIn("\n2 ranks on 2 hosts, tcp: 127.0.0.1 (lo) to 127.0.0.1 | ", kept)
         said = [line[4:] for line in run.stdout.splitlines() if line.startswith("[0] ")]
         link = next(at for at, line in enumerate(said) if line.startswith("Link "))
         self.assertRegex(" ".join(line.strip() for line in said[link:]),

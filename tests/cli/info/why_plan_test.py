@@ -53,6 +53,11 @@ class WhyTest(TuneCase):
         self.assertIn(" wire=bf16 ranks=2 threads=2 backend=reference transport=threads ", found["problem"])
         found = json.loads(self.plait("info", "--json", "--why", "op=matmul-all-gather m=64 n=64 k=64 x=f32").stdout)
         self.assertIn(" wire=f32 ", found["problem"])
+        del self.environment["PLAIT_TRANSPORT"]
+        for hosts, transport in (1, "shm"), (2, "tcp"):
+            problem = f"op=matmul-all-reduce m=64 n=64 k=64 hosts={hosts}"
+            found = json.loads(self.plait("info", "--json", "--why", problem).stdout)
+            self.assertIn(f" transport={transport} ", found["problem"])
 
     def test_whether_sums_are_those_of_one_rank(self):
         for words, refusal in [

@@ -123,9 +123,9 @@ TEST(Settings, SayWhichValueTheyCannotRead) {
   EXPECT_EQ(refusal_of("threads = -1"), "f:1: threads = -1 is not a whole number from 0 to 1024");
   EXPECT_EQ(refusal_of("wire = 's4'"), "f:1: wire = \"s4\" is none of auto, f32, bf16, f16, s8");
   EXPECT_EQ(refusal_of("wire = 16"), "f:1: wire = 16 is not a text in quotes");
-  EXPECT_EQ(refusal_of("tune_online = 2"), "f:1: tune_online = 2 is neither true nor false");
+  EXPECT_EQ(refusal_of("tune_online = 2"), "f:1: tune_online = 2 is none of auto, true, false");
   EXPECT_EQ(refusal_of("tune_online = 'true'"),
-            "f:1: tune_online = \"true\" is neither true nor false");
+            "f:1: tune_online = \"true\" is none of auto, true, false");
   EXPECT_EQ(refusal_of("plan = 0"),
             "f:1: plan = 0 is not 1 (serial), 2 to 64 (parts) or -1 (fused)");
   EXPECT_EQ(refusal_of("", {{"PLAIT_PLAN", "fussed"}}),

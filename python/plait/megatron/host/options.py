@@ -127,7 +127,10 @@ def stand_in() -> bool:
 
     def validate_args(args: argparse.Namespace, *rest: Any, **kwargs: Any) -> Any:
         if (turned := adjust(args, sys.argv)) and os.environ.get("RANK", "0") == "0":
-            _log.warning("no CUDA device is here: as with %s", " ".join(turned))
+            _log.warning(
+                "no CUDA device is here: plait turns off what needs one, as these options do: %s",
+                " ".join(turned),
+            )
         return validate(args, *rest, **kwargs)
 
     for module in (arguments, initialize):

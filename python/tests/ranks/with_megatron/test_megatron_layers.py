@@ -316,9 +316,7 @@ BOUND = 2 * TERMS * 2.0**-24 * TERMS**0.5
 ROUNDINGS = {torch.bfloat16: 4 * 2.0**-8, torch.float16: 4 * 2.0**-11}
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"engine": "c10d"}, {"product": "torch"}], ids=["native", "c10d", "torch"]
-)
+@pytest.mark.parametrize("how", [{}, {"engine": "c10d"}], ids=["native", "c10d"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_layer(

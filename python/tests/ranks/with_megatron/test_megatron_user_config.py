@@ -135,7 +135,10 @@ def test_what_a_dictionary_may_not_say(cfgs: Any, sentence: str) -> None:
     [
         ("\n\ncoc_cfgs = {\n 'k_mim': 3}", ":4: there is no setting k_mim; did you mean k_min?"),
         ("coc_cfgs = {'k_min': 3,\n 'k_min': 4}", ":2: k_min is set twice, first at "),
-        ("coc_cfg = {}", ":1: there is no setting coc_cfg; did you mean coc_cfgs?"),
+        ("", " assigns nothing; it should assign coc_cfgs = {...}"),
+        ("import os\n", " assigns nothing; it should assign coc_cfgs = {...}"),
+        ("config = {'k_min': 3}", ":1: the dictionary config is not read; CoC's is expected under"),
+        ("\ncoc_cfg: dict = {}", ":2: the dictionary coc_cfg is not read; CoC's is expected under"),
         ("n = 2\ncoc_cfgs = {'k_min': n}", ":2: k_min = n: the file is read and not run"),
         ("coc_cfgs = dict(k_min=3)", ":1: coc_cfgs = dict(k_min=3): the file is read and not run"),
         ("coc_cfgs = {**{}}", ":1: coc_cfgs = {**{}}: the file is read and not run"),
@@ -163,6 +166,27 @@ def test_an_option_names_the_file(tmp_path: Path) -> None:
     assert settings is not None
     assert settings.customized == SHAPES
     assert settings.plan == plait.Plan("pipelined parts=4")
+
+
+@pytest.mark.parametrize("parts", ["0", "-1", "65"])
+def test_an_option_names_itself(parts: str) -> None:
+    parser = plait.megatron.add_arguments(argparse.ArgumentParser())
+    args = parser.parse_args([f"--coc-parallel-num={parts}"])
+    with pytest.raises(plait.Error, match=f"--coc-parallel-num {parts} is not between 1 and 64"):
+        plait.megatron.enable_from_arguments(args)
+
+
+def test_one_rank_says_that_layers_are_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "plait.megatron")
+    for rank, said in (("1", []), ("0", ["pipelined in 4 parts, wire bf16, own settings"])):
+        monkeypatch.setenv("RANK", rank)
+        how: dict[str, Any] = {"schedule": "pipelined", "parts": 4, "wire": "bf16"}
+        with plait.megatron.enabled(coc_cfgs=CFGS, **how):
+            pass
+        begin = "column and row layers of Megatron-Core are served by plait: "
+        assert caplog.messages == [begin + one for one in said]
 
 
 def start(line: list[Any], monkeypatch: pytest.MonkeyPatch) -> object:

@@ -222,19 +222,6 @@ def test_another_dtype_is_left_with_a_sentence(
         assert "left to transformers: its input is torch.float64" in caplog.text
 
 
-@pytest.mark.parametrize("product", ["torch", "auto"])
-@pytest.mark.parametrize("folder", ["llama", "mixtral, of experts"], indirect=True)
-def test_other_products(folder: tuple[str, Path], product: Any) -> None:
-    _, path = folder
-    expected = generate(whole(path))
-    plait.torch.forget_report()
-    with plait.transformers.enabled(product=product):
-        assert torch.equal(generate(shared(path)), expected)
-        assert plait.transformers.report().served > 0
-    if product == "torch":  # whose products are none of plait's operators
-        assert plait.torch.report().rows == ()
-
-
 @pytest.mark.parametrize("folder", ["mixtral, of experts"], indirect=True)
 def test_modules_are_left_with_a_sentence(
     folder: tuple[str, Path], caplog: pytest.LogCaptureFixture
@@ -320,7 +307,5 @@ def test_enable_is_undone() -> None:
     plait.transformers.disable()
     plait.transformers.disable()
     assert all(ALL_PARALLEL_STYLES[name] is style for name, style in before.items())
-    with pytest.raises(plait.Error, match="weight='s8' needs plait's product"):
-        plait.transformers.enable(weight="s8", product="torch")
     with pytest.raises(plait.Error, match="scheme"):
         plait.transformers.enable(weight="s9")

@@ -25,7 +25,7 @@ from vllm.platforms import interface
 import plait
 import plait.torch
 import plait.vllm
-from plait import _entry
+from plait import _vllm_plugin
 from plait.vllm import layers
 
 INPUTS, OUTPUTS, TOKENS = 64, 96, 7
@@ -310,10 +310,10 @@ def test_the_plugin_never_raises(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PLAIT_PLAN", "nothing known")
-    _entry.vllm_plugin()
+    _vllm_plugin.enable()
     assert "vLLM's layers are left as they are" in caplog.text
     assert "RowParallelLinear" not in custom_op.op_registry_oot
     monkeypatch.delenv("PLAIT_PLAN")
-    _entry.vllm_plugin()
-    _entry.vllm_plugin()
+    _vllm_plugin.enable()
+    _vllm_plugin.enable()
     assert custom_op.op_registry_oot["RowParallelLinear"] is layers.RowParallelLinear

@@ -1,4 +1,4 @@
-"""Products of tensors on an NVIDIA GPU: by plait's kernels where there are some, else by torch.
+"""The engine of tensors on an NVIDIA GPU: plait's kernels where there are some, else torch's.
 
 All ranks of a call must choose alike. What the choice depends on is therefore the same on all of
 them (the operator, the dtype, how many rows there are), or is agreed on at a group's first call
@@ -7,7 +7,6 @@ operands lie in a way that the kernels don't read, that rank copies them.
 """
 
 import functools
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,13 +20,11 @@ from plait import _native
 from plait._native import Communicator, Dtype, Operator, Place, TensorView, WeightLayout, WeightView
 from plait.errors import refuse
 from plait.torch import groups, tensors
-from plait.torch.c10d import Pending, Products
-from plait.torch.context import Context, context_of
-from plait.torch.options import Options
+from plait.torch.context import Context
+from plait.torch.engines.c10d import C10d
+from plait.torch.engines.parts import Pending
 from plait.torch.ranks import Ranks
-from plait.torch.rows import float_dtype
 
-_log = logging.getLogger("plait.torch")
 _DTYPES = {torch.bfloat16: Dtype.bf16, torch.float16: Dtype.f16}
 _MOST_RANKS = 8
 _MOST_ROWS = 1 << 22
@@ -42,65 +39,7 @@ _WITHOUT_KERNEL = (
 )
 
 
-def check(operator: str, **operands: torch.Tensor | None) -> None:
-    """Raise Error unless all are plain tensors of floats on one device."""
-    given = {name: one for name, one in operands.items() if one is not None}
-    for name, one in given.items():
-        tensors.check(tensors.resolved(one), operator, name, on_gpu=True)
-        float_dtype(one, operator, name)
-    x = given["x"]
-    for name, one in given.items():
-        if one.device != x.device:
-            refuse(
-                operator,
-                f"x is on {x.device}, and {name} on {one.device}; all operands of a call are on "
-                "the same device",
-            )
-
-
-def products_of(
-    group: dist.ProcessGroup | None,
-    options: Options,
-    operator: str,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Products:
-    """Return what serves a call on a GPU. The first call of a group is collective."""
-    ranks = Ranks(group, operator)
-    if options.product == "auto":
-        refuse(operator, f"product='auto' measures products of the CPU, and x is on {device}")
-    is_asked_for = options.engine == "c10d" or options.product == "torch"
-    why = "the options say so"
-    if not is_asked_for:
-        why = _why_not(ranks.group, operator, device, dtype)
-        if not why:
-            return OnGpu(ranks, context_of(group, options, operator), device)
-        if options.wire not in (None, "auto", tensors.DTYPES[dtype].name):
-            refuse(
-                operator,
-                f"wire is {options.wire!r}, and without plait's kernels partial sums travel as "
-                f"{dtype}: {why}",
-            )
-    if ranks.group is not None and not _has_collectives(ranks.group):
-        if ranks.world > 1:
-            refuse(
-                operator,
-                f"x is on {device}, where plait's kernels do not serve the call ({why}), and the "
-                f"process group has no collectives for GPUs; make it with the backend 'nccl'",
-            )
-        ranks.group = None  # one rank has nothing to exchange
-    if not is_asked_for and ranks.rank == 0:
-        _warn(f"plait's kernels do not serve calls on {device}: {why}; torch's products do")
-    parts = 1 if options.product == "torch" else options._c10d_parts(ranks.world)
-    return Products(ranks, parts)
-
-
-@functools.lru_cache(maxsize=256)
-def _warn(sentence: str) -> None:
-    _log.warning("%s", sentence)
-
-
-def _why_not(
+def refusal(
     group: dist.ProcessGroup | None, operator: str, device: torch.device, dtype: torch.dtype
 ) -> str:
     """Say why plait's kernels don't serve a call; empty: they do."""
@@ -156,7 +95,7 @@ def _own_refusal(device: torch.device) -> str:
     return ""
 
 
-def _has_collectives(group: dist.ProcessGroup) -> bool:
+def has_collectives(group: dist.ProcessGroup) -> bool:
     """Say whether a group's backend can take tensors on a GPU."""
     try:
         group._get_backend(torch.device("cuda"))
@@ -169,7 +108,7 @@ def _has_nccl(group: dist.ProcessGroup) -> bool:
     return "nccl" in str(dist.get_backend_config(group))
 
 
-class OnGpu(Products):
+class OnGpu(C10d):
     """The operators by plait's kernels; what they leave out is done as the base class does it.
 
     With a device "cpu" they are the kernels of the CPU, which take the same calls.

@@ -25,116 +25,52 @@ On a CPU a collective takes the cores that the product needs, so that little or 
 there: the native engine is for CPUs.
 """
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
-from plait import _native
-from plait.torch.ranks import Ranks, Work
-
-
-def cuts(size: int, parts: int) -> list[slice]:
-    """Cut a dimension into parts of nearly the same size, none of them empty.
-
-    >>> cuts(5, 2)
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
-    parts = max(1, min(parts, size))
-    shards = [_native.balanced_shard(size, part, parts) for part in range(parts)]
-    return [slice(shard.offset, shard.offset + shard.count) for shard in shards]
-
-
-@functools.cache
-def _side_stream(device: torch.device) -> Any:
-    module = torch.get_device_module(device)
-    return module.Stream() if device.type == "cpu" else module.Stream(device=device)
-
-
-class _Copies:
-    """Waits for parts, and copies them into the result, beside the products that follow.
-
-    On a device with streams both happen on a second one. What is copied is kept until the first
-    stream has waited for it: only then may its memory be used anew.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.module = torch.get_device_module(device)
-        self.stream = _side_stream(device)
-        self.kept: list[torch.Tensor] = []
-
-    def wait(self, work: Work) -> None:
-        """Let the copies that follow wait for a collective."""
-        if work is None:  # no collective has made this stream wait for the product
-            self.stream.wait_stream(self.main)
-        else:
-            work.wait()
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator["_Copies"]:
-        """Let the block's copies be done, for the stream that is current here, at its end."""
-        self.main = self.module.current_stream(self.device)
-        self.stream.wait_stream(self.main)
-        yield self
-        self.main.wait_stream(self.stream)
-        self.kept.clear()
+from plait.errors import refuse
+from plait.torch import tensors
+from plait.torch.engines.engine import Call, Engine, Gradients, Operands
+from plait.torch.engines.parts import (
+    Copies,
+    Pending,
+    UnderWay,
+    cuts,
+    filled_up,
+    mm,
+    put_columns,
+    put_rows,
+)
+from plait.torch.main_grad import main_grad_on, weight_gradient
+from plait.torch.ranks import Ranks
+from plait.torch.report import count_other
+from plait.torch.rows import GATHERING, fitting_weight, rows_that_all_have
 
 
-class _UnderWay:
-    """Collectives that have begun. One is finished once the next has begun beside its product."""
-
-    def __init__(self, finish: Callable[[Work, torch.Tensor, slice], None]) -> None:
-        self._finish = finish
-        self._last: tuple[Work, torch.Tensor, slice] | None = None
-
-    def add(self, work: Work, part: torch.Tensor, cut: slice) -> None:
-        self.finish()
-        self._last = (work, part, cut)
-
-    def finish(self) -> None:
-        if self._last is not None:
-            self._finish(*self._last)
-        self._last = None
-
-
-@dataclass
-class Pending:
-    """Rows that a collective still fills. Whatever it reads is kept until then."""
-
-    filled: torch.Tensor
-    work: Work = None
-    kept: tuple[torch.Tensor, ...] = ()
-    rows: Callable[[torch.Tensor], torch.Tensor] | None = None  # out of what is filled
-
-    def wait(self) -> torch.Tensor:
-        """Let the current stream wait for the rows, and return them."""
-        if self.work is not None:
-            self.work.wait()
-        self.kept = ()
-        return self.filled if self.rows is None else self.rows(self.filled)
+def check_operands(
+    name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+) -> None:
+    """Refuse operands of a layer that are not plain, or don't fit."""
+    given = {"x": x, "weight": weight, "bias": bias}
+    for what, tensor in given.items():
+        if isinstance(tensor, DTensor):
+            refuse(name, f"{what} is a DTensor; plait takes plain tensors, such as its local part")
+    tensors.refuse_transforms(name, given)
+    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
+        refuse(
+            name,
+            f"x is {list(x.shape)} and weight {list(weight.shape)}; weight must have two "
+            "dimensions, and the last dimensions must be equal",
+        )
 
 
-def _multiply(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    if bias is None:
-        return torch.mm(x, weight) if out is None else torch.mm(x, weight, out=out)
-    if out is None:
-        return torch.addmm(bias, x, weight)
-    return torch.addmm(bias, x, weight, out=out)
+class C10d(Engine):
+    """Products by torch, and the collectives of some ranks; operators and layers are made of them.
 
-
-class Products:
-    """The operators, by torch's products and the collectives of some ranks.
-
-    x is [rows, k] and a weight [k, n], both of one dtype on one device.
+    In products, x is [rows, k] and a weight [k, n], both of one dtype on one device.
     """
 
     name = "torch's product and collectives (engine 'c10d')"
@@ -148,19 +84,40 @@ class Products:
         """Return this rank and the number of ranks."""
         return self.ranks.rank, self.ranks.world
 
+    def multiply(
+        self,
+        operator: str,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        turned: bool,
+        rows: int,
+        gathered: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Make an operator's call, by the method that has its name."""
+        by = fitting_weight(operator, x, weight, bias, turned=turned)
+        count_other(operator, self.name)
+        given: dict[str, Any] = {"bias": None if bias is None else bias.detach().to(x.dtype)}
+        if gathered is not None:
+            given["gathered"] = gathered
+        if operator in GATHERING:
+            given["rows"] = rows_that_all_have(operator, x.shape[0], self.place, rows)
+        out: torch.Tensor = getattr(self, operator)(x.detach(), by, **given)
+        return out
+
     def matmul(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return x by weight, of this rank alone."""
-        return _multiply(x, weight, bias)
+        return mm(x, weight, bias)
 
     def matmul_all_reduce(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the sum over ranks of x [m, k_r] by weight [k_r, n]."""
         out = x.new_empty(x.shape[0], weight.shape[1])
-        with _Copies(x.device)() as copies:
-            under_way = _UnderWay(functools.partial(_put_columns, copies, out, bias))
+        with Copies(x.device)() as copies:
+            under_way = UnderWay(functools.partial(put_columns, copies, out, bias))
             for cut in cuts(out.shape[1], self.parts):
                 part = torch.mm(x, weight[:, cut])
                 under_way.add(self.ranks.all_reduce(part), part, cut)
@@ -175,8 +132,8 @@ class Products:
         out = x.new_empty(own.stop - own.start, weight.shape[1])
         most = self.ranks.most(x.shape[0])
         x = self.ranks.padded(x)
-        with _Copies(x.device)() as copies:
-            under_way = _UnderWay(functools.partial(_put_columns, copies, out, bias))
+        with Copies(x.device)() as copies:
+            under_way = UnderWay(functools.partial(put_columns, copies, out, bias))
             for cut in cuts(out.shape[1], self.parts):
                 product = torch.mm(x, weight[:, cut])
                 copies.kept.append(product)
@@ -201,7 +158,7 @@ class Products:
         shards = [self.ranks.shard(rows, rank) for rank in range(self.ranks.world)]
         out = x.new_empty(rows, weight.shape[1])
         most = self.ranks.most(rows)
-        x = _filled_up(x, most)
+        x = filled_up(x, most)
         pieces = cuts(most, self.parts)
         arriving = [x.new_empty(len(shards), cut.stop - cut.start, x.shape[1]) for cut in pieces]
         works = [
@@ -215,7 +172,7 @@ class Products:
                 if begin >= end:
                     continue
                 block = part[rank, : end - begin]
-                _multiply(block, weight, bias, out[begin:end])
+                mm(block, weight, bias, out[begin:end])
                 if gathered is not None:
                     gathered[begin:end] = block
         return out
@@ -227,11 +184,11 @@ class Products:
         shards = [self.ranks.shard(rows, rank) for rank in range(self.ranks.world)]
         out = x.new_empty(rows, weight.shape[1])
         most = self.ranks.most(rows)
-        x = _filled_up(x, most)
-        with _Copies(x.device)() as copies:
-            under_way = _UnderWay(functools.partial(_put_rows, copies, out, shards))
+        x = filled_up(x, most)
+        with Copies(x.device)() as copies:
+            under_way = UnderWay(functools.partial(put_rows, copies, out, shards))
             for cut in cuts(most, self.parts):
-                part = _multiply(x[cut], weight, bias)
+                part = mm(x[cut], weight, bias)
                 copies.kept.append(part)
                 arriving = part.new_empty(len(shards), *part.shape)
                 under_way.add(self.ranks.all_gather(arriving, part), arriving, cut)
@@ -258,7 +215,7 @@ class Products:
                 work.wait()
             to = out[cut]
             if to.shape[0] > 0:
-                _multiply(part[: to.shape[0]], weight, bias, to)
+                mm(part[: to.shape[0]], weight, bias, to)
         return out
 
     def all_reduce_matmul(
@@ -272,15 +229,14 @@ class Products:
         for work, part, cut in zip(works, arriving, pieces, strict=True):
             if work is not None:
                 work.wait()
-            _multiply(part, weight, bias, out[cut])
+            mm(part, weight, bias, out[cut])
         return out
 
-    # Collectives for the gradients of layers and operators: they are only begun here, so that the
-    # caller can multiply beside it.
+    # Collectives for gradients: they are only begun, so that the caller can multiply beside it.
 
     def gathering(self, x: torch.Tensor, rows: int) -> Pending:
         """Begin to gather the rows of all ranks, `rows` in all."""
-        own = _filled_up(x, self.ranks.most(rows))
+        own = filled_up(x, self.ranks.most(rows))
         blocks = own.new_empty(self.ranks.world, *own.shape)
         work = self.ranks.all_gather(blocks, own)
         return Pending(blocks, work, (own,), lambda filled: self.ranks.unpadded(filled, rows))
@@ -294,14 +250,18 @@ class Products:
         """Multiply, and begin to add up this rank's rows over the ranks."""
         return self._scattered(torch.mm(self.ranks.padded(x), weight), x.shape[0])
 
+    def gathered(self, x: torch.Tensor, rows: int) -> torch.Tensor:
+        """Return the rows of all ranks, `rows` in all."""
+        return self.gathering(x.detach(), rows).wait()
+
     def sum_of(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum over ranks."""
-        out = x.clone(memory_format=torch.contiguous_format)
+        out = x.detach().clone(memory_format=torch.contiguous_format)
         return Pending(out, self.ranks.all_reduce(out)).wait()
 
     def own_sum_of(self, x: torch.Tensor) -> torch.Tensor:
         """Return this rank's rows of the sum over ranks."""
-        padded = self.ranks.padded(x).clone(memory_format=torch.contiguous_format)
+        padded = self.ranks.padded(x.detach()).clone(memory_format=torch.contiguous_format)
         return self._scattered(padded, x.shape[0]).wait()
 
     def _scattered(self, blocks: torch.Tensor, rows: int) -> Pending:
@@ -310,43 +270,74 @@ class Products:
         work = self.ranks.reduce_scatter(out, blocks)
         return Pending(out[: own.stop - own.start], work, (blocks,))
 
+    # Layers.
 
-def _put_columns(
-    copies: _Copies,
-    out: torch.Tensor,
-    bias: torch.Tensor | None,
-    work: Work,
-    part: torch.Tensor,
-    cut: slice,
-) -> None:
-    with copies.module.stream(copies.stream):
-        copies.wait(work)
-        if bias is None:
-            out[:, cut].copy_(part[: out.shape[0]])
-        else:
-            torch.add(part[: out.shape[0]], bias[cut], out=out[:, cut])
-    copies.kept.append(part)
+    def prepare(
+        self, call: Call, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> Operands:
+        """Refuse what can't be multiplied, added or accumulated; products are in one dtype."""
+        device = x.device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            x, weight = tensors.cast(x, dtype), tensors.cast(weight, dtype)
+            bias = None if bias is None else tensors.cast(bias, dtype)
+        if x.dtype != weight.dtype or x.device != weight.device:
+            sentence = f"x is {x.dtype} on {x.device}, and weight {weight.dtype} on {weight.device}"
+            refuse(call.name, sentence)
+        if bias is not None and bias.device != x.device:
+            refuse(call.name, f"x is on {x.device}, and bias on {bias.device}")
+        if bias is not None and list(bias.shape) != [weight.shape[0]]:
+            refuse(call.name, f"bias is {list(bias.shape)}, not [{weight.shape[0]}]")
+        if call.main_grad is not None and tensors.require_gradients(call.main_grad):
+            main_grad_on(x.device, call.main_grad, call.name)
+        if call.kind == "column" and x.shape[0] != (own := call.own_rows()):
+            sentence = f"x has {x.shape[0]} rows, and rank {self.ranks.rank} of {self.ranks.world}"
+            refuse(call.name, f"{sentence} has {own} of {call.rows}")
+        count_other(call.name, self.name)
+        return x, weight, None if bias is None else bias.to(x.dtype)
 
+    def forward(
+        self, call: Call, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Multiply by a weight [outputs, inputs]."""
+        by = weight.t()
+        if call.kind == "column":
+            if call.sequence_parallel:
+                return self.all_gather_matmul(x, by, call.rows, bias)
+            return self.matmul(x, by, bias)
+        if call.sequence_parallel:
+            return self.matmul_reduce_scatter(x, by, bias)
+        return self.matmul_all_reduce(x, by, bias)
 
-def _put_rows(
-    copies: _Copies,
-    out: torch.Tensor,
-    shards: list[slice],
-    work: Work,
-    part: torch.Tensor,
-    cut: slice,
-) -> None:
-    with copies.module.stream(copies.stream):
-        copies.wait(work)
-        for rank, shard in enumerate(shards):
-            to = out[shard.start + cut.start : min(shard.start + cut.stop, shard.stop)]
-            to.copy_(part[rank, : to.shape[0]])
-    copies.kept.append(part)
-
-
-def _filled_up(x: torch.Tensor, rows: int) -> torch.Tensor:
-    if x.shape[0] == rows:
-        return x.contiguous()
-    out = x.new_zeros(rows, x.shape[1])
-    out[: x.shape[0]] = x
-    return out
+    def backward(
+        self,
+        call: Call,
+        needs: tuple[bool, bool, bool],
+        grad_out: torch.Tensor,
+        x: torch.Tensor | None,
+        weight: torch.Tensor,
+    ) -> Gradients:
+        """Multiply the result's gradient by the weight, and beside the sum of that, by x."""
+        needs_x, _, needs_bias = needs
+        own_grad, grad_x, grad_weight, grad_bias = grad_out, None, None, None
+        gathering: Pending | None = None
+        summing: Pending | None = None
+        if call.kind == "column":
+            if x is not None and call.sequence_parallel:
+                gathering = self.gathering(x, call.rows)
+            if needs_x:
+                begin = self.scattering if call.sequence_parallel else self.summing
+                summing = begin(grad_out, weight)
+        elif call.sequence_parallel:
+            grad_out = own_grad.new_empty(call.rows, own_grad.shape[1])
+            grad_x = self.all_gather_matmul(own_grad, weight, call.rows, gathered=grad_out)
+        elif needs_x:
+            grad_x = self.matmul(grad_out, weight)
+        if x is not None:
+            rows = x if gathering is None else gathering.wait()
+            grad_weight = weight_gradient(call.main_grad, call.name, grad_out, rows)
+        if needs_bias:
+            grad_bias = (own_grad if call.own_bias_gradient else grad_out).sum(0)
+        if summing is not None:
+            grad_x = summing.wait()
+        return grad_x if needs_x else None, grad_weight, grad_bias
