@@ -30,6 +30,7 @@ constexpr int kMostFrames = 64;
 // moves large messages only while it is called.
 constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
+constexpr base::Nanoseconds kAwakeWhileBusy = 5 * base::kMillisecond;
 
 constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
 
@@ -295,7 +296,10 @@ bool MpiCarrier::is_received(int process, std::uint32_t count) try {
 }
 
 bool MpiCarrier::arm() {
-  if (base::now() - news_at_ < kAwake) return false;
+  const bool is_busy = std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return !peer.incoming.empty() || !peer.outgoing.empty();
+  });
+  if (base::now() - news_at_ < (is_busy ? kAwakeWhileBusy : kAwake)) return false;
   const itimerspec once = {.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = kNap}};
   return ::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0;
 }
