@@ -32,8 +32,6 @@ constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwakeWhileBusy = 5 * base::kMillisecond;
 
-constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
-
 // How often a sender asks whether the processes of this host live.
 constexpr base::Nanoseconds kBetweenLooks = 100 * base::kMicrosecond;
 
@@ -102,9 +100,14 @@ MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me,
       me_(me),
       local_processes_(std::move(local_processes)),
       peers_(local_processes_->count()),
-      timer_(make_timer()) {}
+      timer_(make_timer()) {
+  const auto held = hold_mpi();
+  receives_ = std::make_shared<FrameReceives>(comms.frames, tag, sizeof(Frame) + kSmall);
+  close_at_the_end(receives_);
+}
 
 MpiCarrier::~MpiCarrier() {
+  release_later(receives_);
   const auto is_idle = [](const Peer& peer) {
     return peer.incoming.empty() && peer.outgoing.empty() && peer.asked == peer.received;
   };
@@ -170,15 +173,17 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
 bool MpiCarrier::move(const tcp::Connection::Find& find) try {
   const auto held = hold_mpi();
   bool is_news = false;
-  // Open MPI looks first and then brings what it has: where nobody asks again soon, the second
-  // question finds it.
-  const base::Nanoseconds now = base::now();
-  if (now - std::exchange(moved_at_, now) > kSoon) is_news = expect_frame();
-  for (int turn = 0; turn < kMostFrames && expect_frame(); ++turn) is_news = true;
+  for (int turn = 0; turn < kMostFrames; ++turn) {
+    const auto frame = receives_->next();
+    if (!frame) break;
+    is_news = true;
+    if (peers_[frame->process].error.empty()) read_frame(frame->process, frame->bytes, find);
+    receives_->receive_again();
+  }
   for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
     if (peers_[process].error.empty()) is_news |= advance(process, find);
   }
-  if (is_news) news_at_ = now;
+  if (is_news) news_at_ = base::now();
   return is_news;
 } catch (const Error& error) {
   note_error(error.what());
@@ -191,79 +196,65 @@ void MpiCarrier::note_error(const std::string& why) {
   }
 }
 
-// False where none has come. Frames of one process come in order.
-bool MpiCarrier::expect_frame() {
-  int is_there = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status = {};
-  check_mpi(MPI_Improbe(MPI_ANY_SOURCE, tag_, comms_.frames, &is_there, &message, &status),
-            "MPI_Improbe");
-  if (is_there == 0) return false;
-  int bytes = 0;
-  MPI_Get_count(&status, MPI_BYTE, &bytes);
-  Incoming& chunk = peers_[status.MPI_SOURCE].incoming.emplace_back();
-  chunk.words.resize(static_cast<std::size_t>(bytes));
-  MPI_Request& request = chunk.requests.emplace_back(MPI_REQUEST_NULL);
-  check_mpi(MPI_Imrecv(chunk.words.data(), bytes, MPI_BYTE, &message, &request), "MPI_Imrecv");
-  return true;
+void MpiCarrier::read_frame(int process, std::span<const std::byte> bytes,
+                            const tcp::Connection::Find& find) {
+  Frame frame = {.kind = tcp::Kind::question, .receiver = 0};
+  const auto along = bytes.subspan(std::min(bytes.size(), sizeof(frame)));
+  if (bytes.size() >= sizeof(frame)) std::memcpy(&frame, bytes.data(), sizeof(frame));
+  const bool is_word =
+      (frame.kind == tcp::Kind::credit || frame.kind == tcp::Kind::question) && frame.bytes == 0;
+  const bool is_whole = bytes.size() >= sizeof(frame) && frame.magic == Frame::kMagic &&
+                        along.size() == (frame.bytes <= kSmall ? frame.bytes : 0);
+  if (!is_whole || (!is_word && frame.kind != tcp::Kind::chunk)) {
+    peers_[process].error =
+        base::sentence("MPI brought ", bytes.size(), " bytes from it that are no frame of a chunk");
+  } else {
+    expect(process, frame, along, find);
+  }
 }
 
 // Chunks reach their receivers in order, whichever is here first.
+void MpiCarrier::expect(int process, const Frame& frame, std::span<const std::byte> along,
+                        const tcp::Connection::Find& find) {
+  Peer& peer = peers_[process];
+  Incoming chunk = {{}, frame};
+  if (frame.kind == tcp::Kind::chunk) {
+    tcp::Receiver* receiver = find(frame.receiver);  // null: its mailbox is gone
+    std::byte* place = receiver == nullptr ? nullptr : receiver->place_for(process, frame);
+    if (receiver != nullptr && place == nullptr) {
+      peer.error = "a chunk came from it for which there was no room";
+      return;
+    }
+    if (place != nullptr && !along.empty()) std::memcpy(place, along.data(), along.size());
+    if (frame.bytes > kSmall) {
+      if (receiver != nullptr) chunk.memory = receiver->memory();
+      fetch(process, chunk, place);
+    }
+  }
+  if (peer.incoming.empty() && chunk.requests.empty()) return hand_on(process, frame, find);
+  peer.incoming.push_back(std::move(chunk));
+}
+
+void MpiCarrier::hand_on(int process, const Frame& frame, const tcp::Connection::Find& find) {
+  Peer& peer = peers_[process];
+  ++peer.come;
+  if (frame.kind == tcp::Kind::question) return;  // that it is here is the answer
+  tcp::Receiver* receiver = find(frame.receiver);
+  if (receiver != nullptr && !receiver->receive(process, frame, {}))
+    peer.error = "a chunk that came from it made no sense to its receiver";
+}
+
 bool MpiCarrier::advance(int process, const tcp::Connection::Find& find) {
   Peer& peer = peers_[process];
   bool is_news = false;
   for (; !peer.outgoing.empty() && peer.outgoing.front().is_done(); peer.outgoing.pop_front())
     is_news = true;
-  for (Incoming& chunk : peer.incoming) {
-    if (chunk.has_frame) continue;
-    if (!chunk.is_done()) break;
-    read_frame(process, chunk, find);
-    if (!peer.error.empty()) return true;
-  }
-  while (!peer.incoming.empty() && peer.incoming.front().has_frame &&
-         peer.incoming.front().is_done()) {
-    const Frame frame = peer.incoming.front().frame;
-    peer.incoming.pop_front();
-    ++peer.come;
+  for (; !peer.incoming.empty() && peer.error.empty() && peer.incoming.front().is_done();
+       peer.incoming.pop_front()) {
     is_news = true;
-    if (frame.kind == tcp::Kind::question) continue;  // that it is here is the answer
-    tcp::Receiver* receiver = find(frame.receiver);
-    if (receiver != nullptr && !receiver->receive(process, frame, {})) {
-      peer.error = "a chunk that came from it made no sense to its receiver";
-      break;
-    }
+    hand_on(process, peer.incoming.front().frame, find);
   }
   return is_news;
-}
-
-void MpiCarrier::read_frame(int process, Incoming& chunk, const tcp::Connection::Find& find) {
-  Peer& peer = peers_[process];
-  Frame& frame = chunk.frame;
-  const std::size_t along = chunk.words.size() - std::min(chunk.words.size(), sizeof(frame));
-  if (chunk.words.size() >= sizeof(frame)) std::memcpy(&frame, chunk.words.data(), sizeof(frame));
-  const bool is_chunk = frame.kind == tcp::Kind::chunk;
-  const bool is_word =
-      (frame.kind == tcp::Kind::credit || frame.kind == tcp::Kind::question) && frame.bytes == 0;
-  if (chunk.words.size() < sizeof(frame) || frame.magic != Frame::kMagic ||
-      (!is_chunk && !is_word) || along != (frame.bytes <= kSmall ? frame.bytes : 0)) {
-    peer.error = base::sentence("MPI brought ", chunk.words.size(),
-                                " bytes from it that are no frame of a chunk");
-    return;
-  }
-  chunk.has_frame = true;
-  if (is_word) return;
-  tcp::Receiver* receiver = find(frame.receiver);  // null: its mailbox is gone
-  std::byte* place = receiver == nullptr ? nullptr : receiver->place_for(process, frame);
-  if (receiver != nullptr && place == nullptr) {
-    peer.error = "a chunk came from it for which there was no room";
-    return;
-  }
-  if (frame.bytes > kSmall) {
-    if (receiver != nullptr) chunk.memory = receiver->memory();
-    fetch(process, chunk, place);
-  } else if (place != nullptr && along > 0) {
-    std::memcpy(place, chunk.words.data() + sizeof(frame), along);
-  }
 }
 
 // Receives are posted in the order in which the bytes were sent.
@@ -272,7 +263,6 @@ void MpiCarrier::fetch(int process, Incoming& chunk, std::byte* place) {
     chunk.words.resize(chunk.frame.bytes);
     place = chunk.words.data();
   }
-  chunk.requests.clear();
   for_each_message(place, chunk.frame.bytes, [&](std::byte* bytes, int count) {
     MPI_Request& request = chunk.requests.emplace_back(MPI_REQUEST_NULL);
     check_mpi(MPI_Irecv(bytes, count, MPI_BYTE, process, tag_, comms_.payloads, &request),

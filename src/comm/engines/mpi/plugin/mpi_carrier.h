@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "comm/control/carrier.h"
+#include "comm/engines/mpi/plugin/frame_receives.h"
 #include "comm/engines/mpi/plugin/local_processes.h"
 #include "comm/engines/mpi/plugin/session.h"
 
@@ -63,7 +65,6 @@ class MpiCarrier final : public tcp::Carrier {
   };
   struct Incoming : Transfer {
     tcp::Frame frame;
-    bool has_frame = false;  // and has asked for the bytes
   };
   // Counts are of frames, and go on at 0 after the largest number.
   struct Peer {
@@ -80,10 +81,12 @@ class MpiCarrier final : public tcp::Carrier {
 
   bool has_lost(int process);
   Transfer begin(int process, const tcp::Frame& frame, const std::byte* payload);
-  bool expect_frame();
-  bool advance(int process, const tcp::Connection::Find& find);
-  void read_frame(int process, Incoming& chunk, const tcp::Connection::Find& find);
+  void read_frame(int process, std::span<const std::byte> bytes, const tcp::Connection::Find& find);
+  void expect(int process, const tcp::Frame& frame, std::span<const std::byte> along,
+              const tcp::Connection::Find& find);
   void fetch(int process, Incoming& chunk, std::byte* place);
+  void hand_on(int process, const tcp::Frame& frame, const tcp::Connection::Find& find);
+  bool advance(int process, const tcp::Connection::Find& find);
   void note_error(const std::string& why);
 
   Comms comms_;
@@ -91,8 +94,8 @@ class MpiCarrier final : public tcp::Carrier {
   int me_;
   std::shared_ptr<const LocalProcesses> local_processes_;
   std::vector<Peer> peers_;  // by process
+  std::shared_ptr<FrameReceives> receives_;
   base::Fd timer_;
-  base::Nanoseconds moved_at_ = 0;
   base::Nanoseconds news_at_ = 0;
   base::Nanoseconds looked_at_ = 0;  // whether a process of this host has died
 };

@@ -15,7 +15,6 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/core/deadline.h"
-#include "comm/engines/mpi/plugin/deferred_release.h"
 #include "comm/engines/mpi/plugin/library_settings.h"
 #include "comm/engines/mpi/plugin/mpi_thread.h"
 #include "comm/meet/meeting.h"
@@ -52,6 +51,7 @@ struct Library {
   const Duplicates* world = nullptr;
   int highest_tag = 0;
   std::vector<std::shared_ptr<const LocalProcesses>> local_processes;
+  std::vector<std::weak_ptr<DeferredRelease>> closings;
 };
 
 // Never destroyed: the end of MPI, when the process ends, needs it.
@@ -147,6 +147,9 @@ int start_library(const MeetOptions& options) {
 
 // MPI_Finalize calls it first of all, as it deletes what MPI_COMM_SELF has.
 int close_all(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*state*/) {
+  for (const auto& closing : library().closings) {
+    if (const auto one = closing.lock()) release_later(one);
+  }
   // The other processes of a program that ends MPI are here too, and finish what is left.
   const Nanoseconds deadline = base::now() + (library().started_here ? 0 : kLastReleases);
   while (release_finished() > 0 && base::now() < deadline) ::usleep(20);
@@ -347,6 +350,11 @@ Processes& meet_processes(std::optional<int> handle, const MeetOptions& options)
 bool mpi_is_usable() noexcept { return library().pid == ::getpid() && !has_ended(); }
 
 int highest_tag() { return library().highest_tag; }
+
+void close_at_the_end(std::weak_ptr<DeferredRelease> one) {
+  std::erase_if(library().closings, [](const auto& closing) { return closing.expired(); });
+  library().closings.push_back(std::move(one));
+}
 
 void watch_at_the_end(Processes& processes, const std::vector<std::string>& records) {
   if (processes.local_processes != nullptr) return;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/engines/mpi/plugin/deferred_release.h"
 #include "comm/engines/mpi/plugin/local_processes.h"
 #include "plait/communicator.h"
 
@@ -66,6 +67,10 @@ int highest_tag();
 // A group has failed, so perhaps not every process will come to its end in good order: this one
 // waits for the others only shortly.
 void note_failure() noexcept;
+
+// If it still lives when MPI ends, whether the program or plait calls MPI_Finalize, its is_done() is
+// called before that.
+void close_at_the_end(std::weak_ptr<DeferredRelease> one);
 
 // When this process ends it waits for these at most for some seconds, and not at all for those
 // among them that have died.
