@@ -1,5 +1,6 @@
 // Automatic plans. The first calls of a problem try several plans, the same one on all ranks in the
-// same call. From then on all calls follow the fastest, which is stored for the next start.
+// same call. From then on all calls follow the fastest. If no time speaks against it, it is stored
+// for the next start.
 #include <plait/plait.h>
 
 #include <cstdio>

@@ -208,16 +208,23 @@ class Examples(unittest.TestCase):
         self.assertTrue({"product", "sum", "copy", "chunk"} <= names, names)
 
     def test_tune(self):
+        """Over a link a plan is clearly the fastest; beside other programs that may show only in a later start."""
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder) / "plans"
-            for _ in range(2):  # the second start finds the plan of the first
-                done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache)
+            starts_with_a_plan = 0
+            for _ in range(25):
+                done = run(COMMAND, "run", "-n", 2, "--", EXAMPLES / "06_tune", cache, PLAIT_LINK="1gbit,50us")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 said = re.findall(r'rank \d of 2: after 50 calls the plan is "(.+)"; y\[2\]\[3\] = 512\n', done.stdout)
-                self.assertEqual(len(said), 2, done.stdout)
-                lines = cache.read_text().splitlines()
-                self.assertEqual(len(lines), 3)
-                self.assertEqual({lines[2].split(" | ")[1]}, set(said))
+                self.assertEqual((len(said), len(set(said))), (2, 1), done.stdout)
+                if cache.exists():
+                    lines = cache.read_text().splitlines()
+                    self.assertEqual(len(lines), 3)
+                    self.assertEqual({lines[2].split(" | ")[1]}, set(said))
+                    starts_with_a_plan += 1
+                if starts_with_a_plan == 2:  # it was stored, and found by the next start
+                    break
+            self.assertEqual(starts_with_a_plan, 2)
 
 
 if __name__ == "__main__":

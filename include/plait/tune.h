@@ -7,7 +7,8 @@
 //   plait::matmul_all_reduce(x, w, y, comm, {.plans = plans.get()});
 //
 // If ranks have shares of n or k, a blocking call that asks a source first waits for a small
-// all-gather of the shares, every time. A prepared operator or a linear layer exchanges them once.
+// all-gather of the shares, every time, unless OpOptions::whole_size says what they add up to. A
+// prepared operator or a linear layer exchanges them once.
 //
 // An automatic plan is serial unless another is clearly faster: in measurements, or by more than
 // the model's error. plait info --why "op=matmul-all-reduce m=512 n=4096 k=4096" explains one in

@@ -76,7 +76,7 @@ def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
     sizes = "--hidden 64 --layers 1 --tokens 16 --prompt 16 --generated 4 --rounds 1 --turns 1"
     users = (BENCH / "users.py", "megatron", "llama", *sizes.split())
     found, printed = measure(tmp_path, *users)
-    assert [row["table"] for row in found["rows"]] == ["megatron"] * 4 + ["llama"] * 36
+    assert [row["table"] for row in found["rows"]] == ["megatron"] * 4 + ["llama"] * 24
     for row in found["rows"]:
         assert row["before_ms"] > 0
         assert row["ms"] > 0
@@ -98,7 +98,9 @@ def test_users_of_two_hosts(tmp_path: Path) -> None:
     names = ["megatron-f32-sp step", "llama-bf16 prefill", "llama-bf16 decode"]
     assert [row["what"]["what"] for row in found["rows"]] == 2 * names
     for row in found["rows"]:
-        assert all(row["values"].values())  # neither no time nor no plan
+        unknown = [what for what, value in row["values"].items() if not value]
+        # A decode has no first call of its own; else there is neither no time nor no plan.
+        assert set(unknown) <= ({"first over native's"} if "decode" in str(row["what"]) else set())
         assert row["what"]["what"] in printed
     for case in found["cases"]:
         assert case["transport"] == "tcp"

@@ -23,8 +23,13 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     # Its ranks are threads.
     "gpu.py": ([sys.executable], [], None, r"(.*off from torch's f32 by .*\n){3}"),
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
-    "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +1 "),
-    "torch_report.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +2048 f32 +8 .* fused"),
+    "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +f32 +1 "),
+    "torch_report.py": (
+        TORCHRUN,
+        [],
+        None,
+        r"matmul_all_reduce +256 +512 +2048 f32 +f32 +8 .* fused",
+    ),
     "torch_engines.py": (TORCHRUN, [], None, r"automatic: \d.*\nc10d, serial: \d.*\nc10d, pip"),
     # On one host no plan is tried; test_hosts.py has those that are.
     "torch_hosts.py": (TORCHRUN, [], None, r"hosts 1, over shm(\n.*)+matmul_all_reduce +512 +1024"),

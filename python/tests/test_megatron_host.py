@@ -128,6 +128,42 @@ def test_what_makes_no_tensor_is_left_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_torchscript_knows_the_stand_ins(tmp_path: Path) -> None:
+    """Some of torch's own modules are scripts, and make tensors."""
+    script = tmp_path / "script.py"  # TorchScript reads a function's source
+    script.write_text(
+        "import torch\n"
+        "import plait.megatron\n"
+        "plait.megatron.stand_in_for_cuda()\n"
+        "import torch.distributed.optim\n"
+        "@torch.jit.script\n"
+        "def first(n: int):\n"
+        "    return torch.zeros(n) + torch.arange(n)\n"
+        "assert first(3).tolist() == [0, 1, 2]\n",
+        encoding="utf-8",
+    )
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_way_to_name_a_device_means_the_cpu() -> None:
+    done = python(
+        "-c",
+        "import torch\n"
+        "import plait.megatron\n"
+        "plait.megatron.stand_in_for_cuda()\n"
+        "x = torch.ones(2)\n"
+        "for one in (x.to(0), x.to(device=0), x.to('cuda:0', torch.float64), x.cuda(),\n"
+        "            x.to(torch.device('cuda')), torch.zeros(2, device=0), x.to(torch.bfloat16),\n"
+        "            torch.normal(0.0, 1.0, (2,), device='cuda:0'),\n"
+        "            x.new_zeros(2, device='cuda'), torch.nn.Linear(2, 2).to(0).weight,\n"
+        "            torch.nn.Linear(2, 2).to(device=0).weight):\n"
+        "    assert one.device.type == 'cpu'\n"
+        "assert x.to('cuda:0', torch.float64).dtype == torch.float64\n",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("where", ["before", "behind"])
 def test_the_command_can_leave_torch_as_it_is(where: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

@@ -51,3 +51,17 @@ def test_the_plan_in_use_is_marked_where_others_were_tried() -> None:
     assert "  fused *; measured" in both[1]
     assert "  serial; was tried" in both[2]
     assert "*" not in str(Report((used,)))
+
+
+def test_waits_are_the_links_as_far_as_it_was_busy() -> None:
+    """A serial call sends when the product is done, others meanwhile."""
+    times: dict[str, Any] = {
+        "transfer_nanoseconds": 0.4 * CALL,
+        "serial_nanoseconds": 1.5 * CALL,
+    }
+    assert row_of("serial", **times).reason == (
+        "measured; waits for the link 40% of the time, for other ranks 10%"
+    )
+    assert row_of("fused", **times).reason == (
+        "measured; waits for the link 0% of the time, for other ranks 50%"
+    )

@@ -40,12 +40,9 @@ std::int64_t sum_of_shares(std::int64_t own, Communicator& comm) {
 // The whole sizes, of which each rank has a share. The caller knows of no collective before the
 // operator.
 //
-// A rank must not remember the sum by its own share, however often it was the same. Of 9 columns
-// in two shares rank 0 has 5 and rank 1 has 4, and of 10 both have 5: in the first call with 10,
-// rank 0 would find the sum of 9 and enter the operator, and rank 1 would wait for an exchange.
-// Ranks can only skip it by what they know alike before the call, and that is all but the shares:
-// a memory by these would mix problems that differ in nothing else, such as the two row layers of
-// a block, in one trial of plans. Callers that know the whole size say it instead.
+// Ranks can't remember the sum by their own shares: of 9 columns rank 0 has 5 and rank 1 has 4, and
+// of 10 both have 5. In the first call with 10, rank 0 would skip an exchange that rank 1 waits
+// for.
 ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm, const OpOptions& options) try {
   ops::WholeSizes whole = {.n = desc.n, .k = desc.k};
   const auto whole_of = [&](std::int64_t own) {

@@ -17,9 +17,8 @@ constexpr std::size_t kFiguresOfALink = 3;
 constexpr double kSameRate = 1.25;
 constexpr double kSameLatency = 2;
 
-bool is_near(double one, double other, double ratio) {
-  return std::max(one, other) <= ratio * std::min(one, other);
-}
+// How many times as fast as it is a network may look that saved up a burst.
+constexpr double kMostBurst = 2;
 
 }  // namespace
 
@@ -74,19 +73,26 @@ std::string ends_of(const std::vector<std::string>& routes) {
   return text;
 }
 
+// Other programs make a network look slower. It looks faster where it saved up a burst while they
+// had the processor, but then not by far.
 TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured) {
   const auto [found, is_new] = links.try_emplace(name, measured.figures);
   TransportFigures& counts = found->second;
   const TransportFigures& now = measured.figures;
   if (is_new) return counts;
-  if (!is_near(counts.latency, now.latency, kSameLatency * measured.latency_spread))
+  const bool is_nearer = now.latency * kSameLatency < counts.latency;
+  if (is_nearer || now.latency > counts.latency * kSameLatency * measured.latency_spread)
     counts.latency = now.latency;
-  if (is_near(counts.bytes_per_ns, now.bytes_per_ns, kSameRate * measured.rate_spread)) {
-    if (measured.rate_spread <= kSameRate)
-      counts.processor = std::min(counts.processor, now.processor);
-  } else {
-    counts.bytes_per_ns = now.bytes_per_ns;
+  const double burst = std::min(measured.rate_spread, kMostBurst);
+  const bool is_faster = now.bytes_per_ns > counts.bytes_per_ns * kSameRate * burst;
+  const bool is_other =
+      is_faster || now.bytes_per_ns * kSameRate * measured.rate_spread < counts.bytes_per_ns;
+  if (is_other) counts.bytes_per_ns = now.bytes_per_ns;
+  if (!measured.has_processor) return counts;
+  if (is_other) {
     counts.processor = now.processor;
+  } else if (measured.rate_spread <= kSameRate) {
+    counts.processor = std::min(counts.processor, now.processor);
   }
   return counts;
 }

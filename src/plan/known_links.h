@@ -37,13 +37,13 @@ struct MeasuredLink {
   TransportFigures figures;
   double rate_spread = 1;
   double latency_spread = 1;
+  bool has_processor = true;  // false: its time could not be measured, and is a usual one
 };
 
 // Adds what was measured of a network, and returns the figures that count. The rate and the latency
-// are each what they were before, unless the new one differs by more than two measurements of one
-// network do, which is the more, the more this one was disturbed. Of a processor's two times, the
-// shorter one counts, unless this measurement was disturbed; after a change of the rate, the new
-// one.
+// are each what they were before, unless the network is clearly faster now, or slower, by more than
+// the disturbance of this measurement explains. The shorter of two times of a processor counts,
+// unless this measurement was disturbed; after a change of the rate, the new one.
 TransportFigures add(KnownLinks& links, const std::string& name, const MeasuredLink& measured);
 
 }  // namespace plait::plan

@@ -34,9 +34,9 @@ constexpr std::size_t kMostTransfers = 7;
 constexpr std::size_t kFirstFloats = std::size_t{160} << 10;  // floats of all ranks together
 constexpr std::size_t kMostFloats = std::size_t{4} << 20;
 
-// How many times as long transfers may take if other programs want the processor in most of them:
-// they take turns with the ranks. A turn is a hundred times as long as the latency.
-constexpr double kMost = 0.5;
+// If other programs took the processor in half of the transfers or more, these may have taken so
+// many times as long: programs take turns, each a hundred times as long as the latency.
+constexpr double kHalf = 0.5;
 constexpr double kDelay = 5;
 constexpr double kDelayOfShortOnes = 1000;
 
@@ -199,8 +199,8 @@ plan::MeasuredLink link_of(const LinkSamples& samples) {
   const double taken = median(long_ones.times);
   const double on_the_way = std::max(taken - latency, taken / 2);
   return {.figures = {.latency = latency, .bytes_per_ns = bytes / on_the_way},
-          .rate_spread = long_ones.delayed < kMost ? slow_over_fast(long_ones.times) : kDelay,
-          .latency_spread = short_ones.delayed < kMost
+          .rate_spread = long_ones.delayed < kHalf ? slow_over_fast(long_ones.times) : kDelay,
+          .latency_spread = short_ones.delayed < kHalf
                                 ? median(short_ones.times) / std::max(latency, 1.0)
                                 : kDelayOfShortOnes};
 }
@@ -236,7 +236,8 @@ plan::MeasuredLink measure_network(Communicator& comm, int threads) {
     const double once = slowest(probe.processor(floats, *product), comm);
     if (once > 0) network.processor = std::min(network.processor, once);
   }
-  if (network.processor == kMostProcessor) network.processor = plan::kUsualProcessor;
+  link.has_processor = network.processor < kMostProcessor;
+  if (!link.has_processor) network.processor = plan::kUsualProcessor;
   return link;
 }
 

@@ -1,5 +1,5 @@
-// The network between the hosts of a running program. Its ranks measure it in some 40 ms before
-// they choose their first plan, so that plans suit it without tuning.
+// The network between the hosts of a running program. Its ranks measure it before they choose
+// their first plan, so that plans suit it without tuning.
 #pragma once
 
 #include <string>
@@ -43,8 +43,8 @@ plan::TransportFigures known_network(Communicator& comm, int threads, const std:
 // Scales the rates of a profile's products to a short product of this machine. Collective.
 void measure_products(plan::MachineProfile& profile, Communicator& comm);
 
-// About the link, in steps of a half of its rate, and of the double of its latency: programs that
-// measure one link twice should find the same plans in their cache.
+// The link with its figures rounded to steps: each rate is half as large again as the one before,
+// each latency twice as large. So programs that measure a link twice find the same plans.
 Link about(const plan::TransportFigures& network);
 
 }  // namespace plait::tune

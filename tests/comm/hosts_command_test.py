@@ -214,7 +214,10 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 (v1) to 10.78.0.2; no shared memory,
             said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
             self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
             self.assertEqual([line.split(" | ")[0] for line in links.read_text().splitlines()[1:]], [link])
-            self.assertEqual([float(one) for one in links.read_text().split(" | ")[1:3]], kept)
+            latency, rate = (float(one) for one in links.read_text().split(" | ")[1:3])
+            self.assertEqual(rate, kept[1])
+            if not os.environ.get("PLAIT_IS_INSTRUMENTED"):  # whose own latency is many times as long
+                self.assertEqual(latency, kept[0])
 
     @unittest.skipUnless(PLAIT, "the plait command is not built")
     def test_waiting_for_the_network_is_no_work(self):

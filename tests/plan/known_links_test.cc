@@ -73,6 +73,27 @@ TEST(KnownLinks, AreNotReplacedByADisturbedMeasurement) {
   EXPECT_EQ(add(links, "one", again).bytes_per_ns, again.figures.bytes_per_ns);
 }
 
+// The first measurement may have been disturbed, and all later ones.
+TEST(KnownLinks, GiveWayToAFasterOneThatWasDisturbedToo) {
+  KnownLinks links = {{"one", kSlow}};
+  MeasuredLink again = {.figures = kSlow, .rate_spread = 5, .latency_spread = 1000};
+  again.figures.bytes_per_ns *= 1.9;  // a burst
+  again.figures.latency /= 3;
+  EXPECT_EQ(add(links, "one", again).bytes_per_ns, kSlow.bytes_per_ns);
+  EXPECT_EQ(links["one"].latency, again.figures.latency);
+  again.figures.bytes_per_ns *= 2;
+  EXPECT_EQ(add(links, "one", again), again.figures);
+}
+
+TEST(KnownLinks, KeepAProcessorsTimeWhereNoneWasMeasured) {
+  KnownLinks links = {{"one", kSlow}};
+  MeasuredLink again = {.figures = kSlow, .has_processor = false};
+  again.figures.processor = 0.1;
+  EXPECT_EQ(add(links, "one", again).processor, kSlow.processor);
+  again.figures.bytes_per_ns *= 8;
+  EXPECT_EQ(add(links, "one", again).processor, kSlow.processor);
+}
+
 TEST(KnownLinks, AreNotLostWhereProcessesWriteAtOnce) {
   const test::Folder folder;
   const std::string path = links_path(folder / "some/plans");

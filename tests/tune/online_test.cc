@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -148,6 +149,8 @@ TEST(Online, SaysForWhatARankWaitsWhoseOthersDoNotCome) {
     EXPECT_NE(std::string(error.what()).find("all ranks of the plans' communicator"),
               std::string::npos)
         << error.what();
+    // The group has failed, and the next call is told so when it has its plan.
+    EXPECT_EQ(online.next(problem()), parse_plan("serial"));
   });
 }
 
@@ -321,6 +324,24 @@ TEST(Online, KeepsNoDecisionThatIsNotClearAndTriesAgain) {
     tried = 0;
     for (std::size_t i = 0; i < 2 * Online::kFirstRetry + 1; ++i) call(1100, 995);
     EXPECT_EQ(tried, 0);
+  });
+}
+
+// One of five times is longer than serial's: that is enough for this program, and not for others.
+TEST(Online, KeepsNoDecisionThatATimeSpeaksAgainst) {
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(3, [&](Communicator& comm) {
+    int settled = 0;
+    const Online online(comm, model, {.settled = [&](const auto&, const auto&) { ++settled; }});
+    std::map<std::string, int> calls;
+    while (!online.decision(problem())) {
+      const Plan plan = *online.next(problem());
+      const bool is_late = ++calls[name(plan)] % 5 == 3;
+      const bool is_serial = plan.schedule == Schedule::serial;
+      online.took(problem(), plan, is_serial ? 1000 : is_late ? 1001 : 900);
+    }
+    EXPECT_NE(online.next(problem()), parse_plan("serial"));
+    EXPECT_EQ(settled, 0);
   });
 }
 

@@ -273,7 +273,6 @@ def forget_counts() -> None:
         for context in _listed():
             context.plans.forget()
             context.samples.forget()
-            context.direct.clear()  # a layer's next call tells the report of it
             for operator in context.operators.values():
                 operator.forget_calls()
 

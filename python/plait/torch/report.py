@@ -171,21 +171,25 @@ def _exposed(total: Total, share: Share, hidden: float | None) -> str:
         return "there is little of it"
     if share.waiting < share.copying:
         return f"copies and sums {share.copying / share.time:.0%} of the time"
-    return _waits(total, share)
+    return _waits(total, share, share.time - share.waiting)
 
 
 def _waited(total: Total, share: Share) -> str:
     """Say how much of a serial call's time was spent on waiting, if that is much."""
-    return _waits(total, share) if share.waiting > share.time / 10 else ""
+    return _waits(total, share, 0) if share.waiting > share.time / 10 else ""
 
 
-def _waits(total: Total, share: Share) -> str:
-    """Say what traced calls have waited for."""
+def _waits(total: Total, share: Share, beside: float) -> str:
+    """Say what traced calls have waited for.
+
+    `beside` is the time of other work in which the link may have been busy: none of a serial call,
+    which sends when the product is done.
+    """
     if total.hosts == 1 or not total.transfer_nanoseconds:
         return f"waits for other ranks {share.waiting / share.time:.0%} of the time"
     # The link is busy for a known time. As much of it as the rank does not spend on other work is
     # waited for, whenever the others come; the rest is the lateness of other ranks.
-    link = total.transfer_nanoseconds * share.calls - (share.time - share.waiting)
+    link = total.transfer_nanoseconds * share.calls - beside
     link = min(max(link, 0.0), share.waiting)
     return (
         f"waits for the link {link / share.time:.0%} of the time, "

@@ -479,9 +479,9 @@ def test_enable_is_undone(caplog: pytest.LogCaptureFixture) -> None:
     assert "replaced after enable()" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["settings", "engine", "product", "fixed_weights"])
+@pytest.mark.parametrize("name", ["settings", "engine", "fixed_weights"])
 def test_options_that_a_graph_cannot_keep(name: str) -> None:
-    given: dict[str, Any] = {"settings": plait.Settings(), "engine": "c10d", "product": "torch"}
+    given: dict[str, Any] = {"settings": plait.Settings(), "engine": "c10d"}
     with pytest.raises(plait.Error, match="keeps schedule, parts and wire alone"):
         Pass(pt.Options(**{name: given.get(name, True)}))
 

@@ -1,7 +1,7 @@
 """Tensors that are asked for on "cuda" are made on the CPU.
 
-What makes tensors, or moves them, is replaced in the modules and the class where programs look it
-up. A mode of torch's functions would see every call, and take 2 microseconds of each.
+Functions that make tensors, or move them, are replaced in the modules and the class where programs
+look them up. A mode of torch's functions would see every call, and take 2 microseconds of each.
 """
 
 import functools
@@ -9,19 +9,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.jit import _builtins
 from torch.utils import _device
 
-_LIKE = "empty_like full_like ones_like rand_like randint_like randn_like zeros_like"
-_NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
+_MAKERS = "empty_like full_like normal ones_like rand_like randint_like randn_like zeros_like"
+_MAKERS_OF_TENSORS = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 
 
 def _on_cpu(place: Any) -> Any:
-    """Return the CPU for a device of CUDA; all else as it is."""
+    """Return the CPU for a device of CUDA, which a number means too; all else as it is."""
+    if isinstance(place, int) and not isinstance(place, bool):
+        return "cpu"
     if isinstance(place, str):
         return "cpu" if place.startswith("cuda") else place
     if isinstance(place, torch.device) and place.type == "cuda":
         return torch.device("cpu")
     return place
+
+
+def _with_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
+    if "device" in kwargs:
+        kwargs["device"] = _on_cpu(kwargs["device"])
+    return kwargs
 
 
 def _stay(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
@@ -30,10 +39,8 @@ def _stay(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
 
 def _to(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            kwargs["device"] = _on_cpu(kwargs["device"])
-        return original(tensor, *map(_on_cpu, args), **kwargs)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *map(_on_cpu, args[:1]), *args[1:], **_with_cpu(kwargs))
 
     return to
 
@@ -51,14 +58,17 @@ def _type(original: Callable[..., Any]) -> Callable[..., Any]:
 def _maker(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            device = kwargs["device"]
-            # A number means a device of CUDA.
-            kwargs["device"] = "cpu" if isinstance(device, int) else _on_cpu(device)
         kwargs.pop("pin_memory", None)
-        return original(*args, **kwargs)
+        return original(*args, **_with_cpu(kwargs))
 
     return make
+
+
+def _register(original: Callable[..., Any], made: Callable[..., Any]) -> None:
+    """Let TorchScript compile calls of the new function as those of the old one."""
+    operator = _builtins._find_builtin(original)
+    if operator is not None:
+        _builtins._register_builtin(made, operator)
 
 
 def makers() -> Iterator[tuple[Any, str]]:
@@ -68,8 +78,8 @@ def makers() -> Iterator[tuple[Any, str]]:
         for name, value in list(vars(owner).items()):
             if callable(value) and _is_one_of(value, known):
                 yield owner, name
-    yield from ((torch, name) for name in _LIKE.split())
-    yield from ((torch.Tensor, name) for name in _NEW.split())
+    yield from ((torch, name) for name in _MAKERS.split())
+    yield from ((torch.Tensor, name) for name in _MAKERS_OF_TENSORS.split())
 
 
 def _is_one_of(value: Any, known: set[Any]) -> bool:
@@ -90,8 +100,13 @@ def _replace_default() -> None:
 def stand_in() -> None:
     """Replace devices from now on."""
     for owner, name in list(makers()):
-        setattr(owner, name, _maker(getattr(owner, name)))
+        original = getattr(owner, name)
+        made = _maker(original)
+        _register(original, made)
+        setattr(owner, name, made)
     tensor: Any = torch.Tensor
     tensor.cuda = tensor.pin_memory = _stay
     tensor.to, tensor.type = _to(tensor.to), _type(tensor.type)
+    module: Any = torch.nn.Module
+    module.to = _to(module.to)
     _replace_default()

@@ -5,5 +5,5 @@
     c10d     torch's products, with the collectives of a process group
 
 `engine.Engine` lists the methods that all of them have, and `choice.choose()` takes one of them for
-a call. Layers of the latter two are made of their products (`by_products`).
+a call. The latter two share the way in which layers are made of products.
 """

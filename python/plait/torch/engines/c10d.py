@@ -13,7 +13,7 @@ sums travel, the next part is multiplied. Any other is cut by rows. Sizes need n
 the number of ranks or parts. One rank makes products in one part and without collectives, unless
 the options name several parts.
 
-Promised is a bound, not bits: the backend chooses the order of a sum, and rounds each partial sum
+A bound is promised, not bits: the backend chooses the order of a sum, and rounds each partial sum
 to the dtype of the result. With u the unit roundoff of that dtype, K the number of products in a
 sum and W that of ranks, a result is off by at most (1 + K u32) (1 + u)^(W + 1) - 1 of the sum of
 magnitudes, where torch accumulates products in f32. A bias is rounded to that dtype first.

@@ -98,7 +98,7 @@ def _warn(sentence: str) -> None:
 def choose_for(
     how: How, operator: str, x: torch.Tensor, given: tuple[Any, ...] | None = None
 ) -> Engine:
-    """Return what serves an operator of torch. `given` is what torch has passed on of `how`."""
+    """Return what serves a call of torch.ops; `given`: the part of `how` that torch has passed."""
     if how.schedule != C10D and not x.is_cuda:
         return native.Native(context_for(how, operator, given))
     group, options = group_called(how.group, operator), options_of(*how[1:4])

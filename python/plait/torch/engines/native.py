@@ -294,7 +294,7 @@ def _counts(rows: torch.Tensor, world: int) -> list[int]:
 
 
 def _shape_of(call: Call, what: Hashable, weight: torch.Tensor) -> Hashable:
-    """Return all but the rows of what the report tells calls apart by."""
+    """Return what makes a line of the report, but for the rows."""
     return call.kind, what, weight.shape, weight.dtype, call.sequence_parallel
 
 

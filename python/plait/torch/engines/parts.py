@@ -80,7 +80,7 @@ class UnderWay:
 
 @dataclass
 class Pending:
-    """Rows that a collective still fills. Whatever it reads is kept until then."""
+    """Rows that a collective still fills, with the memory that it reads meanwhile."""
 
     filled: torch.Tensor
     work: Work = None

@@ -336,7 +336,7 @@ def test_layer(
     if case.refusal is None:
         if not served:
             verdict = f"it was left to Megatron: {rows}"
-        elif (ran := engines()) != {how.get("engine", how.get("product", "native"))}:
+        elif (ran := engines()) != {how.get("engine", "native")}:
             verdict = f"another engine ran: {ran}"
     elif served or case.refusal not in str(rows[0].refusal):
         verdict = f"it should be left to Megatron ({case.refusal}): {rows}"
