@@ -1,9 +1,10 @@
 // An engine that carries chunks over another network than the connections.
 //
-// The connections stay. They carry what ranks agree on, failures and farewells, credits where the
-// carrier does not, and show which process is lost. Because a mailbox has credit for two chunks of each channel, a carrier
-// never needs room that isn't there. A carrier that connects only when something is sent sends
-// something to each process when it is made, so that is_sent() says when they are connected.
+// The connections stay. They carry what ranks agree on, failures and farewells, and credits where
+// the carrier does not; and they show which process is lost. Because a mailbox has credit for two
+// chunks of each channel, a carrier never needs room that isn't there. A carrier that connects only
+// when something is sent sends something to each process when it is made, so that is_sent() says
+// when they are connected.
 #pragma once
 
 #include <cstddef>

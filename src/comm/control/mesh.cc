@@ -25,7 +25,10 @@ namespace {
 constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 
 // How often the connections are asked beside a carrier that takes chunks and credits.
-constexpr Nanoseconds kBetweenWords = 20 * base::kMicrosecond;
+constexpr Nanoseconds kBetweenWords = 100 * base::kMicrosecond;
+
+// So that other threads get their turn.
+constexpr int kMostTurns = 64;
 
 // After a failure nothing but its news is worth waiting for.
 constexpr Nanoseconds kAfterFailure = 200 * base::kMillisecond;
@@ -159,7 +162,7 @@ bool Mesh::ask_connections() {
   return is_news;
 }
 
-void Mesh::move_all(bool asks_connections) {
+bool Mesh::move_all(bool asks_connections) {
   bool is_news = asks_connections && ask_connections();
   if (carrier_ != nullptr) {
     is_news |= carrier_->move(find_);
@@ -172,6 +175,7 @@ void Mesh::move_all(bool asks_connections) {
     return true;
   });
   if (is_news) ring();
+  return is_news;
 }
 
 bool Mesh::receive_from(int process) {
@@ -211,17 +215,26 @@ void Mesh::move() noexcept {
 
 void Mesh::move_surely() noexcept {
   const std::lock_guard lock(mutex_);
-  move_all(true);
+  for (int turn = 0; turn < kMostTurns && move_all(true) && credits_are_carried_; ++turn) {
+  }
 }
 
 void Mesh::move_now_and_then() noexcept {
-  const Nanoseconds age = base::now() - asked_at_.load(std::memory_order_relaxed);
+  const Nanoseconds age = age_of_words();
   if (!credits_are_carried_) {
     if (age >= kBetweenMoves) move();
     return;
   }
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) move_all(age >= kBetweenWords);
+}
+
+void Mesh::end_call() noexcept {
+  if (!credits_are_carried_ || age_of_words() >= kBetweenWords) move_surely();
+}
+
+Nanoseconds Mesh::age_of_words() const {
+  return base::now() - asked_at_.load(std::memory_order_relaxed);
 }
 
 void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {

@@ -87,12 +87,15 @@ class Mesh {
   // Sends and receives what can be moved now. Does nothing while another thread uses the mesh.
   void move() noexcept;
 
-  // Does it in any case.
+  // Does it in any case, and for all that is here.
   void move_surely() noexcept;
 
   // Does what move() does, unless that was done in the last few microseconds: for questions that
   // are asked again and again.
   void move_now_and_then() noexcept;
+
+  // Sends what was not urgent: this rank may make no further call for long.
+  void end_call() noexcept;
 
   // Counts the times at which a thread that waits had a reason to poll again.
   std::uint64_t news() const { return news_.load(std::memory_order_acquire); }
@@ -152,8 +155,9 @@ class Mesh {
 
  private:
   // All of these under the mutex.
-  void move_all(bool asks_connections);
+  bool move_all(bool asks_connections);  // true: something came
   bool ask_connections();
+  base::Nanoseconds age_of_words() const;  // since the connections were asked; without the mutex
   Receiver* find(std::uint32_t number) const;
   bool receive_from(int process);
   void watch(int process, bool also_for_room);

@@ -1,14 +1,15 @@
-// Receives of frames, posted before these come, so that a small chunk is brought straight to plait's
-// memory. MPI matches messages with receives in the order of both: frames of one process come in
-// order.
+// A receive of the next frame of each process, posted before it comes, so that a small chunk is
+// brought straight to plait's memory. Frames of one process come in order, and none waits for
+// another process, which may have died in the middle of one.
 #pragma once
 
 #include <mpi.h>
 
-#include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/engines/mpi/plugin/deferred_release.h"
@@ -21,29 +22,27 @@ class FrameReceives final : public DeferredRelease {
   // hold_mpi(), but is_done().
   FrameReceives(MPI_Comm comm, int tag, std::size_t most_bytes);
 
+  // From all processes but this one.
+  void start(int me, int processes);
+
   struct Received {
     int process;
     std::span<const std::byte> bytes;
+    std::string error;  // why nothing comes from the process any more; empty: it does
   };
   // The next frame, which stays until receive_again(); null: none has come.
   std::optional<Received> next();
-  void receive_again();
+  void receive_again(int process);
 
   // Gives up the receives. True when MPI uses none of them any more.
   bool is_done() override;
 
  private:
-  struct Posted {
-    std::vector<std::byte> bytes;
-    MPI_Request request = MPI_REQUEST_NULL;
-  };
-
-  void post(Posted& one);
-
   MPI_Comm comm_;
   int tag_;
-  std::array<Posted, 8> posted_;
-  std::size_t next_ = 0;  // of these, in turn
+  std::size_t most_bytes_;
+  std::vector<MPI_Request> requests_;                  // by process
+  std::vector<std::unique_ptr<std::byte[]>> buffers_;  // by process
   bool is_given_up_ = false;
 };
 

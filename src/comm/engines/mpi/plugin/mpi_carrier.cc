@@ -19,12 +19,13 @@ using tcp::Frame;
 // The most bytes that go along with their frame: for more, a second message costs less than the
 // copies.
 constexpr std::size_t kSmall = 32768;
+constexpr std::size_t kMostWords = sizeof(Frame) + kSmall;
 
 // The most bytes of one message: MPI counts them by int.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// The most frames that one move() expects, so that other threads get their turn.
-constexpr int kMostFrames = 64;
+// A thread that asks again so soon only asks once at a time.
+constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
 
 // How long a thread sleeps before it looks again, and how long after the last news none sleeps: MPI
 // moves large messages only while it is called.
@@ -32,8 +33,9 @@ constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwakeWhileBusy = 5 * base::kMillisecond;
 
-// How often a sender asks whether the processes of this host live.
-constexpr base::Nanoseconds kBetweenLooks = 100 * base::kMicrosecond;
+// How often a sender asks whether a process of this host lives. From its kernel's closing of its
+// sockets until its end can be seen takes as long.
+constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMicrosecond;
 
 base::Fd make_timer() {
   const base::CloseOnFork closing;
@@ -102,8 +104,9 @@ MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me,
       peers_(local_processes_->count()),
       timer_(make_timer()) {
   const auto held = hold_mpi();
-  receives_ = std::make_shared<FrameReceives>(comms.frames, tag, sizeof(Frame) + kSmall);
+  receives_ = std::make_shared<FrameReceives>(comms.frames, tag, kMostWords);
   close_at_the_end(receives_);
+  receives_->start(me, static_cast<int>(peers_.size()));
 }
 
 MpiCarrier::~MpiCarrier() {
@@ -126,23 +129,28 @@ std::shared_ptr<const void> MpiCarrier::hold(const base::Region& memory) {
 
 // Over sockets, Open MPI ends a process that sends to one that has died.
 bool MpiCarrier::has_lost(int process) {
-  std::string& error = peers_[process].error;
+  Peer& peer = peers_[process];
   const base::Nanoseconds now = base::now();
-  if (error.empty() && now - looked_at_ > kBetweenLooks) {
-    looked_at_ = now;
-    if (local_processes_->has_ended(process)) error = "it has died";
+  if (peer.error.empty() && now - peer.looked_at > kBetweenLooks) {
+    peer.looked_at = now;
+    if (local_processes_->has_ended(process)) peer.error = "it has died";
   }
-  return !error.empty();
+  return !peer.error.empty();
 }
 
 MpiCarrier::Transfer MpiCarrier::begin(int process, const Frame& frame, const std::byte* payload) {
   Transfer transfer;
   const std::size_t along = frame.bytes <= kSmall ? frame.bytes : 0;
-  transfer.words.resize(sizeof(frame) + along);
-  std::memcpy(transfer.words.data(), &frame, sizeof(frame));
-  if (along > 0) std::memcpy(transfer.words.data() + sizeof(frame), payload, along);
+  if (spare_words_.empty()) {
+    transfer.words = std::make_unique_for_overwrite<std::byte[]>(kMostWords);
+  } else {
+    transfer.words = std::move(spare_words_.back());
+    spare_words_.pop_back();
+  }
+  std::memcpy(transfer.words.get(), &frame, sizeof(frame));
+  if (along > 0) std::memcpy(transfer.words.get() + sizeof(frame), payload, along);
   const auto send = frame.kind == tcp::Kind::question ? &MPI_Issend : &MPI_Isend;
-  check_mpi(send(transfer.words.data(), static_cast<int>(transfer.words.size()), MPI_BYTE, process,
+  check_mpi(send(transfer.words.get(), static_cast<int>(sizeof(frame) + along), MPI_BYTE, process,
                  tag_, comms_.frames, &transfer.requests.emplace_back(MPI_REQUEST_NULL)),
             "MPI_Isend");
   if (along == frame.bytes) return transfer;
@@ -162,7 +170,7 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
   if (has_lost(process)) return;
   try {
     Transfer transfer = begin(process, frame, payload);
-    if (transfer.is_done()) return;
+    if (transfer.is_done()) return keep_words(transfer);
     transfer.memory = std::move(owner);
     peer.outgoing.push_back(std::move(transfer));
   } catch (const Error& error) {
@@ -170,29 +178,37 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
   }
 }
 
+// One frame at a time: to ask for one that isn't here costs as much as to bring one. Open MPI looks
+// first and then brings what it has, so where nobody asks again soon, the second question finds it.
 bool MpiCarrier::move(const tcp::Connection::Find& find) try {
   const auto held = hold_mpi();
-  bool is_news = false;
-  for (int turn = 0; turn < kMostFrames; ++turn) {
-    const auto frame = receives_->next();
-    if (!frame) break;
-    is_news = true;
-    if (peers_[frame->process].error.empty()) read_frame(frame->process, frame->bytes, find);
-    receives_->receive_again();
-  }
+  const base::Nanoseconds now = base::now();
+  const bool asks_again = now - std::exchange(moved_at_, now) > kSoon;
+  auto frame = receives_->next();
+  if (!frame && asks_again) frame = receives_->next();
+  bool is_news = frame.has_value();
+  if (frame) take(*frame, find);
   for (int process = 0; process < static_cast<int>(peers_.size()); ++process) {
     if (peers_[process].error.empty()) is_news |= advance(process, find);
   }
-  if (is_news) news_at_ = base::now();
+  if (is_news) news_at_ = now;
   return is_news;
 } catch (const Error& error) {
-  note_error(error.what());
+  for (Peer& peer : peers_) {
+    if (peer.error.empty()) peer.error = error.what();
+  }
   return false;
 }
 
-void MpiCarrier::note_error(const std::string& why) {
-  for (Peer& peer : peers_) {
-    if (peer.error.empty()) peer.error = why;
+void MpiCarrier::take(const FrameReceives::Received& frame, const tcp::Connection::Find& find) {
+  Peer& peer = peers_[frame.process];
+  if (peer.error.empty()) peer.error = frame.error;
+  if (!peer.error.empty()) return;
+  try {
+    read_frame(frame.process, frame.bytes, find);
+    receives_->receive_again(frame.process);
+  } catch (const Error& error) {
+    peer.error = error.what();
   }
 }
 
@@ -244,24 +260,31 @@ void MpiCarrier::hand_on(int process, const Frame& frame, const tcp::Connection:
     peer.error = "a chunk that came from it made no sense to its receiver";
 }
 
-bool MpiCarrier::advance(int process, const tcp::Connection::Find& find) {
+bool MpiCarrier::advance(int process, const tcp::Connection::Find& find) try {
   Peer& peer = peers_[process];
   bool is_news = false;
-  for (; !peer.outgoing.empty() && peer.outgoing.front().is_done(); peer.outgoing.pop_front())
+  for (; !peer.outgoing.empty() && peer.outgoing.front().is_done(); peer.outgoing.pop_front()) {
     is_news = true;
+    keep_words(peer.outgoing.front());
+  }
   for (; !peer.incoming.empty() && peer.error.empty() && peer.incoming.front().is_done();
        peer.incoming.pop_front()) {
     is_news = true;
     hand_on(process, peer.incoming.front().frame, find);
   }
   return is_news;
+} catch (const Error& error) {
+  peers_[process].error = error.what();
+  return true;
 }
+
+void MpiCarrier::keep_words(Transfer& done) { spare_words_.push_back(std::move(done.words)); }
 
 // Receives are posted in the order in which the bytes were sent.
 void MpiCarrier::fetch(int process, Incoming& chunk, std::byte* place) {
   if (place == nullptr) {
-    chunk.words.resize(chunk.frame.bytes);
-    place = chunk.words.data();
+    chunk.words = std::make_unique_for_overwrite<std::byte[]>(chunk.frame.bytes);
+    place = chunk.words.get();
   }
   for_each_message(place, chunk.frame.bytes, [&](std::byte* bytes, int count) {
     MPI_Request& request = chunk.requests.emplace_back(MPI_REQUEST_NULL);
@@ -281,7 +304,7 @@ bool MpiCarrier::is_received(int process, std::uint32_t count) try {
   peer.asked = ++peer.sent;
   return false;
 } catch (const Error& error) {
-  note_error(error.what());
+  peers_[process].error = error.what();
   return false;
 }
 

@@ -57,7 +57,7 @@ class MpiCarrier final : public tcp::Carrier {
  private:
   // Memory that MPI uses until the requests are done.
   struct Transfer {
-    std::vector<std::byte> words;        // a frame, and the bytes of a small chunk
+    std::unique_ptr<std::byte[]> words;  // a frame, and the bytes of a small chunk
     std::shared_ptr<const void> memory;  // of larger ones; null: none
     std::vector<MPI_Request> requests;
 
@@ -75,19 +75,21 @@ class MpiCarrier final : public tcp::Carrier {
     std::deque<Transfer> outgoing = {};
     Transfer question = {};
     std::deque<Incoming> incoming = {};
+    base::Nanoseconds looked_at = 0;  // the time at which its process lived
     std::string error = {};
   };
   class Unfinished;
 
   bool has_lost(int process);
   Transfer begin(int process, const tcp::Frame& frame, const std::byte* payload);
+  void take(const FrameReceives::Received& frame, const tcp::Connection::Find& find);
   void read_frame(int process, std::span<const std::byte> bytes, const tcp::Connection::Find& find);
   void expect(int process, const tcp::Frame& frame, std::span<const std::byte> along,
               const tcp::Connection::Find& find);
   void fetch(int process, Incoming& chunk, std::byte* place);
   void hand_on(int process, const tcp::Frame& frame, const tcp::Connection::Find& find);
   bool advance(int process, const tcp::Connection::Find& find);
-  void note_error(const std::string& why);
+  void keep_words(Transfer& done);
 
   Comms comms_;
   int tag_;
@@ -96,8 +98,9 @@ class MpiCarrier final : public tcp::Carrier {
   std::vector<Peer> peers_;  // by process
   std::shared_ptr<FrameReceives> receives_;
   base::Fd timer_;
+  std::vector<std::unique_ptr<std::byte[]>> spare_words_;
+  base::Nanoseconds moved_at_ = 0;
   base::Nanoseconds news_at_ = 0;
-  base::Nanoseconds looked_at_ = 0;  // whether a process of this host has died
 };
 
 }  // namespace plait::comm::mpi

@@ -305,12 +305,16 @@ std::unique_lock<std::mutex> hold_mpi() {
   return held;
 }
 
-void check_mpi(int result, const char* what) {
-  if (result == MPI_SUCCESS) return;
+std::string error_of(int result, const char* what) {
+  if (result == MPI_SUCCESS) return "";
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(result, text.data(), &length);
-  base::fail(Code::system, what, ": ", text.data());
+  return base::sentence(what, ": ", text.data());
+}
+
+void check_mpi(int result, const char* what) {
+  if (result != MPI_SUCCESS) throw Error(Code::system, error_of(result, what));
 }
 
 Processes& meet_processes(std::optional<int> handle, const MeetOptions& options) {

@@ -80,7 +80,10 @@ void watch_at_the_end(Processes& processes, const std::vector<std::string>& reco
 // when MPI has ended.
 std::unique_lock<std::mutex> hold_mpi();
 
-// Throws Error{system} with the library's own words.
+// What the library says of it: "MPI_Test: out of memory"; empty: it has gone well.
+std::string error_of(int result, const char* what);
+
+// Throws it as Error{system}.
 void check_mpi(int result, const char* what);
 
 }  // namespace plait::comm::mpi
