@@ -26,9 +26,9 @@ using RunRanks =
 struct RankMaker {
   std::string name;
   RunRanks run;
-  std::string link = {};          // an emulated link between the ranks
-  bool sees_calls = true;         // ranks see one another's calls, not only chunks
-  bool one_host = true;           // an emulated link needs that
+  std::string link = {};    // an emulated link between the ranks
+  bool sees_calls = true;   // ranks see one another's calls, not only chunks
+  bool one_host = true;     // an emulated link needs that
   bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
 };
 

@@ -123,7 +123,8 @@ class MpiTest(unittest.TestCase):
         """Hydra and UCX may end survivors before they say something."""
         result = subprocess.run([HYDRA, "-disable-auto-cleanup", "-n", "3", PROGRAM, "killed_in_barrier"],
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
-        said = re.findall(r"(?m)^rank ([02]) peer_lost: barrier: .*rank 1 \(pid \d+ on \S+\) is lost: .* (\d+)$", result.stdout)
+        said = re.findall(r"(?m)^rank ([02]) peer_lost: barrier: .*rank 1 \(pid \d+ on \S+\) is lost: .* (\d+)$",
+                          result.stdout)
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(len(said), result.stdout.count("peer_lost"), result.stdout)
         self.assertNotIn("timeout", result.stdout)

@@ -27,7 +27,7 @@ constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 // How often the connections are asked beside a carrier that takes chunks and credits.
 constexpr Nanoseconds kBetweenWords = 100 * base::kMicrosecond;
 
-// So that other threads get their turn.
+// The most turns in which one call moves all that is here: other threads wait meanwhile.
 constexpr int kMostTurns = 64;
 
 // After a failure nothing but its news is worth waiting for.

@@ -11,8 +11,8 @@
 //   listener  welcome, with what rank 0 knows of all ranks; or a refusal, in words
 //
 // The secret is PLAIT_SECRET, or a random number that went through the caller's all-gather or came
-// with the meeting point, or both. Without either any process that can reach a rank's port is believed. The secret itself is
-// never sent.
+// with the meeting point, or both. Without either any process that can reach a rank's port is
+// believed. The secret itself is never sent.
 //
 // A caller that is no rank of this job is told so where it speaks plait's words, and dropped. It
 // costs the job nothing but the moment in which it is read.

@@ -18,7 +18,7 @@ namespace plait::comm::mpi {
 
 class FrameReceives final : public DeferredRelease {
  public:
-  // Of frames with at most so many bytes, which come with this tag. All functions are called under
+  // Frames come with this tag, and have at most so many bytes. All functions are called under
   // hold_mpi(), but is_done().
   FrameReceives(MPI_Comm comm, int tag, std::size_t most_bytes);
 

@@ -24,7 +24,7 @@ constexpr std::size_t kMostWords = sizeof(Frame) + kSmall;
 // The most bytes of one message: MPI counts them by int.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// A thread that asks again so soon only asks once at a time.
+// Who has asked so recently asks again soon.
 constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
 
 // How long a thread sleeps before it looks again, and how long after the last news none sleeps: MPI
@@ -61,7 +61,7 @@ bool MpiCarrier::Transfer::is_done() {
   return done != 0;
 }
 
-// What is still under way when its carrier ends.
+// Transfers that are still under way when their carrier ends.
 class MpiCarrier::Unfinished final : public DeferredRelease {
  public:
   explicit Unfinished(std::vector<Peer> peers) : peers_(std::move(peers)) {}
@@ -179,7 +179,7 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
 }
 
 // One frame at a time: to ask for one that isn't here costs as much as to bring one. Open MPI looks
-// first and then brings what it has, so where nobody asks again soon, the second question finds it.
+// first and then brings what it has, so where no question follows soon, a second one finds it.
 bool MpiCarrier::move(const tcp::Connection::Find& find) try {
   const auto held = hold_mpi();
   const base::Nanoseconds now = base::now();

@@ -68,8 +68,8 @@ int highest_tag();
 // waits for the others only shortly.
 void note_failure() noexcept;
 
-// If it still lives when MPI ends, whether the program or plait calls MPI_Finalize, its is_done() is
-// called before that.
+// If it still lives when MPI ends, whether the program or plait calls MPI_Finalize, its is_done()
+// is called before that.
 void close_at_the_end(std::weak_ptr<DeferredRelease> one);
 
 // When this process ends it waits for these at most for some seconds, and not at all for those
@@ -80,7 +80,7 @@ void watch_at_the_end(Processes& processes, const std::vector<std::string>& reco
 // when MPI has ended.
 std::unique_lock<std::mutex> hold_mpi();
 
-// What the library says of it: "MPI_Test: out of memory"; empty: it has gone well.
+// The library's words for a result: "MPI_Test: out of memory"; empty: it has gone well.
 std::string error_of(int result, const char* what);
 
 // Throws it as Error{system}.
