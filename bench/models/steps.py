@@ -39,6 +39,8 @@ import report  # noqa: E402, likewise
 
 TABLE = "Whole training steps of CoC's models over emulated links: gain over the serial step"
 LAYERS = 2
+SEED = 1234  # Megatron-LM's own
+RATE = 1e-4  # of learning
 HEAD = 64  # the size of an attention head, so that narrow models have enough heads to share
 NOISE = 0.02  # of a step: the error of two medians, as in src/measure/race.h
 CLOSE = 0.1  # how far the share may be off, of the share
@@ -75,10 +77,27 @@ MODELS = {
 }
 
 
+def sizes(model: Model, width: float) -> tuple[int, int]:
+    """Return the tokens of a sequence, and the vocabulary, at this share of the widths.
+
+    Attention has its share of a step if the sequence shrinks with the width, and the head if the
+    vocabulary shrinks with the width and with the layers.
+    """
+    share = width * LAYERS / model.layers
+    return round(model.sequence * width), 128 * max(1, round(model.vocabulary * share / 128))
+
+
+def texts(rows: int, sequence: int, vocabulary: int) -> torch.Tensor:
+    """Return random texts that begin again at their end, as a script's data can do too."""
+    random = torch.Generator().manual_seed(SEED)
+    tokens = torch.randint(vocabulary, (rows, sequence), generator=random)
+    return torch.cat((tokens, tokens[:, :1]), dim=1)
+
+
 def make_model(model: Model, width: float, sequence: int, vocabulary: int) -> GPTModel:
     """Return the model at this share of its widths, on all ranks from the same seed."""
     hidden, ranks = round(model.hidden * width), dist.get_world_size()
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     llama: dict[str, Any] = {
         "normalization": "RMSNorm",
         "gated_linear_unit": True,
@@ -124,16 +143,12 @@ class Contender:
         model = MODELS[options.model]
         self.how = how
         self.group = parallel_state.get_tensor_model_parallel_group()
-        # Attention has its share of a step if the sequence shrinks with the width, and the head
-        # if the vocabulary shrinks with the width and with the layers.
-        self.sequence = round(model.sequence * options.width)
-        share = options.width * LAYERS / model.layers
-        vocabulary = 128 * max(1, round(model.vocabulary * share / 128))
+        self.sequence, vocabulary = sizes(model, options.width)
         self.model = make_model(model, options.width, self.sequence, vocabulary)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        shape = (max(1, options.tokens // self.sequence), self.sequence + 1)
-        self.tokens = torch.randint(vocabulary, shape, generator=torch.Generator().manual_seed(1))
-        self.positions = torch.arange(self.sequence).expand(shape[0], -1)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
+        rows = max(1, options.tokens // self.sequence)
+        self.tokens = texts(rows, self.sequence, vocabulary)
+        self.positions = torch.arange(self.sequence).expand(rows, -1)
         self.later = torch.triu(torch.ones(self.sequence, self.sequence, dtype=torch.bool), 1)[
             None, None
         ]
@@ -174,7 +189,7 @@ def over(link: str | None) -> None:
         os.environ["PLAIT_LINK"] = link
     parallel_state.destroy_model_parallel()
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
-    model_parallel_cuda_manual_seed(0)
+    model_parallel_cuda_manual_seed(SEED)
 
 
 def in_turns(contenders: list[Contender], rounds: int) -> None:
@@ -280,6 +295,7 @@ def main() -> None:
     in_turns(list(found.values()), options.rounds)
     losses = {tuple(contender.losses) for contender in found.values()}
     if dist.get_rank() == 0:
+        print("losses:", *(f"{loss:.6f}" for loss in found["serial"].losses))
         report.write(options.json, document(options, link, found))
     dist.destroy_process_group()
     if len(losses) != 1:

@@ -9,6 +9,7 @@
 #include "plait/error.h"
 #include "plait/export.h"
 #include "plait/gemm.h"
+#include "plait/grouped_gemm.h"
 #include "plait/linear.h"
 #include "plait/link.h"
 #include "plait/mailbox.h"

@@ -1079,6 +1079,15 @@ class Gemm:
     def run(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, transposed: bool = False, bias: Array | TensorView | None = None, accumulate: bool = False) -> None:
         """Multiply. `transposed`: x is [k, m], as a weight's gradient has it."""
 
+def grouped_matmul(x: Array | TensorView, weights: Sequence[PackedWeight | WeightView], rows: Sequence[int], out: Array | TensorView, *, biases: Sequence[Array | TensorView] | None = None, threads: int = 0, backend: str = '') -> None:
+    """
+    Multiply groups of rows, each by its own weight, on this rank alone.
+
+    `rows` says how many rows of x are each group's, in their order; 0 is allowed. x is
+    [all rows, k], out [all rows, n]. Weights have the same sizes and kind. The bits are
+    those of a product for each group.
+    """
+
 class LinearDesc:
     """What a layer is made for: this rank's sizes."""
 

@@ -164,6 +164,43 @@ def test_every_way_to_name_a_device_means_the_cpu() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_rare_calls_find_a_stand_in() -> None:
+    """Logs of slow ranks, streams of experts, and groups that are named by position."""
+    done = python(
+        "-W",
+        "always",
+        "-c",
+        "import datetime, os, torch, torch.distributed as dist\n"
+        "import plait.megatron\n"
+        "plait.megatron.stand_in_for_cuda()\n"
+        "cuda = torch.cuda\n"
+        "assert cuda.temperature() == cuda.power_draw() == cuda.utilization() == 0\n"
+        "assert cuda.clock_rate() == 0 and cuda.Stream.priority_range() == (0, 0)\n"
+        "torch.ones(1).record_stream(cuda.current_stream())\n"
+        "os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0')\n"
+        "dist.init_process_group('nccl', rank=0, world_size=1, store=dist.HashStore())\n"
+        "group = dist.new_group([0], datetime.timedelta(minutes=1), 'nccl')\n"
+        "assert dist.get_backend(group) == 'gloo'\n"
+        "loader = torch.utils.data.DataLoader(torch.arange(2), pin_memory=True)\n"
+        "assert [int(one) for one in loader] == [0, 1]\n"
+        "dist.destroy_process_group()\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pin_memory" not in done.stderr
+
+
+def test_loaders_have_seeds_of_the_program() -> None:
+    program = (
+        "import torch, plait.megatron\n"
+        "plait.megatron.stand_in_for_cuda()\n"
+        "torch.manual_seed({seed})\n"
+        "print(iter(torch.utils.data.DataLoader(torch.arange(2)))._base_seed)\n"
+    )
+    found = [python("-c", program.format(seed=seed)).stdout for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+    assert found[0].strip().isdigit()
+
+
 @pytest.mark.parametrize("where", ["before", "behind"])
 def test_the_command_can_leave_torch_as_it_is(where: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

@@ -22,8 +22,9 @@ struct Measurement {
   int (*run)(Words) = nullptr;  // null: an operator, by measure_operator()
 };
 
-constexpr std::array<Measurement, 9> kMeasurements = {{
+constexpr std::array<Measurement, 10> kMeasurements = {{
     {"matmul", "a matrix product, without communication", bench_matmul},
+    {"grouped", "products of the experts of a layer, without communication", bench_grouped},
     {"matmul-all-reduce", "a product whose sum over ranks goes to every rank"},
     {"matmul-reduce-scatter", "a product whose sum over ranks is sharded"},
     {"matmul-all-gather", "a product of row shards, whose result goes to every rank"},

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "plan/machine.h"
 #include "tune/agree.h"
 #include "tune/measure_profile.h"
+#include "tune/network.h"
 #include "tune/tuner.h"
 
 namespace plait::cli {
@@ -45,6 +47,10 @@ class Tuning {
     if (options_.profile_only) {
       on_rank_0([&] { report(model.profile()); });
       return kDone;
+    }
+    if (comm_.hosts() > 1) {
+      const int threads = tune::least(base::thread_count(options_.threads), comm_);
+      network_ = tune::about(tune::known_network(comm_, threads, options_.cache));
     }
     measure_all(open_problems(), model);
     on_rank_0([&] { report(); });
@@ -186,17 +192,25 @@ class Tuning {
     const auto agreed = tune::agree_on("plan caches", known, comm_);
     if (!agreed) return problems;
     const plan::PlanCache there = plan::PlanCache::parse(*agreed);
-    std::erase_if(problems, [&](const PlanKey& key) { return there.find(key).has_value(); });
+    std::erase_if(problems,
+                  [&](const PlanKey& key) { return there.find(as_kept(key)).has_value(); });
     return problems;
+  }
+
+  // Between hosts the network belongs to the problem: with another one, other plans are fast.
+  PlanKey as_kept(PlanKey key) const {
+    if (network_) key.link = network_;
+    return key;
   }
 
   // Stores each plan at once, so that an interruption loses only the current problem.
   void keep(const tune::Tuned& tuned) {
     const plan::PlanCache::Entry entry = {
         .plan = tuned.plan, .nanoseconds = tuned.nanoseconds, .serial = tuned.serial};
-    found_.add(tuned.key, entry);
+    const PlanKey key = as_kept(tuned.key);
+    found_.add(key, entry);
     plan::PlanCache one(found_.machine());
-    one.add(tuned.key, entry);
+    one.add(key, entry);
     plan::save_cache(options_.cache, one);
   }
 
@@ -215,6 +229,7 @@ class Tuning {
   const TuneOptions& options_;
   Communicator& comm_;
   plan::PlanCache found_;
+  std::optional<Link> network_ = {};  // between the hosts of the ranks, measured
 };
 
 int show(const TuneOptions& options) {

@@ -89,7 +89,8 @@ class Automatic final : public PlanSource {
     }
     if (const auto entry = decision(whole); entry && entry->serial > 0)
       return reason_of(*entry, known);
-    if (known.reason && known.is_tried) known.reason->sentence = "plans are being tried";
+    if (known.reason && known.is_tried && online_->tries(whole))
+      known.reason->sentence = "plans are being tried";
     return known.reason;
   }
 
@@ -120,13 +121,9 @@ class Automatic final : public PlanSource {
     return known_.emplace(key, Known{.plan = plan, .is_tried = is_tried}).first->second;
   }
 
-  // The plan of this problem in the cache; between hosts also one that plait tune has measured.
-  std::optional<plan::PlanCache::Entry> measured_plan(PlanKey key) const {
-    auto found = cache_.entries().find(name(key));
-    if (found == cache_.entries().end() && key.hosts > 1) {
-      key.link.reset();
-      found = cache_.entries().find(name(key));
-    }
+  // The plan of this problem in the cache.
+  std::optional<plan::PlanCache::Entry> measured_plan(const PlanKey& key) const {
+    const auto found = cache_.entries().find(name(key));
     return found == cache_.entries().end() ? std::nullopt : std::optional(found->second);
   }
 

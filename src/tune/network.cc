@@ -80,7 +80,7 @@ std::int64_t preemptions() {
 
 class Probe {
  public:
-  explicit Probe(Communicator& comm) : comm_(comm), mine_(share(kMostFloats)), all_(kMostFloats) {}
+  explicit Probe(Communicator& comm) : comm_(comm) {}
 
   // Every rank sends so many floats to every other, so many times one after the other.
   Transfers transfers(std::size_t floats, std::size_t times) {
@@ -88,11 +88,12 @@ class Probe {
       std::array<float, kMostTransfers> taken;
       float delayed;
     } mine = {};
+    const Elements everything = place_for(floats);
     barrier(comm_);
     base::Nanoseconds begin = base::now();
     std::int64_t preempted = preemptions();
     for (std::size_t i = 0; i < times; ++i) {
-      all_gather({mine_.data(), floats}, to(floats), comm_);
+      all_gather({mine_.data(), floats}, everything, comm_);
       const base::Nanoseconds end = base::now();
       mine.taken.at(i) = static_cast<float>(end - std::exchange(begin, end));
       const std::int64_t now = preemptions();
@@ -110,10 +111,11 @@ class Probe {
   // The time that such a transfer takes from a processor that multiplies meanwhile, for each byte
   // that it sends or receives: the time that is missing for the products made until it has ended.
   double processor(std::size_t floats, OpCase::Runner& product) {
+    const Elements everything = place_for(floats);
     const double one = time_product(product).usual;
     barrier(comm_);
     const base::Nanoseconds begin = base::now();
-    Pending pending = start_all_gather({mine_.data(), floats}, to(floats), comm_);
+    Pending pending = start_all_gather({mine_.data(), floats}, everything, comm_);
     double multiplied = 0;
     while (!pending.done()) {
       product.run();
@@ -129,8 +131,12 @@ class Probe {
   }
 
  private:
-  Elements to(std::size_t floats) {
-    return {all_.data(), floats * static_cast<std::size_t>(comm_.world())};
+  // Only as much memory as is needed: a page's first use takes as long as half a page's transfer.
+  Elements place_for(std::size_t floats) {
+    const std::size_t count = floats * static_cast<std::size_t>(comm_.world());
+    if (mine_.size() < floats) mine_.resize(floats);
+    if (all_.size() < count) all_.resize(count);
+    return {all_.data(), count};
   }
 
   Communicator& comm_;

@@ -107,6 +107,11 @@ std::optional<plan::PlanCache::Entry> Online::decision(const PlanKey& key) const
   return found == trials_.end() ? std::nullopt : found->second.decision;
 }
 
+// Begins no trial: any rank may ask, and ranks begin their trials together.
+bool Online::tries(const PlanKey& key) const {
+  return trials_.size() < kMostTrials || trials_.contains(shared_problem(key));
+}
+
 std::optional<Plan> Online::find(const PlanKey& key) const {
   const auto decided = decision(key);
   return decided ? decided->plan : model_.choose(key);

@@ -55,6 +55,9 @@ class Online final : public PlanSource {
   // The last call of a turn is collective.
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
 
+  // False: there are too many problems already, so that the model decides for this one.
+  bool tries(const PlanKey& key) const;
+
   // The decision and its times.
   std::optional<plan::PlanCache::Entry> decision(const PlanKey& key) const;
 

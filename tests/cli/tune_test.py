@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shlex
 import signal
+import socket
 import subprocess
 import unittest
 from pathlib import Path
@@ -35,6 +37,19 @@ class TuneTest(TuneCase):
         asked = "op=matmul-all-reduce m=32 n=128 k=64 ranks=2 link=10gbit,20us"
         why = json.loads(self.plait("info", "--json", "--why", asked).stdout)
         self.assertEqual((why["source"], why["chosen"]), ("cache", found[1][1]))
+
+    def test_plans_of_several_hosts_belong_to_their_network(self):
+        self.give_profile()
+        words = shlex.join(map(str, [PLAIT, "tune", "--op", "matmul-all-reduce", *SMALL]))
+        with socket.socket() as kept:  # from other processes, though rank 0 may listen there
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(("127.0.0.1", 0))
+            place = f"127.0.0.1:{kept.getsockname()[1]}"
+            run = self.plait("run", "-n", "2", "--", "sh", "-c",
+                             f"PLAIT_HOST=node$PLAIT_RANK PLAIT_RENDEZVOUS={place} exec {words}")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        [(key, *_)] = self.entries()
+        self.assertRegex(key, r" hosts=2 threads=\d+ transport=tcp link=\S+bit,\S+s$")
 
     def test_why_shows_the_fastest_plans_and_the_usual_ones(self):
         asked = "op=matmul-all-reduce m=512 n=4096 k=4096 ranks=2 link=10gbit,20us"

@@ -7,6 +7,7 @@
 
 #include "gemm/depth.h"
 #include "gemm/matrix.h"
+#include "gemm/quant_panels.h"
 #include "plait/gemm.h"
 #include "quant/format.h"
 #include "quant/weights.h"

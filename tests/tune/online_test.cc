@@ -327,6 +327,20 @@ TEST(Online, KeepsNoDecisionThatIsNotClearAndTriesAgain) {
   });
 }
 
+// A program whose problems all differ would never finish their trials.
+TEST(Online, LeavesTheRestOfManyProblemsToTheModel) {
+  const plan::CostModel model(plan::built_in_profile());
+  run_as_threads(3, [&](Communicator& comm) {
+    const Online online(comm, model);
+    PlanKey key = problem();
+    for (key.k = 1; key.k <= 1025; ++key.k) {
+      EXPECT_EQ(online.tries(key), key.k <= 1024);
+      online.next(key);
+      EXPECT_EQ(online.tries(key), key.k <= 1024) << "asked again";
+    }
+  });
+}
+
 // One of five times is longer than serial's: that is enough for this program, and not for others.
 TEST(Online, KeepsNoDecisionThatATimeSpeaksAgainst) {
   const plan::CostModel model(plan::built_in_profile());

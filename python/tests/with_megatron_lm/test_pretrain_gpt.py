@@ -3,6 +3,7 @@
 With PLAIT_TEST_BRIEFLY, there is one run of four steps.
 """
 
+import importlib
 import json
 import os
 import re
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from pretraining import ENVIRONMENT, SMALL, Scripts
 
+BENCH = Path(__file__).parents[3] / "bench" / "models"
 BESIDE = Path(__file__).parents[3].parent / "shared" / "megatron-lm"
 TP2 = "--tensor-model-parallel-size 2"
 UNFUSED = "--no-gradient-accumulation-fusion"
@@ -225,6 +228,49 @@ def test_resumes_as_if_it_had_not_stopped(scripts: Scripts, tmp_path: Path) -> N
     assert [again, last] == [whole.losses[3], whole.losses[5]]
     norms = [re.findall(r"grad norm: (\S+)", run.text) for run in (whole, first, second)]
     assert norms[1] + norms[2] == norms[0]
+
+
+def repeated(tokens: list[int], prefix: Path) -> list[str]:
+    """Make a dataset in which every sample is these tokens, and return the options that name it."""
+    from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
+
+    builder = IndexedDatasetBuilder(f"{prefix}.bin", dtype=numpy.int32)
+    builder.add_item(torch.tensor(tokens * 20, dtype=torch.int32))
+    builder.end_document()
+    builder.finalize(f"{prefix}.idx")
+    return ["--data-path", str(prefix), "--data-cache-path", f"{prefix}.cache"]
+
+
+@thorough
+def test_steps_of_bench_models_are_those_of_the_script(scripts: Scripts, tmp_path: Path) -> None:
+    """./do bench models trains in a program of its own, whose weights have no copies in f32."""
+    sys.path.insert(0, str(BENCH))
+    steps: Any = importlib.import_module("steps")
+    width, name = 1 / 64, "llama2-70b"
+    model = steps.MODELS[name]
+    sequence, vocabulary = steps.sizes(model, width)
+    measured = ["--share", "0.1", "--link", "10gbit,5us", "--rounds", "3"]
+    measured += ["--width", str(width), "--tokens", str(sequence)]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = run(*launch, str(BENCH / "steps.py"), name, *measured, "--json", str(tmp_path / "json"))
+    (line,) = re.findall(r"losses: (.*)", done.stdout)
+    expected = [float(loss) for loss in line.split()]
+    row = steps.texts(1, sequence, vocabulary)[0, :-1]
+    arguments = f"""{TP2} {LLAMA} --sequence-parallel --bf16 --attention-softmax-in-fp32
+        --seed {steps.SEED} --lr {steps.RATE} --lr-decay-style constant --lr-warmup-iters 0
+        --clip-grad 0 --adam-beta2 0.999 --micro-batch-size 1 --global-batch-size 1
+        --num-layers {steps.LAYERS} --hidden-size {round(model.hidden * width)}
+        --ffn-hidden-size {round(model.inner * width)} --kv-channels {steps.HEAD}
+        --num-attention-heads {round(model.hidden * width) // steps.HEAD} --num-query-groups 2
+        --seq-length {sequence} --max-position-embeddings {sequence}
+        --tokenizer-type NullTokenizer --vocab-size {vocabulary - 1}
+        --make-vocab-size-divisible-by 64 --train-iters {len(expected)} --split 100,0,0"""
+    data = " ".join(repeated(row.tolist(), tmp_path / "text"))
+    found = scripts.run(2, f"{arguments} {data}", environment={"PLAIT_WIRE": "bf16"})
+    assert expected[-1] < expected[0] - 0.1
+    assert found.losses[0] == pytest.approx(expected[0], rel=1e-5)
+    expected[1] = (expected[0] + expected[1]) / 2  # in its second step the script prints a mean
+    assert found.losses == pytest.approx(expected, rel=5e-3)
 
 
 @thorough

@@ -9,6 +9,7 @@
 namespace plait::cli {
 
 int bench_matmul(Words words);
+int bench_grouped(Words words);
 int bench_layer(Words words);
 int bench_model(Words words);
 

@@ -85,13 +85,16 @@ def _give_loaders_a_generator() -> None:
     makes a loader after that.
     """
     begin = dataloader._BaseDataLoaderIter.__init__
-    own = torch.Generator()
+    own: torch.Generator | None = None
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self: Any, loader: Any) -> None:
+        nonlocal own
+        loader.pin_memory = False  # it would warn that nothing can copy from pinned memory
         before = torch.get_rng_state()
+        own = own or torch.Generator().manual_seed(torch.initial_seed())
         torch.set_rng_state(own.get_state())
         try:
-            begin(self, *args, **kwargs)
+            begin(self, loader)
             own.set_state(torch.get_rng_state())
         finally:
             torch.set_rng_state(before)
@@ -111,7 +114,7 @@ def _replace_backend() -> None:
     def new_group(*args: Any, **kwargs: Any) -> Any:
         if "backend" in kwargs:
             kwargs["backend"] = _backend(kwargs["backend"])
-        return new(*args, **kwargs)
+        return new(*args[:2], *map(_backend, args[2:3]), *args[3:], **kwargs)
 
     for module in (distributed_c10d, dist):
         vars(module).update(init_process_group=init_process_group, new_group=new_group)

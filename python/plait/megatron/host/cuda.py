@@ -25,6 +25,11 @@ class Stream:
         self.device = torch.device("cpu")
         self.cuda_stream = 0
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Return the lowest and the highest priority: all are equal."""
+        return 0, 0
+
     def wait_event(self, event: object) -> None:
         """Return: the event has happened."""
 
@@ -154,6 +159,7 @@ TABLE: tuple[tuple[str, Any, str], ...] = (
     ("device_memory_used", _resident, "it reports the memory of a step"),
     ("reset_peak_memory_stats", _nothing, "the peak is the process's"),
     ("memory_stats", lambda *_: collections.defaultdict(int), "it reports counts of allocations"),
+    ("temperature power_draw utilization clock_rate", lambda *_: 0, "its log of slow ranks has it"),
     ("mem_get_info", _free, "buffers are sized by it"),
     ("get_device_capability", lambda *_: _CAPABILITY, "choices depend on the architecture"),
     ("get_device_properties", _properties, "choices depend on the architecture"),

@@ -37,6 +37,10 @@ def _stay(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
     return tensor
 
 
+def _nothing(tensor: torch.Tensor, stream: object) -> None:
+    pass
+
+
 def _to(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -106,6 +110,7 @@ def stand_in() -> None:
         setattr(owner, name, made)
     tensor: Any = torch.Tensor
     tensor.cuda = tensor.pin_memory = _stay
+    tensor.record_stream = _nothing
     tensor.to, tensor.type = _to(tensor.to), _type(tensor.type)
     module: Any = torch.nn.Module
     module.to = _to(module.to)
