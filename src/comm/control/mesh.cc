@@ -112,8 +112,10 @@ void Mesh::send(int process, const Frame& frame, const std::byte* payload,
                 std::shared_ptr<const void> owner, Urgency urgency) {
   const std::lock_guard lock(mutex_);
   if (carrier_ != nullptr &&
-      (frame.kind == Kind::chunk || (credits_are_carried_ && frame.kind == Kind::credit)))
+      (frame.kind == Kind::chunk || (credits_are_carried_ && frame.kind == Kind::credit))) {
+    if (!connections_[process].loss().empty()) return;
     return carrier_->send(process, frame, payload, std::move(owner));
+  }
   Frame stamped = frame;
   if (carrier_ != nullptr) ChunkOrderGate::stamp(stamped, carrier_->sent_to(process));
   Connection& connection = connections_[process];

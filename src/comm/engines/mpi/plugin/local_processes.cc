@@ -38,6 +38,7 @@ LocalProcesses::LocalProcesses(const std::vector<std::string>& records) {
     one.start = static_cast<std::uint64_t>(base::parse_int(words[1]).value_or(0));
     // Invalid on kernels before 5.3, and then the pid must do.
     one.pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0)));
+    one.memory_size = base::open_memory_size(one.pid);
     // A host that was cloned from the same snapshot has the same id. The process is on that other
     // host, and alive, where this one has no such process or another one under its pid.
     one.is_local = !base::has_ended(one.pidfd, one.pid, one.start);
@@ -46,6 +47,10 @@ LocalProcesses::LocalProcesses(const std::vector<std::string>& records) {
 
 bool LocalProcesses::Process::has_ended() const {
   return is_local && base::has_ended(pidfd, pid, start);
+}
+
+bool LocalProcesses::Process::may_be_ending() const {
+  return is_local && (memory_size ? base::may_be_ending(memory_size) : has_ended());
 }
 
 bool LocalProcesses::any_has_ended() const {

@@ -25,14 +25,20 @@ class LocalProcesses {
   bool has_ended(int process) const { return all_[process].has_ended(); }
   bool any_has_ended() const;
 
+  // Tells of an end before has_ended() does, and before the process's sockets are closed. True,
+  // too, for a process whose first thread has ended before the others.
+  bool may_be_ending(int process) const { return all_[process].may_be_ending(); }
+
  private:
   struct Process {
     bool is_local = false;
     pid_t pid = 0;
     std::uint64_t start = 0;
     base::Fd pidfd = {};
+    base::Fd memory_size = {};
 
     bool has_ended() const;
+    bool may_be_ending() const;
   };
 
   std::vector<Process> all_;

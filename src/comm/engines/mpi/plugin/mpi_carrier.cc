@@ -1,6 +1,7 @@
 #include "comm/engines/mpi/plugin/mpi_carrier.h"
 
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,9 +34,12 @@ constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwakeWhileBusy = 5 * base::kMillisecond;
 
-// How often a sender asks whether a process of this host lives. From its kernel's closing of its
-// sockets until its end can be seen takes as long.
+// How often a sender looks whether a process of this host lives. A process that dies takes longer
+// to give up its memory, before it closes its sockets.
 constexpr base::Nanoseconds kBetweenLooks = 10 * base::kMicrosecond;
+
+// How long a process may take from the beginning of its end to its end.
+constexpr base::Nanoseconds kLongestEnd = base::kSecond;
 
 base::Fd make_timer() {
   const base::CloseOnFork closing;
@@ -127,15 +131,32 @@ std::shared_ptr<const void> MpiCarrier::hold(const base::Region& memory) {
   return std::make_shared<const base::Region>(memory);
 }
 
-// Over sockets, Open MPI ends a process that sends to one that has died.
+// Over sockets, SIGPIPE ends a process that sends to one that has died. Where it is ignored, Open
+// MPI may never return.
 bool MpiCarrier::has_lost(int process) {
   Peer& peer = peers_[process];
   const base::Nanoseconds now = base::now();
   if (peer.error.empty() && now - peer.looked_at > kBetweenLooks) {
     peer.looked_at = now;
-    if (local_processes_->has_ended(process)) peer.error = "it has died";
+    if (has_died(process)) peer.error = "it has died";
   }
   return !peer.error.empty();
+}
+
+// A process that seems to be ending is waited for, since nothing may be sent to it until it is
+// known that it only lacks its first thread.
+bool MpiCarrier::has_died(int process) {
+  if (!local_processes_->may_be_ending(process)) return false;
+  Peer& peer = peers_[process];
+  const base::Nanoseconds deadline = base::now() + kLongestEnd;
+  while (!local_processes_->has_ended(process)) {
+    if (peer.lacks_first_thread || base::now() > deadline) {
+      peer.lacks_first_thread = true;
+      return false;
+    }
+    ::usleep(20);
+  }
+  return true;
 }
 
 MpiCarrier::Transfer MpiCarrier::begin(int process, const Frame& frame, const std::byte* payload) {

@@ -76,11 +76,13 @@ class MpiCarrier final : public tcp::Carrier {
     Transfer question = {};
     std::deque<Incoming> incoming = {};
     base::Nanoseconds looked_at = 0;  // the time at which its process lived
+    bool lacks_first_thread = false;  // the process goes on without it
     std::string error = {};
   };
   class Unfinished;
 
   bool has_lost(int process);
+  bool has_died(int process);
   Transfer begin(int process, const tcp::Frame& frame, const std::byte* payload);
   void take(const FrameReceives::Received& frame, const tcp::Connection::Find& find);
   void read_frame(int process, std::span<const std::byte> bytes, const tcp::Connection::Find& find);

@@ -80,6 +80,7 @@ bool has_ended() {
 // MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
 // dead or stuck, the others go without it, and the launcher says that they did.
 bool meet_for_the_last_time(Nanoseconds deadline) {
+  if (one_has_ended()) return false;
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
