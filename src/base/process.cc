@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/close_on_fork.h"
 #include "base/text.h"
 
 namespace plait::base {
@@ -72,6 +74,18 @@ bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start) {
   if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
   const std::string stat = stat_of(pid);
   return !stat.empty() && (is_dead(stat) || number_in(stat, kStart) != start);
+}
+
+Fd open_memory_size(pid_t pid) {
+  const CloseOnFork closing;
+  const std::string name = "/proc/" + std::to_string(pid) + "/statm";
+  return closing.adopt(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+// The first number is the size of all of its memory. Of a process that is gone nothing is read.
+bool may_be_ending(const Fd& memory_size) {
+  char first = '0';
+  return ::pread(memory_size.get(), &first, 1, 0) != 1 || first == '0';
 }
 
 const char* state_of(pid_t pid) {

@@ -24,6 +24,13 @@ std::uint64_t start_of(pid_t pid);
 // closed it and have another file under its number by now.
 bool has_ended(const Fd& pidfd, pid_t pid, std::uint64_t start);
 
+// A descriptor for may_be_ending(); invalid where /proc doesn't show the process.
+Fd open_memory_size(pid_t pid);
+
+// Tells of an end before has_ended() does: a process gives up its memory, closes its sockets, and
+// only then has ended. True, too, for a process whose first thread has ended before the others.
+bool may_be_ending(const Fd& memory_size);
+
 // "running", "stopped", ... as the kernel reports it; empty if unknown.
 const char* state_of(pid_t pid);
 

@@ -120,9 +120,26 @@ TEST(Process, OneWithoutItsFirstThreadHasNotEnded) {
   const std::uint64_t start = start_of(pid);
   expect_state(pid, "dead");
   EXPECT_FALSE(has_ended(Fd(), pid, start));
+  EXPECT_TRUE(may_be_ending(open_memory_size(pid)));
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
   EXPECT_TRUE(has_ended(Fd(), pid, start));
+}
+
+TEST(Process, ItsMemoryGoesBeforeItsEndIsSeen) {
+  Child child;
+  const Fd memory_size = open_memory_size(child.pid());
+  ASSERT_TRUE(memory_size);
+  EXPECT_FALSE(may_be_ending(memory_size));
+  child.signal(SIGSTOP);
+  expect_state(child.pid(), "stopped");
+  EXPECT_FALSE(may_be_ending(memory_size));
+  child.signal(SIGKILL);
+  expect_state(child.pid(), "dead");
+  EXPECT_TRUE(may_be_ending(memory_size));
+  child.reap();
+  EXPECT_TRUE(may_be_ending(memory_size));
+  EXPECT_FALSE(open_memory_size(0));
 }
 
 TEST(Process, AStoppedOneHasNotEnded) {

@@ -9,17 +9,9 @@
 namespace plait::conformance {
 namespace {
 
-const RankMaker kMpi = {.name = "mpi",
-                        .run = run_under_mpi,
-                        .sees_calls = false,
-                        .shows_waits = false,
-                        .chunks_held = 4};
-const RankMaker kLinked = {.name = "linked_mpi",
-                           .run = run_under_mpi,
-                           .link = "10gbit,20us",
-                           .sees_calls = false,
-                           .shows_waits = false,
-                           .chunks_held = 4};
+const RankMaker kMpi = {.name = "mpi", .run = run_under_mpi, .sees_calls = false};
+const RankMaker kLinked = {
+    .name = "linked_mpi", .run = run_under_mpi, .link = "10gbit,20us", .sees_calls = false};
 
 std::vector<int> started_world() { return {place_from_environment().world}; }
 

@@ -26,11 +26,9 @@ using RunRanks =
 struct RankMaker {
   std::string name;
   RunRanks run;
-  std::string link = {};          // an emulated link between the ranks
-  bool sees_calls = true;         // ranks see one another's calls, not only chunks
-  bool shows_waits = true;        // at a deadline, ranks know for which others each waits
-  std::uint32_t chunks_held = 2;  // of a channel, before its receiver releases one
-  bool one_host = true;           // an emulated link needs that
+  std::string link = {};    // an emulated link between the ranks
+  bool sees_calls = true;   // ranks see one another's calls, not only chunks
+  bool one_host = true;     // an emulated link needs that
   bool one_thread = false;  // all ranks take turns on one thread, so no other thread may be a rank
 };
 

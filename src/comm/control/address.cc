@@ -171,7 +171,7 @@ std::vector<std::string> local_hosts(const std::string& toward) {
 namespace {
 
 // Null if the port is taken.
-std::optional<base::Fd> try_to_listen(int port) {
+std::optional<base::Fd> try_to_bind(int port) {
   sockaddr_storage bytes = {};
   socklen_t length = sizeof(sockaddr_in6);
   auto socket = open_socket(AF_INET6);
@@ -189,20 +189,26 @@ std::optional<base::Fd> try_to_listen(int port) {
     length = sizeof(sockaddr_in);
   }
   set(*socket, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (::bind(socket->get(), as_sockaddr(bytes), length) != 0 ||
-      ::listen(socket->get(), SOMAXCONN) != 0) {
+  if (::bind(socket->get(), as_sockaddr(bytes), length) != 0) {
     if (errno == EADDRINUSE) return std::nullopt;
-    base::fail_errno(base::sentence("cannot listen at port ", port));
+    base::fail_errno(base::sentence("cannot use port ", port));
   }
   return socket;
 }
 
+std::optional<base::Fd> try_to_listen(int port) {
+  auto socket = try_to_bind(port);
+  if (!socket || ::listen(socket->get(), SOMAXCONN) == 0) return socket;
+  if (errno != EADDRINUSE) base::fail_errno(base::sentence("cannot listen at port ", port));
+  return std::nullopt;
+}
+
 // The port of the rendezvous is left for rank 0, which may come later.
-base::Fd listen_within(const PortRange& range) {
+base::Fd take_one_of(const PortRange& range, std::optional<base::Fd> (*take)(int port)) {
   const auto rendezvous = rendezvous_from_environment();
   for (int port = range.first; port <= range.last; ++port) {
     if (rendezvous && port == rendezvous->port) continue;
-    if (auto socket = try_to_listen(port)) return std::move(*socket);
+    if (auto socket = take(port)) return std::move(*socket);
   }
   base::fail(Code::invalid_argument, "PLAIT_PORTS=", range.first, '-', range.last,
              ": all of these ports are taken on this host; each of its ranks needs one");
@@ -212,11 +218,18 @@ base::Fd listen_within(const PortRange& range) {
 
 base::Fd listen_at_port(int port) {
   const auto range = port == 0 ? ports_from_environment() : std::nullopt;
-  if (range) return listen_within(*range);
+  if (range) return take_one_of(*range, try_to_listen);
   auto socket = try_to_listen(port);
   PLAIT_CHECK(socket, "port ", port,
               " of this host is taken, perhaps by another job, or by another rank 0 of this one: "
               "PLAIT_RENDEZVOUS=HOST:PORT names another port for all ranks");
+  return std::move(*socket);
+}
+
+base::Fd reserve_port() {
+  if (const auto range = ports_from_environment()) return take_one_of(*range, try_to_bind);
+  auto socket = try_to_bind(0);
+  if (!socket) base::fail_errno("cannot reserve a port");
   return std::move(*socket);
 }
 

@@ -40,6 +40,10 @@ std::vector<std::string> local_hosts(const std::string& toward);
 // PLAIT_PORTS allows. Throws Error{system}, or invalid_argument if the port is taken, or all of
 // PLAIT_PORTS are.
 base::Fd listen_at_port(int port);
+
+// A socket that keeps such a free port for listen_at_port() of this process, again and again.
+base::Fd reserve_port();
+
 int port_of(const base::Fd& socket);
 
 // Null where no caller is waiting.

@@ -1,9 +1,10 @@
 // An engine that carries chunks over another network than the connections.
 //
-// The connections stay. They carry what ranks agree on, credits, failures and farewells, and show
-// which process is lost. Because a mailbox has credit for two chunks of each channel, a carrier
-// never needs room that isn't there. A carrier that connects only when something is sent sends
-// something to each process when it is made, so that is_sent() says when they are connected.
+// The connections stay. They carry what ranks agree on, failures and farewells, and credits where
+// the carrier does not; and they show which process is lost. Because a mailbox has credit for two
+// chunks of each channel, a carrier never needs room that isn't there. A carrier that connects only
+// when something is sent sends something to each process when it is made, so that is_sent() says
+// when they are connected.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@
 
 namespace plait::comm::tcp {
 
-// All functions but the destructor are called under the mesh's mutex, and what hold() returned is
-// given up under it.
+// All functions but the destructor and note_failure() are called under the mesh's mutex, and what
+// hold() returned is given up under it.
 class Carrier {
  public:
   Carrier() = default;
@@ -41,6 +42,9 @@ class Carrier {
   // sent to a process for which there is an error.
   virtual void send(int process, const Frame& frame, const std::byte* payload,
                     std::shared_ptr<const void> owner) = 0;
+
+  // True if credits go by send() too, so that the connections need only be asked now and then.
+  virtual bool takes_credits() const { return false; }
 
   // Sends and receives what can be moved now. Chunks of a process reach their receivers in the
   // order in which they were sent. True: something came.
@@ -68,6 +72,9 @@ class Carrier {
   // since the last move(). It returns false if there is something to do at once.
   virtual int descriptor() const = 0;
   virtual bool arm() = 0;
+
+  // A group has failed, so perhaps not every process will come to its end in good order.
+  virtual void note_failure() noexcept {}
 };
 
 }  // namespace plait::comm::tcp

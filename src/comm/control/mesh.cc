@@ -24,6 +24,12 @@ namespace {
 // About what one poll of the sockets costs.
 constexpr Nanoseconds kBetweenMoves = 2 * base::kMicrosecond;
 
+// How often the connections are asked beside a carrier that takes chunks and credits.
+constexpr Nanoseconds kBetweenWords = 100 * base::kMicrosecond;
+
+// The most turns in which one call moves all that is here: other threads wait meanwhile.
+constexpr int kMostTurns = 64;
+
 // After a failure nothing but its news is worth waiting for.
 constexpr Nanoseconds kAfterFailure = 200 * base::kMillisecond;
 constexpr Nanoseconds kPollInterval = 10 * base::kMillisecond;
@@ -74,6 +80,7 @@ Mesh::~Mesh() { deliver(has_failure_.load(std::memory_order_relaxed)); }
 void Mesh::carry_by(std::unique_ptr<Carrier> carrier) {
   const std::lock_guard lock(mutex_);
   carrier_ = std::move(carrier);
+  credits_are_carried_ = carrier_->takes_credits();
   gate_ = std::make_unique<ChunkOrderGate>(*carrier_, find_, size());
   find_for_connection_ = [gate = gate_.get()](std::uint32_t) { return gate; };
 }
@@ -104,8 +111,11 @@ void Mesh::remove(std::uint32_t number) noexcept {
 void Mesh::send(int process, const Frame& frame, const std::byte* payload,
                 std::shared_ptr<const void> owner, Urgency urgency) {
   const std::lock_guard lock(mutex_);
-  if (carrier_ != nullptr && frame.kind == Kind::chunk)
+  if (carrier_ != nullptr &&
+      (frame.kind == Kind::chunk || (credits_are_carried_ && frame.kind == Kind::credit))) {
+    if (!connections_[process].loss().empty()) return;
     return carrier_->send(process, frame, payload, std::move(owner));
+  }
   Frame stamped = frame;
   if (carrier_ != nullptr) ChunkOrderGate::stamp(stamped, carrier_->sent_to(process));
   Connection& connection = connections_[process];
@@ -141,7 +151,7 @@ Receiver* Mesh::find(std::uint32_t number) const {
 
 // To ask each of a few connections costs less than to ask first which of them to ask, where one of
 // them probably has something.
-void Mesh::move_all() {
+bool Mesh::ask_connections() {
   bool is_news = false;
   if (size() <= kFew && carrier_ == nullptr) {
     for (int process = 0; process < size(); ++process) is_news |= receive_from(process);
@@ -150,6 +160,12 @@ void Mesh::move_all() {
     const int count = ::epoll_wait(events_.get(), events.data(), events.size(), 0);
     for (int i = 0; i < count; ++i) is_news |= receive_from(static_cast<int>(events[i].data.u32));
   }
+  asked_at_.store(base::now(), std::memory_order_relaxed);
+  return is_news;
+}
+
+bool Mesh::move_all(bool asks_connections) {
+  bool is_news = asks_connections && ask_connections();
   if (carrier_ != nullptr) {
     is_news |= carrier_->move(find_);
     is_news |= gate_->open();
@@ -161,7 +177,7 @@ void Mesh::move_all() {
     return true;
   });
   if (is_news) ring();
-  moved_at_.store(base::now(), std::memory_order_relaxed);
+  return is_news;
 }
 
 bool Mesh::receive_from(int process) {
@@ -196,16 +212,31 @@ void Mesh::wake(int process) {
 
 void Mesh::move() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) move_all();
+  if (lock.owns_lock()) move_all(true);
 }
 
 void Mesh::move_surely() noexcept {
   const std::lock_guard lock(mutex_);
-  move_all();
+  for (int turn = 0; turn < kMostTurns && move_all(true) && credits_are_carried_; ++turn) {
+  }
 }
 
 void Mesh::move_now_and_then() noexcept {
-  if (base::now() - moved_at_.load(std::memory_order_relaxed) >= kBetweenMoves) move();
+  const Nanoseconds age = age_of_words();
+  if (!credits_are_carried_) {
+    if (age >= kBetweenMoves) move();
+    return;
+  }
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) move_all(age >= kBetweenWords);
+}
+
+void Mesh::end_call() noexcept {
+  if (!credits_are_carried_ || age_of_words() >= kBetweenWords) move_surely();
+}
+
+Nanoseconds Mesh::age_of_words() const {
+  return base::now() - asked_at_.load(std::memory_order_relaxed);
 }
 
 void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
@@ -227,6 +258,11 @@ void Mesh::sleep(Nanoseconds until, std::uint64_t seen) {
   if (--sleepers_ > 0 || !is_rung_) return;
   std::uint64_t rings = 0;
   is_rung_ = ::read(bell_.get(), &rings, sizeof(rings)) < 0;
+}
+
+void Mesh::note_failure() noexcept {
+  has_failure_.store(true, std::memory_order_relaxed);
+  if (carrier_ != nullptr) carrier_->note_failure();
 }
 
 std::string Mesh::route_to(int process) {

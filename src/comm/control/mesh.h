@@ -87,12 +87,15 @@ class Mesh {
   // Sends and receives what can be moved now. Does nothing while another thread uses the mesh.
   void move() noexcept;
 
-  // Does it in any case.
+  // Does it in any case, and for all that is here.
   void move_surely() noexcept;
 
   // Does what move() does, unless that was done in the last few microseconds: for questions that
   // are asked again and again.
   void move_now_and_then() noexcept;
+
+  // Sends what was not urgent: this rank may make no further call for long.
+  void end_call() noexcept;
 
   // Counts the times at which a thread that waits had a reason to poll again.
   std::uint64_t news() const { return news_.load(std::memory_order_acquire); }
@@ -148,11 +151,13 @@ class Mesh {
   void deliver(bool has_failed) noexcept;
 
   // A group has failed, so the mesh's end waits only for a short time.
-  void note_failure() noexcept { has_failure_.store(true, std::memory_order_relaxed); }
+  void note_failure() noexcept;
 
  private:
   // All of these under the mutex.
-  void move_all();
+  bool move_all(bool asks_connections);  // true: something came
+  bool ask_connections();
+  base::Nanoseconds age_of_words() const;  // since the connections were asked; without the mutex
   Receiver* find(std::uint32_t number) const;
   bool receive_from(int process);
   void watch(int process, bool also_for_room);
@@ -184,8 +189,9 @@ class Mesh {
   base::Nanoseconds patience_;
   base::Nanoseconds lost_after_;
   std::atomic<bool> has_failure_{false};        // relaxed: it shortens a wait, and no more
-  std::atomic<base::Nanoseconds> moved_at_{0};  // relaxed: nothing is read because of it
+  std::atomic<base::Nanoseconds> asked_at_{0};  // relaxed: nothing is read because of it
   std::unique_ptr<Carrier> carrier_;            // null: chunks go over the connections
+  bool credits_are_carried_ = false;
   std::unique_ptr<ChunkOrderGate> gate_;
 };
 

@@ -73,7 +73,7 @@ class TcpGroup final : public Group, public Receiver {
   // Credits that were not urgent go out at the latest when a call is over.
   void rest() noexcept override {
     announcer_.rest();
-    mesh_->move_surely();
+    mesh_->end_call();
   }
   std::vector<Unsent> unsent() override { return mesh_->unsent(); }
   bool is_sent(const std::vector<Unsent>& unsent, Patience& patience) override;

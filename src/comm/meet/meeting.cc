@@ -45,6 +45,22 @@ constexpr Nanoseconds kAnswer = base::kSecond;
 // How long rank 0 stays to tell the ranks that come later that all are refused.
 constexpr Nanoseconds kLinger = base::kSecond;
 
+// A rank's description of itself, and a random number. Rank 0's number is a secret of the ranks of
+// one start, and never sent.
+std::string write_card(const PeerInfo& info) { return write(info) + ' ' + base::random_name(); }
+
+struct Card {
+  PeerInfo info;
+  std::string secret;
+};
+
+std::optional<Card> read_card(std::string_view text) {
+  const std::size_t blank = text.rfind(' ');
+  auto info = blank == text.npos ? std::nullopt : read_peer_info(text.substr(0, blank));
+  if (!info) return std::nullopt;
+  return Card{.info = std::move(*info), .secret = std::string(text.substr(blank + 1))};
+}
+
 class Meeting {
  public:
   explicit Meeting(const Site& site);
@@ -57,6 +73,7 @@ class Meeting {
 
   std::vector<Address> find(const Rendezvous& rendezvous);
   void learn_from(const std::vector<std::string>& texts);
+  void share_secret(const std::string& secret);
   void call_lower_ranks(int first);
 
   void receive_callers();
@@ -81,6 +98,7 @@ class Meeting {
   const Identity& self() const { return ranks_.self; }
 
   const Site& site_;
+  std::optional<Card> rank_0_;  // by the site's meeting point
   Deadline deadline_;
   Roster ranks_;
   bool is_gathering_;       // as rank 0, until all have come for the first time
@@ -99,10 +117,18 @@ Identity identity_of(const Site& site) {
   return self;
 }
 
+std::optional<Rendezvous> rendezvous_of(const Site& site, const std::optional<Card>& rank_0) {
+  if (site.all_gather) return std::nullopt;
+  if (!rank_0) return rendezvous_from_environment();
+  return Rendezvous{rank_0->info.name,
+                    static_cast<int>(base::parse_int(rank_0->info.port).value_or(0))};
+}
+
 Meeting::Meeting(const Site& site)
     : site_(site),
+      rank_0_(read_card(site.meeting_point)),
       deadline_(site.policy.timeout),
-      ranks_(identity_of(site), site.all_gather ? std::nullopt : rendezvous_from_environment()),
+      ranks_(identity_of(site), rendezvous_of(site, rank_0_)),
       is_gathering_(is_host()),
       listener_(listen_at_port(ranks_.rendezvous && is_host() ? ranks_.rendezvous->port : 0)),
       callers_(site.place.world) {
@@ -110,6 +136,7 @@ Meeting::Meeting(const Site& site)
       port_of(listener_), site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
   if (!site.transport.empty()) info.transport = site.transport;
   ranks_.set_info(std::move(info));
+  if (rank_0_) share_secret(rank_0_->secret);
 }
 
 // Ranks that connect to each other all get the failure of one of them. While they gather at rank 0,
@@ -129,7 +156,7 @@ MeetResult Meeting::run() {
 
 void Meeting::gather() {
   if (site_.all_gather) {
-    learn_from(site_.all_gather(write(self().info) + ' ' + base::random_name()));
+    learn_from(site_.all_gather(write_card(self().info)));
     call_lower_ranks(0);
   } else if (ranks_.rendezvous && self().rank != 0) {
     ranks_.calls.emplace_back(0, find(*ranks_.rendezvous), OutgoingHandshake::At::rendezvous);
@@ -164,6 +191,7 @@ void Meeting::give_up() const {
 
 // A name server may learn of a host only when its rank starts.
 std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
+  if (rank_0_) return addresses_of(rank_0_->info, self().info);
   std::string why = "no name server has answered";
   for (std::optional<Lookup> lookup;;) {
     if (!lookup) lookup.emplace(rendezvous.host, rendezvous.port);
@@ -180,25 +208,26 @@ std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
   }
 }
 
-// The store may hold anything, so what it returns is checked before it is believed. The last word
-// of rank 0's part is a random number, which is a secret of the ranks of this start, and never
-// sent.
+// The store may hold anything, so what it returns is checked before it is believed.
 void Meeting::learn_from(const std::vector<std::string>& texts) {
   PLAIT_CHECK(static_cast<int>(texts.size()) == self().world, "the caller's all_gather returned ",
               texts.size(), " parts in a world of ", self().world);
+  std::string secret;
   for (int rank = 0; rank < self().world; ++rank) {
-    const std::string_view text = texts[rank];
-    const std::size_t blank = text.rfind(' ');
-    const auto info = blank == text.npos ? std::nullopt : read_peer_info(text.substr(0, blank));
-    PLAIT_CHECK(info, "the caller's all_gather returned \"", text.substr(0, 40), "\" for rank ",
-                rank, ", which it cannot have sent");
-    check_alike(rank, *info, nullptr);
-    ranks_.infos[rank] = *info;
+    const auto card = read_card(texts[rank]);
+    PLAIT_CHECK(card, "the caller's all_gather returned \"", texts[rank].substr(0, 40),
+                "\" for rank ", rank, ", which it cannot have sent");
+    check_alike(rank, card->info, nullptr);
+    ranks_.infos[rank] = card->info;
+    if (rank == 0) secret = card->secret;
   }
   check_families();
-  const std::string start = texts[0].substr(texts[0].rfind(' ') + 1);
-  ranks_.self.key += '\n' + start;
-  ranks_.self.job = base::to_hex(base::hmac_sha256(start, "job"));
+  share_secret(secret);
+}
+
+void Meeting::share_secret(const std::string& secret) {
+  ranks_.self.key += '\n' + secret;
+  ranks_.self.job = base::to_hex(base::hmac_sha256(secret, "job"));
 }
 
 // All ranks that see a description that differs refuse it; a caller is told the reason.
@@ -392,6 +421,9 @@ MeetResult Meeting::result() {
 }
 
 }  // namespace
+
+MeetingPoint::MeetingPoint()
+    : port_(reserve_port()), words_(write_card(info_of_this_process(port_of(port_)))) {}
 
 MeetResult meet(const Site& site) { return Meeting(site).run(); }
 

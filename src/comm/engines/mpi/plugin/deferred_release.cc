@@ -13,7 +13,7 @@ namespace {
 
 struct DeferredReleases {
   std::mutex mutex;
-  std::vector<std::unique_ptr<DeferredRelease>> pending;
+  std::vector<std::shared_ptr<DeferredRelease>> pending;
 };
 
 // Never destroyed: MPI may write to this memory until the process is gone.
@@ -31,19 +31,15 @@ bool is_done(DeferredRelease& one) noexcept try {
 
 }  // namespace
 
-void release_later(std::unique_ptr<DeferredRelease> one) noexcept {
-  if (!mpi_is_usable()) {
-    [[maybe_unused]] const DeferredRelease* lost = one.release();
-    return;
-  }
-  if (is_done(*one)) return;
+void release_later(std::shared_ptr<DeferredRelease> one) noexcept {
+  if (mpi_is_usable() && is_done(*one)) return;
   const std::lock_guard lock(deferred().mutex);
   deferred().pending.push_back(std::move(one));
 }
 
 // The list is emptied first, because is_done() may itself defer a release.
 std::size_t release_finished() noexcept {
-  std::vector<std::unique_ptr<DeferredRelease>> taken;
+  std::vector<std::shared_ptr<DeferredRelease>> taken;
   {
     const std::lock_guard lock(deferred().mutex);
     taken.swap(deferred().pending);

@@ -23,7 +23,7 @@ class DeferredRelease {
 };
 
 // Frees it now if it is done already. After the end of MPI it is lost on purpose, too.
-void release_later(std::unique_ptr<DeferredRelease> one) noexcept;
+void release_later(std::shared_ptr<DeferredRelease> one) noexcept;
 
 // Frees all that are done; returns how many stay.
 std::size_t release_finished() noexcept;

@@ -1,5 +1,5 @@
-// Which processes run on this host, and whether one of them has died: the others learn it before
-// its silence has lasted till the deadline.
+// The processes that run on this host, and whether one of them has died: MPI must not send to it,
+// nor wait for it when it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -13,34 +13,35 @@ namespace plait::comm::mpi {
 
 class LocalProcesses {
  public:
-  // The text in which a process describes itself to the others: the bytes of one ProcessRecord.
+  // The text in which a process describes itself to the others.
   static std::string record();
 
-  // Takes the records of all ranks, in the order of their ranks in MPI_COMM_WORLD. Refuses records
-  // of another build of plait, on all processes alike.
+  // Takes the records of all processes.
   explicit LocalProcesses(const std::vector<std::string>& records);
 
-  // False, too, for a process of another host: nothing is known of it.
-  bool has_ended(int process) const;
+  std::size_t count() const { return all_.size(); }
 
+  // False, too, for a process of another host: nothing is known of it.
+  bool has_ended(int process) const { return all_[process].has_ended(); }
   bool any_has_ended() const;
 
-  // "pid 1234"
-  std::string describe(int process) const;
-
-  // More processes on this host than processors that they may run on.
-  bool oversubscribed() const { return oversubscribed_; }
+  // Tells of an end before has_ended() does, and before the process's sockets are closed. True,
+  // too, for a process whose first thread has ended before the others.
+  bool may_be_ending(int process) const { return all_[process].may_be_ending(); }
 
  private:
   struct Process {
+    bool is_local = false;
     pid_t pid = 0;
     std::uint64_t start = 0;
-    bool is_local = false;
     base::Fd pidfd = {};
+    base::Fd memory_size = {};
+
+    bool has_ended() const;
+    bool may_be_ending() const;
   };
 
   std::vector<Process> all_;
-  bool oversubscribed_ = false;
 };
 
 }  // namespace plait::comm::mpi

@@ -15,9 +15,9 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/core/deadline.h"
-#include "comm/engines/mpi/plugin/deferred_release.h"
 #include "comm/engines/mpi/plugin/library_settings.h"
 #include "comm/engines/mpi/plugin/mpi_thread.h"
+#include "comm/meet/meeting.h"
 
 namespace plait::comm::mpi {
 namespace {
@@ -35,8 +35,10 @@ constexpr Nanoseconds kLastReleases = 200 * base::kMillisecond;
 
 struct Duplicates {
   Processes processes = {};
-  int made = 0;
-  MPI_Request duplicating = MPI_REQUEST_NULL;
+  std::size_t made = 0;
+  MPI_Request under_way = MPI_REQUEST_NULL;  // the next duplicate, or rank 0's words for all
+  std::optional<tcp::MeetingPoint> meeting_point = {};  // of rank 0
+  std::array<char, 4096> words = {};                    // that name it, and zeros
 };
 
 // Written by meet_processes(), which one thread calls at a time.
@@ -49,7 +51,7 @@ struct Library {
   const Duplicates* world = nullptr;
   int highest_tag = 0;
   std::vector<std::shared_ptr<const LocalProcesses>> local_processes;
-  std::vector<std::function<void()>> closings;
+  std::vector<std::weak_ptr<DeferredRelease>> closings;
 };
 
 // Never destroyed: the end of MPI, when the process ends, needs it.
@@ -78,6 +80,7 @@ bool has_ended() {
 // MPI_Finalize waits for all processes, for ever. So they meet first, with a deadline: where one is
 // dead or stuck, the others go without it, and the launcher says that they did.
 bool meet_for_the_last_time(Nanoseconds deadline) {
+  if (one_has_ended()) return false;
   MPI_Request meeting = MPI_REQUEST_NULL;
   {
     const auto held = hold_mpi();
@@ -112,7 +115,8 @@ void finalise(Nanoseconds deadline) {
 
 void end_mpi() {
   const Duplicates* const world = library().world;
-  if (!mpi_is_usable() || world == nullptr || world->made < kCommDups) return;
+  if (!mpi_is_usable() || world == nullptr || world->made < world->processes.comm_dups.size())
+    return;
   const bool failed = g_failed.load(std::memory_order_relaxed);
   const Nanoseconds deadline = base::now() + (failed ? kFinalMeetingAfterFailure : kFinalMeeting);
   if (!meet_for_the_last_time(deadline)) return;
@@ -144,7 +148,9 @@ int start_library(const MeetOptions& options) {
 
 // MPI_Finalize calls it first of all, as it deletes what MPI_COMM_SELF has.
 int close_all(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*state*/) {
-  for (const auto& close : library().closings) close();
+  for (const auto& closing : library().closings) {
+    if (const auto one = closing.lock()) release_later(one);
+  }
   // The other processes of a program that ends MPI are here too, and finish what is left.
   const Nanoseconds deadline = base::now() + (library().started_here ? 0 : kLastReleases);
   while (release_finished() > 0 && base::now() < deadline) ::usleep(20);
@@ -240,22 +246,54 @@ Duplicates& duplicates_of(MPI_Comm comm, const MeetOptions& options) {
   return found;
 }
 
-// The only collective calls: later, tags take the place of communicators (see members.h). One at a
-// time, as they are made of agreements among all processes. Only the first is of the program's
-// communicator, which the program may free when a call has failed.
-bool has_all(Duplicates& duplicates, MPI_Comm of) {
+// Makes the next duplicate. Only the first is of the program's communicator, which the program may
+// free when a call has failed.
+void make_duplicate(Duplicates& duplicates, MPI_Comm of) {
   const auto held = hold_mpi();
   auto& comm_dups = duplicates.processes.comm_dups;
   MPI_Comm& next = comm_dups[duplicates.made];
-  if (duplicates.duplicating == MPI_REQUEST_NULL) {
+  if (duplicates.under_way == MPI_REQUEST_NULL) {
     MPI_Comm source = duplicates.made == 0 ? of : comm_dups.front();
-    check_mpi(MPI_Comm_idup(source, &next, &duplicates.duplicating), "MPI_Comm_idup");
+    check_mpi(MPI_Comm_idup(source, &next, &duplicates.under_way), "MPI_Comm_idup");
   }
   int done = 0;
-  check_mpi(MPI_Test(&duplicates.duplicating, &done, MPI_STATUS_IGNORE), "MPI_Test");
-  if (done == 0) return false;
+  check_mpi(MPI_Test(&duplicates.under_way, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  if (done == 0) return;
   check_mpi(MPI_Comm_set_errhandler(next, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return ++duplicates.made == kCommDups;
+  ++duplicates.made;
+}
+
+// Rank 0 tells all where it is to be met; true when this process knows.
+bool has_meeting_point(Duplicates& duplicates) {
+  Processes& processes = duplicates.processes;
+  auto& words = duplicates.words;
+  if (processes.rank == 0 && !duplicates.meeting_point) {
+    const std::string& mine = duplicates.meeting_point.emplace().words();
+    PLAIT_CHECK(mine.size() < words.size(), "rank 0 has ", mine.size(),
+                " bytes to say of itself: PLAIT_INTERFACE names one of its networks");
+    mine.copy(words.data(), mine.size());
+  }
+  const auto held = hold_mpi();
+  if (duplicates.under_way == MPI_REQUEST_NULL) {
+    check_mpi(MPI_Ibcast(words.data(), static_cast<int>(words.size()), MPI_BYTE, 0,
+                         processes.comm_dups.front(), &duplicates.under_way),
+              "MPI_Ibcast");
+  }
+  int done = 0;
+  check_mpi(MPI_Test(&duplicates.under_way, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  if (done != 0) processes.meeting_point = words.data();
+  return done != 0;
+}
+
+// The only collective calls. One at a time, as they are made of agreements among all processes.
+// True when all are done.
+bool advance(Duplicates& duplicates, MPI_Comm of, bool is_program) {
+  const Processes& processes = duplicates.processes;
+  if (duplicates.made < processes.comm_dups.size()) {
+    make_duplicate(duplicates, of);
+    return false;
+  }
+  return is_program || !processes.meeting_point.empty() || has_meeting_point(duplicates);
 }
 
 }  // namespace
@@ -268,15 +306,19 @@ std::unique_lock<std::mutex> hold_mpi() {
   return held;
 }
 
-void check_mpi(int result, const char* what) {
-  if (result == MPI_SUCCESS) return;
+std::string error_of(int result, const char* what) {
+  if (result == MPI_SUCCESS) return "";
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(result, text.data(), &length);
-  base::fail(Code::system, what, ": ", text.data());
+  return base::sentence(what, ": ", text.data());
 }
 
-const Processes& meet_processes(std::optional<int> handle, const MeetOptions& options) {
+void check_mpi(int result, const char* what) {
+  if (result != MPI_SUCCESS) throw Error(Code::system, error_of(result, what));
+}
+
+Processes& meet_processes(std::optional<int> handle, const MeetOptions& options) {
   PLAIT_CHECK(library().pid == 0 || library().pid == ::getpid(),
               "this process was forked from one that uses MPI, and cannot use it itself");
   const Nanoseconds timeout = options.timeout;
@@ -294,7 +336,7 @@ const Processes& meet_processes(std::optional<int> handle, const MeetOptions& op
   MPI_Comm of = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
   Duplicates& duplicates = duplicates_of(of, options);
   Nanoseconds ask_at = 0;
-  while (duplicates.made < kCommDups && !has_all(duplicates, of)) {
+  while (!advance(duplicates, of, handle.has_value())) {
     if (options.interrupted && base::now() >= ask_at) {
       options.interrupted();
       ask_at = base::now() + kBetweenQuestions;
@@ -314,12 +356,15 @@ bool mpi_is_usable() noexcept { return library().pid == ::getpid() && !has_ended
 
 int highest_tag() { return library().highest_tag; }
 
-void close_at_the_end(std::function<void()> close) {
-  library().closings.push_back(std::move(close));
+void close_at_the_end(std::weak_ptr<DeferredRelease> one) {
+  std::erase_if(library().closings, [](const auto& closing) { return closing.expired(); });
+  library().closings.push_back(std::move(one));
 }
 
-void watch_at_the_end(std::shared_ptr<const LocalProcesses> processes) {
-  library().local_processes.push_back(std::move(processes));
+void watch_at_the_end(Processes& processes, const std::vector<std::string>& records) {
+  if (processes.local_processes != nullptr) return;
+  processes.local_processes = std::make_shared<const LocalProcesses>(records);
+  library().local_processes.push_back(processes.local_processes);
 }
 
 void note_failure() noexcept { g_failed.store(true, std::memory_order_relaxed); }

@@ -11,8 +11,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "comm/engines/mpi/plugin/deferred_release.h"
 #include "comm/engines/mpi/plugin/local_processes.h"
 #include "plait/communicator.h"
 
@@ -31,17 +33,15 @@ struct MeetOptions {
   std::string job = {};
 };
 
-// The processes of one communicator, and what messages travel over between them, all duplicates of
-// it: number 0 for agreements and notices, the others for chunks. They are never freed.
-//
-// One would do, but MPI finds a message's receive by looking through those that are posted on its
-// communicator: with 20 idle mailboxes of 64 slots on the same one, a chunk takes 31 µs instead of
-// 0.8. So mailboxes are spread over them.
-inline constexpr int kCommDups = 17;
+// The processes of one communicator, and the duplicates of it that messages travel over. They are
+// never freed.
 struct Processes {
-  std::array<MPI_Comm, kCommDups> comm_dups = {};
+  std::array<MPI_Comm, 2> comm_dups = {};
   int rank = 0;
   int count = 0;
+  std::string meeting_point = {};  // of rank 0, of all processes that were started together
+  int next_tag = 1;                // that this process has given to none of its carriers
+  std::shared_ptr<const LocalProcesses> local_processes = {};  // null: not known yet
 };
 
 // The processes of the program's communicator with this Fortran handle; without one, those of
@@ -56,7 +56,7 @@ struct Processes {
 // There is one MPI for the whole process, and so is all of this. The first caller starts it, unless
 // the program has; what it started ends with the process. Collective over these processes the first
 // time; called by one thread at a time.
-const Processes& meet_processes(std::optional<int> handle, const MeetOptions& options);
+Processes& meet_processes(std::optional<int> handle, const MeetOptions& options);
 
 // False when MPI has ended, and in a process that was forked from the one that started it: then
 // nothing may be asked of it any more.
@@ -68,18 +68,22 @@ int highest_tag();
 // waits for the others only shortly.
 void note_failure() noexcept;
 
-// Runs `close` in MPI_Finalize, whether the program or plait calls it, before MPI ends.
-void close_at_the_end(std::function<void()> close);
+// If it still lives when MPI ends, whether the program or plait calls MPI_Finalize, its is_done()
+// is called before that.
+void close_at_the_end(std::weak_ptr<DeferredRelease> one);
 
-// When this process ends it waits for the others at most for some seconds, and not at all for those
+// When this process ends it waits for these at most for some seconds, and not at all for those
 // among them that have died.
-void watch_at_the_end(std::shared_ptr<const LocalProcesses> processes);
+void watch_at_the_end(Processes& processes, const std::vector<std::string>& records);
 
 // Held around every MPI call: a library without MPI_THREAD_MULTIPLE allows one at a time. Throws
 // when MPI has ended.
 std::unique_lock<std::mutex> hold_mpi();
 
-// Throws Error{system} with the library's own words.
+// The library's words for a result: "MPI_Test: out of memory"; empty: it has gone well.
+std::string error_of(int result, const char* what);
+
+// Throws it as Error{system}.
 void check_mpi(int result, const char* what);
 
 }  // namespace plait::comm::mpi
