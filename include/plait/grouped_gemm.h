@@ -4,10 +4,10 @@
 //   gemm.run({.x = x, .rows = {counts}, .weights = {weights}, .out = y});
 //
 // The rows of the first group come first, in x and in out. A group may have no rows: its weight is
-// not read. Threads share the columns of all groups. Where groups have few rows, each thread gets
-// the same bytes of weights, which are read once; where they have many, the same number of
-// multiplications, even if one group has most rows. The bits of an element are those that a Gemm of
-// the same description gives (plait/gemm.h): they don't depend on the groups.
+// not read. Threads share the columns of all groups, 64 at a time. Where groups have few rows, each
+// thread gets about the same bytes of weights, which are read once; where they have many, the same
+// number of multiplications, even if one group has most rows. The bits of an element are those that
+// a Gemm of the same description gives (plait/gemm.h): they don't depend on the groups.
 #pragma once
 
 #include <cstddef>

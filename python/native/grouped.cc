@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/error.h"
 #include "views.h"
 
 namespace plait::python {
@@ -34,8 +35,9 @@ GemmDesc desc_of(const ConstTensorView& x, const std::vector<Weight>& weights,
 void bind_grouped(nb::module_& m) {
   m.def(
       kOp,
-      [](nb::handle x, nb::sequence weights, const std::vector<std::int64_t>& rows, nb::handle out,
-         const std::optional<nb::sequence>& biases, int threads, const std::string& backend) {
+      [](nb::handle x, const nb::sequence& weights, const std::vector<std::int64_t>& rows,
+         nb::handle out, const std::optional<nb::sequence>& biases, int threads,
+         const std::string& backend) {
         const ConstTensorView x_view = const_view_of(x, {kOp, "x"});
         const TensorView out_view = view_of(out, {kOp, "out"});
         // A sequence may make its items as they are asked for, and another thread may change it.
@@ -46,6 +48,11 @@ void bind_grouped(nb::module_& m) {
         std::vector<ConstTensorView> added;
         for (const nb::handle bias : kept_biases)
           added.push_back(const_view_of(bias, {kOp, "biases"}));
+        if (biases && added.size() != by.size()) {
+          throw Error(Code::invalid_argument, "grouped matmul: " + std::to_string(added.size()) +
+                                                  " biases for " + std::to_string(by.size()) +
+                                                  " weights");
+        }
         unlocked([&] {
           select_grouped_gemm(desc_of(x_view, by, out_view),
                               {.backend = backend, .threads = threads})

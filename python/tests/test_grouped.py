@@ -65,4 +65,8 @@ def test_refusals() -> None:
         with pytest.raises(plait.Error) as caught:
             plait.grouped_matmul(x, weights, rows, out)
         assert str(caught.value) == sentence
+    with pytest.raises(plait.Error, match=r"^grouped matmul: 0 biases for 2 weights$"):
+        plait.grouped_matmul(x, weights, [1, 3], out, biases=[])
+    with pytest.raises(plait.Error, match=r"^grouped matmul: "):
+        plait.grouped_matmul(x, weights, [1, 3], out, backend="none")
     plait.grouped_matmul(x[:0], [], [], out[:0])

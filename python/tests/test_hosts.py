@@ -236,7 +236,32 @@ with torch.no_grad():
     for _ in range(6):
         compiled(x, w)
 """
-DOORS = {"transformers": TRANSFORMERS, "styles": STYLES, "compiler": COMPILER}
+MEGATRON = """
+import plait.megatron
+plait.megatron.enable(stand_ins=True)
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import RowParallelLinear
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+config = TransformerConfig(
+    num_layers=1, hidden_size=128, num_attention_heads=4, params_dtype=torch.bfloat16,
+    use_cpu_initialization=True,
+)
+layer = RowParallelLinear(
+    256, 128, config=config, init_method=torch.nn.init.ones_, bias=False,
+    input_is_parallel=True, skip_bias_add=False,
+)
+with torch.no_grad():
+    for _ in range(6):
+        layer(x[:, None])
+"""
+DOORS = {
+    "transformers": TRANSFORMERS,
+    "styles": STYLES,
+    "compiler": COMPILER,
+    "megatron": MEGATRON,
+}
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -6,7 +6,7 @@ import pytest
 
 from plait.torch.counts import Total
 from plait.torch.report import Report, Row, _row
-from plait.torch.sampling import Share
+from plait.torch.sampling import BESIDE, Share
 
 CALL = 1_000_000  # ns
 
@@ -41,7 +41,7 @@ def test_an_unknown_share_has_its_reason(share: Share | None, serial: float, why
 def test_a_known_share_has_another_reason() -> None:
     row = row_of(serial_nanoseconds=1.5 * CALL)
     assert row.hidden == pytest.approx(0.5)
-    assert row.reason == "measured; waits for other ranks 50% of the time"
+    assert row.reason == "measured; waits 50% of the time"
 
 
 def test_the_plan_in_use_is_marked_where_others_were_tried() -> None:
@@ -65,3 +65,9 @@ def test_waits_are_the_links_as_far_as_it_was_busy() -> None:
     assert row_of("fused", **times).reason == (
         "measured; waits for the link 0% of the time, for other ranks 50%"
     )
+
+
+def test_a_collective_without_a_plan_does_not_say_for_whom_it_waits() -> None:
+    """Its hosts are not known, nor for how long it keeps a link busy."""
+    row = row_of(BESIDE, share=Share(2, 2 * CALL, CALL, CALL // 2, CALL // 2, 0), hosts=0, why="")
+    assert (row.hidden, row.reason) == (0.5, "waits 25% of the time")

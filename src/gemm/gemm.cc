@@ -13,6 +13,7 @@
 #include "gemm/product.h"
 #include "gemm/quant_panels.h"
 #include "gemm/reference.h"
+#include "gemm/running.h"
 
 namespace plait {
 
@@ -29,7 +30,7 @@ class Gemm::State {
 
   void run(const GemmCall& call) {
     gemm::check(desc_, call);
-    const Running running(is_running_);
+    const gemm::Running running(is_running_, "matmul: this Gemm");
     const base::DefaultFloats floats;
     const gemm::Depth depth = gemm::depth_of(desc_);
     if (call.packed_x != nullptr) call.packed_x->state().check(call.x, depth, kernel_.get());
@@ -55,22 +56,6 @@ class Gemm::State {
   }
 
  private:
-  // Memory ordering: relaxed. It only tells of a mistake, which need not be found every time.
-  class Running {
-   public:
-    explicit Running(std::atomic<bool>& flag) : flag_(flag) {
-      PLAIT_CHECK(!flag.exchange(true, std::memory_order_relaxed),
-                  "matmul: this Gemm is running: it is for one thread at a time, and a hook "
-                  "multiplies by another one");
-    }
-    Running(const Running&) = delete;
-    Running& operator=(const Running&) = delete;
-    ~Running() { flag_.store(false, std::memory_order_relaxed); }
-
-   private:
-    std::atomic<bool>& flag_;
-  };
-
   static const gemm::Rows* rows_of(const PackedInput* input) {
     return input == nullptr ? nullptr : input->state().rows();
   }

@@ -11,17 +11,22 @@
 #include "base/text.h"
 #include "gemm/checks.h"
 #include "gemm/kernel.h"
+#include "gemm/running.h"
 
 namespace plait {
-namespace {
-
-using gemm::kPanelColumns;
+namespace gemm {
 
 // Columns of one group.
-struct Part {
+struct PartOfGroup {
   std::int64_t group;
   Range columns;
 };
+
+}  // namespace gemm
+namespace {
+
+using gemm::kPanelColumns;
+using Part = gemm::PartOfGroup;
 
 // Up to this many rows take as long as one: the weight comes from memory meanwhile.
 constexpr std::int64_t kFewRows = 8;
@@ -44,7 +49,8 @@ void cut(const GroupedGemmCall& call, std::int64_t n, int threads, std::vector<P
   for (std::int64_t group = 0; group < std::ssize(call.rows); ++group) {
     const std::int64_t own = cost_of(call.rows[group]);
     if (own == 0) continue;
-    const std::int64_t most = std::max<std::int64_t>(panels / kLeastPanels, 1);
+    const std::int64_t most =
+        std::max(panels / kLeastPanels, std::min<std::int64_t>(panels, threads));
     const std::int64_t count = std::clamp<std::int64_t>((own * wanted + cost - 1) / cost, 1, most);
     for (std::int64_t i = 0; i < count; ++i) {
       parts.push_back({.group = group,
@@ -65,9 +71,11 @@ void cut(const GroupedGemmCall& call, std::int64_t n, int threads, std::vector<P
 // A product for each thread, which multiplies alone.
 class GroupedGemm::State {
  public:
-  State(const GemmDesc& desc, const GemmOptions& options) : options_(options) {
+  State(const GemmDesc& desc, const GemmOptions& options) try : options_(options) {
     const GemmOptions alone = {.backend = options.backend, .threads = 1};
     gemms_.push_back(select_gemm(desc, alone));
+  } catch (const Error& error) {
+    throw Error(error.code(), base::sentence("grouped ", error.what()));
   }
 
   const Gemm& first() const { return gemms_.front(); }
@@ -77,6 +85,7 @@ class GroupedGemm::State {
   }
 
   void run(const GroupedGemmCall& call) {
+    const gemm::Running running(is_running_, "grouped matmul: this GroupedGemm");
     find_rows(call);
     const int threads = base::thread_count(options_.threads);
     cut(call, first().desc().n, threads, parts_);
@@ -155,6 +164,7 @@ class GroupedGemm::State {
   std::vector<Gemm> gemms_;
   std::vector<std::int64_t> first_rows_;  // of each group
   std::vector<Part> parts_;
+  std::atomic<bool> is_running_{false};
 };
 
 GroupedGemm::GroupedGemm(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -99,14 +99,17 @@ Online::Trial* Online::trial_of(const PlanKey& key) const {
 
 void Online::know(const PlanKey& key, const plan::PlanCache::Entry& entry) const {
   Trial* trial = trial_of(key);
-  if (trial == nullptr || trial->decision || trial->is_repeated) return;
-  trial->decision = entry;
-  trial->is_kept = true;
+  if (trial != nullptr && !trial->decision && !trial->is_repeated) trial->decision = entry;
 }
 
 std::optional<plan::PlanCache::Entry> Online::decision(const PlanKey& key) const {
   const auto found = trials_.find(shared_problem(key));
   return found == trials_.end() ? std::nullopt : found->second.decision;
+}
+
+// Begins no trial: any rank may ask, and ranks begin their trials together.
+bool Online::tries(const PlanKey& key) const {
+  return trials_.size() < kMostTrials || trials_.contains(shared_problem(key));
 }
 
 std::optional<Plan> Online::find(const PlanKey& key) const {
@@ -234,10 +237,7 @@ void Online::end_round(const PlanKey& key, Trial& trial) const {
   const bool is_clear = is_clearly_best(trial, best);
   trial.times.clear();
   trial.calls_left = is_clear ? 0 : trial.retry_after;
-  // A plan that was kept before does not hold any more.
-  if (!is_clear && !trial.is_kept) return;
-  trial.is_kept = true;
-  if (listener_.settled) listener_.settled(shared_problem(key), *trial.decision);
+  if (is_clear && listener_.settled) listener_.settled(shared_problem(key), *trial.decision);
 }
 
 // Serial is compared with every plan; another plan was the best of those that beat serial. Each
@@ -286,7 +286,6 @@ void Online::watch(const PlanKey& key, Trial& trial, float nanoseconds) const {
 void Online::try_again(const PlanKey& key, Trial& trial, std::size_t compare_after) const {
   trial = {.plans = plans_to_try(model_, shared_problem(key)),
            .is_repeated = true,
-           .is_kept = trial.is_kept,
            .compare_after = compare_after,
            .retry_after = trial.retry_after};
   trial.times.resize(trial.plans.size());

@@ -31,8 +31,7 @@ PlanKey shared_problem(PlanKey key);
 std::vector<Plan> plans_to_try(const plan::CostModel& model, const PlanKey& key);
 
 struct OnlineListener {
-  // A plan was decided upon that was clearly the best one, or that replaces one which was kept.
-  // Another decision is not worth keeping.
+  // A plan was decided upon that was clearly the best one. Another decision is not worth keeping.
   std::function<void(const PlanKey& key, const plan::PlanCache::Entry& entry)> settled = {};
   // Calls take longer or shorter than when their plan was decided upon. Collective.
   std::function<void()> deviated = {};
@@ -57,7 +56,7 @@ class Online final : public PlanSource {
   void took(const PlanKey& key, const Plan& plan, std::int64_t nanoseconds) const override;
 
   // False: there are too many problems already, so that the model decides for this one.
-  bool tries(const PlanKey& key) const { return trial_of(key) != nullptr; }
+  bool tries(const PlanKey& key) const;
 
   // The decision and its times.
   std::optional<plan::PlanCache::Entry> decision(const PlanKey& key) const;
@@ -82,7 +81,6 @@ class Online final : public PlanSource {
     bool is_second_round = false;
     std::optional<plan::PlanCache::Entry> decision = {};
     bool is_repeated = false;  // what an earlier trial has found does not count
-    bool is_kept = false;      // later processes would follow what an earlier trial has found
     // The state after a decision: this rank's latest times, after how many it compares them with
     // the decision's, and how often in a row they were found to deviate.
     std::vector<float> latest = {};

@@ -236,6 +236,13 @@ TEST(GroupedGemm, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(overlap.starts_with("grouped matmul: out overlaps weight: ")) << overlap;
   EXPECT_EQ(sentence_of([] { select_grouped_gemm({.m = 4, .n = 70, .k = 40}, {.threads = -1}); }),
             "grouped matmul: threads=-1 is not between 0 and 1024");
+  const std::string backend =
+      sentence_of([] { select_grouped_gemm({.m = 4, .n = 70, .k = 40}, {.backend = "none"}); });
+  EXPECT_TRUE(backend.starts_with("grouped matmul: ")) << backend;
+  const std::string again = refusal([&](GroupedGemmCall& call) {
+    call.on_tile = [&gemm, same = call](std::int64_t, const Tile&) { gemm.run(same); };
+  });
+  EXPECT_TRUE(again.starts_with("grouped matmul: this GroupedGemm is running: ")) << again;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ class Total:
     nanoseconds: int = 0
     firsts: int = 0  # first calls of a problem, which prepare
     first_nanoseconds: int = 0
-    hosts: int = 1
+    hosts: int = 1  # 0: unknown
     why: str = ""  # why the plan is what it is
     serial_nanoseconds: float = 0  # of a serial call, measured or predicted; 0: unknown
     transfer_nanoseconds: float = 0  # how long a call keeps the link busy, as predicted
@@ -66,7 +66,7 @@ class Counts:
     def all_totals(self) -> dict[Key, Total]:
         """Return the calls of all rows, those of collectives without a plan too."""
         beside = {
-            key: Total(share.calls, share.time)
+            key: Total(share.calls, share.time, hosts=0)
             for key, share in self.shares.items()
             if key[-1] == BESIDE
         }

@@ -144,7 +144,7 @@ def _hidden(key: Key, total: Total, share: Share, each: float) -> float | None:
         return 0.0
     if share.communication == 0:
         return None
-    if total.hosts == 1:
+    if total.hosts <= 1:
         return share.hidden / share.communication
     product = (share.time - share.waiting - share.copying) / share.calls
     to_hide = total.serial_nanoseconds - product
@@ -185,8 +185,10 @@ def _waits(total: Total, share: Share, beside: float) -> str:
     `beside` is the time of other work in which the link may have been busy: none of a serial call,
     which sends when the product is done.
     """
-    if total.hosts == 1 or not total.transfer_nanoseconds:
+    if total.hosts == 1:
         return f"waits for other ranks {share.waiting / share.time:.0%} of the time"
+    if not total.transfer_nanoseconds:
+        return f"waits {share.waiting / share.time:.0%} of the time"
     # The link is busy for a known time. As much of it as the rank does not spend on other work is
     # waited for, whenever the others come; the rest is the lateness of other ranks.
     link = total.transfer_nanoseconds * share.calls - beside
