@@ -50,7 +50,11 @@ def compare(name: str, dtype: torch.dtype, tokens: int, options: argparse.Namesp
         return torch.nn.functional.grouped_mm(x, turned, offs=ends)
 
     ours()
-    torch.testing.assert_close(out, theirs())
+    expected = theirs().float()
+    # Both add k products in f32, in an order of their own, and round the sum.
+    magnitude = torch.nn.functional.grouped_mm(x.abs(), turned.abs(), offs=ends).float()
+    bound = 2 * k * 2.0**-24 * magnitude + torch.finfo(dtype).eps * expected.abs()
+    assert bool(((out.float() - expected).abs() <= bound).all()), f"{name} {dtype}: wrong results"
     pairs = [(seconds(ours), seconds(theirs)) for _ in range(options.pairs)]
     mine, other = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
     ratio = statistics.median(b / a for a, b in pairs)

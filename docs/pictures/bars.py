@@ -20,7 +20,7 @@ WIDTH, LEFT, RIGHT, BAR, ROW, TOP = 900, 300, 130, 14, 44, 62
 STYLE = """<style>
 .bars { fill: #1b1f24; font-family: sans-serif; font-size: 11px; }
 .bars .title { font-size: 13px; font-weight: bold; }
-.bars .strong { font-weight: bold; }
+.bars .strong { font-weight: bold; text-anchor: end; }
 .bars .paper { fill: #ffffff; }
 .bars .native { fill: #8a929c; }
 .bars .plait { fill: #3b6fb6; }
@@ -71,7 +71,7 @@ def draw(name: str) -> None:
         y = TOP + ROW * number
         parts += [f'<text x="12" y="{y + 19}">{row.what}</text>', bar("native", y, row.native, scale),
                   bar("plait", y + BAR + 2, row.plait, scale),
-                  f'<text x="{WIDTH - 60}" y="{y + 19}" class="strong">{row.gain} times</text>']
+                  f'<text x="{WIDTH - 12}" y="{y + 19}" class="strong">{row.gain} times</text>']
     Path(HERE, f"{name}.svg").write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
 
 

@@ -58,7 +58,7 @@ def test_refusals() -> None:
     weights = [plait.WeightView(torch.zeros(N, K), OUT_IN) for _ in range(2)]
     for rows, sentence in [
         ([4, -1], "grouped matmul: group 1 has -1 rows"),
-        ([4, 1], "grouped matmul: group 1 has 1 rows, and 4 of 4 are taken before it"),
+        ([4, 1], "grouped matmul: group 1 has 1 row, and 4 of 4 are taken before it"),
         ([1, 2], "grouped matmul: the groups have 3 rows, x 4 and out 4"),
         ([4], "grouped matmul: 2 weights for 1 group"),
     ]:

@@ -67,7 +67,7 @@ def test_waits_are_the_links_as_far_as_it_was_busy() -> None:
     )
 
 
-def test_a_collective_without_a_plan_does_not_say_for_whom_it_waits() -> None:
+def test_a_collective_without_a_plan_says_only_how_long_it_waits() -> None:
     """Its hosts are not known, nor for how long it keeps a link busy."""
     row = row_of(BESIDE, share=Share(2, 2 * CALL, CALL, CALL // 2, CALL // 2, 0), hosts=0, why="")
     assert (row.hidden, row.reason) == (0.5, "waits 25% of the time")

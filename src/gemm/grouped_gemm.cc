@@ -124,8 +124,9 @@ class GroupedGemm::State {
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t rows = call.rows[group];
       PLAIT_CHECK(rows >= 0, "grouped matmul: group ", group, " has ", rows, " rows");
-      PLAIT_CHECK(rows <= call.x.rows - all, "grouped matmul: group ", group, " has ", rows,
-                  " rows, and ", all, " of ", call.x.rows, " are taken before it");
+      PLAIT_CHECK(rows <= call.x.rows - all, "grouped matmul: group ", group, " has ",
+                  base::show_count(rows, "row"), ", and ", all, " of ", call.x.rows,
+                  " are taken before it");
       first_rows_.push_back(all);
       all += rows;
     }
