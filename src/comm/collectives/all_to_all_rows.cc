@@ -20,7 +20,7 @@ constexpr const char* kRows = "all_to_all_rows";
 constexpr std::int64_t kMostRows = std::int64_t{1} << 36;
 constexpr std::int64_t kMostBytesOfRows = std::int64_t{1} << 46;
 
-// What this rank knows of the rows between it and all ranks, and where they lie.
+// How many rows go from this rank to each, or the other way, and where they lie.
 class RowBlocks {
  public:
   RowBlocks(int world, std::int64_t groups)
