@@ -199,10 +199,12 @@ class ProgramRun {
   void send_rows() {
     constexpr std::int64_t kGroups = 3;
     constexpr std::int64_t kColumns = 200;
-    std::vector<std::int64_t> counts(ranks_.size() * kGroups);
+    std::vector<std::int64_t> counts;
     std::int64_t rows = 0;
-    for (std::int64_t& count : counts)
-      rows += count = self_.own.one_in(2) ? 0 : self_.own.below(99);
+    for (std::int64_t i = 0; i < comm_.world() * kGroups; ++i) {
+      counts.push_back(self_.own.one_in(2) ? 0 : self_.own.below(99));
+      rows += counts.back();
+    }
     const std::vector<float> out(static_cast<std::size_t>(rows * kColumns),
                                  static_cast<float>(comm_.rank()));
     ReceivedRows there;
@@ -212,8 +214,9 @@ class ProgramRun {
     std::int64_t row = 0;
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::size_t source = i % ranks_.size();
-      row += there.counts[source * kGroups + i / ranks_.size()];
-      if (row > 0 && there.counts[source * kGroups + i / ranks_.size()] > 0)
+      const std::int64_t count = there.counts[source * kGroups + i / ranks_.size()];
+      row += count;
+      if (count > 0)
         expect(*static_cast<const float*>(there.rows.row(row - 1)), static_cast<float>(source),
                "all_to_all_rows");
     }

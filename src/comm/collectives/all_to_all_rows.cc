@@ -127,10 +127,9 @@ class AllToAllRows final : public Task, private RowParcels {
         std::min(options_.most_rows, kMostBytesOfRows / std::max<std::int64_t>(row_bytes, 1));
     if (rows > most) {
       const int rank = group_.rank();
-      group_.fail_and_raise(
-          {Code::mismatch, rank,
-           base::sentence(kRows, ": rank ", rank, " takes at most ", options_.most_rows,
-                          " rows, but ", rows, " are for it")});
+      group_.fail_and_raise({Code::mismatch, rank,
+                             base::sentence(kRows, ": rank ", rank, " takes at most ", most,
+                                            " rows, but ", rows, " are for it")});
     }
     try {
       const TensorView place = {.dtype = x_.dtype, .rows = rows, .cols = x_.cols};
