@@ -2,18 +2,18 @@
 //
 //   plait::ReceivedRows tokens, results;
 //   plait::all_to_all_rows(x, counts, tokens, comm, {.groups = experts});
-//   ... y = a product of tokens.rows for each group ...
+//   gemm.run({.x = tokens.rows, .rows = tokens.rows_of_groups(), .weights = mine, .out = y});
 //   plait::all_to_all_rows(y, tokens.counts, results, comm, {.groups = experts, .back = true});
 //
-// Each rank has `groups` groups, its experts, as many as all others; counts[rank * groups + group]
-// of x's rows are for a group of a rank. They lie in this order. A rank receives its rows in the
-// order of their groups, those of each in the order of their sources, and each source's as it has
-// them. `back` is the way back: x is in the order in which rows were received, `counts` says how
-// many of each group go to each rank, and what is received is in the order of the first call's x.
+// Every rank has `groups` groups, such as its experts; counts[rank * groups + group] of x's rows go
+// to this group of this rank, and lie in this order. What a rank receives is in the order of its
+// groups; a group's rows are in the order of their sources, and those of a source in the order in
+// which they lie there. So the order does not depend on which rows arrive first. With `back`, rows
+// go back: x is in the order in which rows were received, counts[rank * groups + group] of a
+// group's rows go to this rank, and what it receives is in the order of the first call's x.
 //
-// The order is the same in every run, whichever rows arrive first. A rank may have no rows for some
-// ranks, or none at all, but it takes part in each call. Counts travel with the first rows. A rank
-// allocates what it receives when it knows from all others how many rows they have for it.
+// Counts travel with the first rows. A rank allocates what it receives when all others have told it
+// how many rows they have. A rank without rows takes part in the call too.
 #pragma once
 
 #include <cstddef>

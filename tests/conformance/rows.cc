@@ -172,7 +172,8 @@ TEST_P(CollectivesConformance, AllRowsMayBeForOneRankOrNone) {
     ReceivedRows received;
     for (int to = 0; to < world(); ++to) {
       Routing routing(world(), 2);
-      for (int from = 0; from < world(); ++from) routing.at(from, to, 1) = 40 * (world() - from);
+      for (int from = 0; from < world(); ++from)
+        routing.at(from, to, 1) = std::int64_t{40} * (world() - from);
       exchange(comm, routing, {777, Dtype::f32}, received);
       EXPECT_EQ(
           received.rows_of_groups(),
