@@ -82,12 +82,12 @@ def test_rows_reach_their_groups_and_come_back(dtype: torch.dtype) -> None:
         last = int(comm.rank == WORLD - 1)
         assert received.counts == [1, last, 2, last, 3, last]
         assert received.rows_of_groups() == [6, 3 * last]
-        rows = torch.from_dlpack(received.rows)
+        rows = torch.utils.dlpack.from_dlpack(received.rows)
         first = [numbers(rank, 40, dtype)[4 * comm.rank * (rank + 1) :] for rank in range(WORLD)]
         assert torch.equal(rows[0], first[0][:4])
         assert torch.equal(rows[5], first[2][8:12])
         back = plait.all_to_all_rows(received.rows, received.counts, comm, groups=2, back=True)
-        assert torch.equal(torch.from_dlpack(back.rows), x)
+        assert torch.equal(torch.utils.dlpack.from_dlpack(back.rows), x)
         assert back.counts == counts
         with pytest.raises(plait.Error, match="the counts add up to 0, not to the") as refused:
             plait.all_to_all_rows(x, [0] * 6, comm, groups=2)
