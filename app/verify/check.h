@@ -33,9 +33,11 @@ struct Result {
 using Results = std::vector<Result>;
 
 // Damages the results of a call, for tests that check whether it is noticed. `variant`: 0 is the
-// serial one, then those of the case; kOnOneRank is made by one rank that has everything.
+// serial one, then those of the case; kOnOneRank is made by one rank that has everything, and
+// kInGroups by a grouped product.
 using Spoil = std::function<void(std::size_t variant, const Results& results)>;
 inline constexpr std::size_t kOnOneRank = std::numeric_limits<std::size_t>::max();
+inline constexpr std::size_t kInGroups = kOnOneRank - 1;
 
 // The calls of a case, in its variants. It refers to the case.
 class Subject {

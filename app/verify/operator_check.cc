@@ -11,6 +11,7 @@
 #include "tensor/compare.h"
 #include "tensor/in_pairs.h"
 #include "verify/check.h"
+#include "verify/groups.h"
 #include "verify/other_sums.h"
 #include "verify/steps.h"
 
@@ -145,6 +146,7 @@ class OperatorSubject : public Subject {
     if (case_.gathered) note(failure, against_shards(serial.back()[kGathered].matrix.view()));
     note(failure, same("out", out.matrix.view(), "its steps by one rank alone",
                        in_steps(case_, all_, comm_.rank()).view()));
+    if (case_.op == Operator::matmul) note(failure, against_groups());
     if (!is_as_on_one_rank(case_)) return failure;
     Results whole;
     whole.push_back({"out", on_one_rank(case_, all_, comm_.rank())});
@@ -153,6 +155,16 @@ class OperatorSubject : public Subject {
     as_one_ = one.bytes() > 0;
     note(failure, same("out", out.matrix.view(), "what one rank makes that has all k", one));
     return failure;
+  }
+
+  std::string against_groups() const {
+    auto [together, alone] = in_groups(case_, all_, comm_.rank());
+    Results grouped;
+    grouped.push_back({"out", std::move(together)});
+    spoil(kInGroups, grouped);
+    const Guarded& out = grouped[kOut].matrix;
+    if (!out.is_intact()) return "a grouped product has written bytes around out";
+    return same("out", out.view(), "a product for each group", alone.view());
   }
 
   // The tolerance of an s8 wire needs the products of all columns that share a scale.

@@ -2,6 +2,7 @@
 // them can also be included alone.
 #pragma once
 
+#include "plait/all_to_all_rows.h"
 #include "plait/buffer.h"
 #include "plait/collectives.h"
 #include "plait/communicator.h"

@@ -24,6 +24,7 @@ enum class Operation : std::uint16_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
+  all_to_all_rows,
   make_mailbox,  // set-up calls are announced like any other
   with_link,
   split,

@@ -20,6 +20,7 @@ NB_MODULE(_native, m) {
   bind_link(m);
   bind_communicator(m);
   bind_collectives(m);
+  bind_all_to_all_rows(m);
   bind_timeline(m);
   bind_plan(m);
   bind_settings(m);

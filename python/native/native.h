@@ -19,6 +19,7 @@ void bind_place(nb::module_& m);
 void bind_link(nb::module_& m);
 void bind_communicator(nb::module_& m);
 void bind_collectives(nb::module_& m);
+void bind_all_to_all_rows(nb::module_& m);
 void bind_timeline(nb::module_& m);
 void bind_plan(nb::module_& m);
 void bind_settings(nb::module_& m);

@@ -416,6 +416,33 @@ def _reduce_scatter_at(all: int, total: int, mine: int, n: int, dtype: Dtype, co
 
 def _all_to_all_at(send: int, send_counts: Sequence[int], receive: int, receive_counts: Sequence[int], dtype: Dtype, comm: Communicator) -> None: ...
 
+class ReceivedRows:
+    """The rows that all_to_all_rows() has received."""
+
+    @property
+    def rows(self) -> Array:
+        """The rows, for from_dlpack() or a product; no copy."""
+
+    @property
+    def groups(self) -> int: ...
+
+    @property
+    def counts(self) -> list[int]:
+        """How many rows have come from each rank for each group, rank by rank."""
+
+    def rows_of_groups(self) -> list[int]:
+        """How many rows each group has."""
+
+def all_to_all_rows(x: Array | TensorView, counts: Sequence[int], comm: Communicator, *, groups: int = 1, back: bool = False, most_rows: int | None = None) -> ReceivedRows:
+    """
+    Send rows to groups of other ranks, which need not know how many come.
+
+    `counts[rank * groups + group]` of x's rows are for a group of a rank, in this order.
+    They are received group by group, each group's by their sources. With `back`, x is in the
+    order in which rows were received, and what comes back in that of the first x. More than
+    `most_rows` for this rank are refused on all ranks.
+    """
+
 def collect_packs(trace: Trace, comm: Communicator) -> list[bytes]:
     """
     Collective. Align the clocks; rank 0 gets every rank's pack, the others none.

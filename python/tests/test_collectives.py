@@ -72,6 +72,39 @@ def test_broadcast_and_all_to_all(dtype: torch.dtype) -> None:
         plait.run_in_threads(WORLD, body)
 
 
+def test_rows_reach_their_groups_and_come_back(dtype: torch.dtype) -> None:
+    def body(comm: plait.Communicator) -> None:
+        # Rank r has r + 1 rows for group 0 of each rank, and one for group 1 of the last.
+        counts = [comm.rank + 1, 0] * (WORLD - 1) + [comm.rank + 1, 1]
+        x = numbers(comm.rank, sum(counts) * 4, dtype).reshape(-1, 4)
+        received = plait.all_to_all_rows(x, counts, comm, groups=2)
+        assert received.groups == 2
+        last = int(comm.rank == WORLD - 1)
+        assert received.counts == [1, last, 2, last, 3, last]
+        assert received.rows_of_groups() == [6, 3 * last]
+        rows = torch.utils.dlpack.from_dlpack(received.rows)
+        first = [numbers(rank, 40, dtype)[4 * comm.rank * (rank + 1) :] for rank in range(WORLD)]
+        assert torch.equal(rows[0], first[0][:4])
+        assert torch.equal(rows[5], first[2][8:12])
+        back = plait.all_to_all_rows(received.rows, received.counts, comm, groups=2, back=True)
+        assert torch.equal(torch.utils.dlpack.from_dlpack(back.rows), x)
+        assert back.counts == counts
+        with pytest.raises(plait.Error, match="the counts add up to 0, not to the") as refused:
+            plait.all_to_all_rows(x, [0] * 6, comm, groups=2)
+        assert refused.value.operator == "all_to_all_rows"
+
+    plait.run_in_threads(WORLD, body)
+
+
+def test_more_rows_than_a_rank_takes_are_refused() -> None:
+    def body(comm: plait.Communicator) -> None:
+        x = np.ones((4, 2), dtype=np.float32)
+        plait.all_to_all_rows(x, [4, 0, 0], comm, most_rows=11)
+
+    with pytest.raises(plait.Error, match="rank 0 takes at most 11 rows, but 12 are for it"):
+        plait.run_in_threads(WORLD, body)
+
+
 def test_ranks_wait_for_two_communicators_in_opposite_orders() -> None:
     def body(comm: plait.Communicator) -> None:
         part = comm.split(0, comm.rank)

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "chaos/product.h"
 #include "chaos/random.h"
+#include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
 
 namespace plait::chaos {
@@ -91,7 +92,7 @@ class ProgramRun {
     loiter();
     ++self_.state.calls;
     if (self_.scene.work == Work::operators) return shared_.one_in(12) ? split() : multiply();
-    switch (shared_.below(12)) {
+    switch (shared_.below(13)) {
       case 0:
         return sum_up(false);
       case 1:
@@ -112,6 +113,8 @@ class ProgramRun {
       case 9:
       case 10:
         return use_fresh_mailbox();
+      case 11:
+        return send_rows();
       default:
         return split();
     }
@@ -190,6 +193,35 @@ class ProgramRun {
     all_to_all({out.data(), out.size()}, {in.data(), in.size()}, comm_);
     for (int rank = 0; each > 0 && rank < comm_.world(); ++rank)
       expect(in[rank * each], static_cast<float>(rank), "all_to_all");
+  }
+
+  // Each rank has as many rows for the others as it likes, and gets them back.
+  void send_rows() {
+    constexpr std::int64_t kGroups = 3;
+    constexpr std::int64_t kColumns = 200;
+    std::vector<std::int64_t> counts;
+    std::int64_t rows = 0;
+    for (std::int64_t i = 0; i < comm_.world() * kGroups; ++i) {
+      counts.push_back(self_.own.one_in(2) ? 0 : self_.own.below(99));
+      rows += counts.back();
+    }
+    const std::vector<float> out(static_cast<std::size_t>(rows * kColumns),
+                                 static_cast<float>(comm_.rank()));
+    ReceivedRows there;
+    ReceivedRows back;
+    all_to_all_rows(ConstTensorView::of(out.data(), rows, kColumns), counts, there, comm_,
+                    {.groups = kGroups});
+    std::int64_t row = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const std::size_t source = i % ranks_.size();
+      const std::int64_t count = there.counts[source * kGroups + i / ranks_.size()];
+      row += count;
+      if (count > 0)
+        expect(*static_cast<const float*>(there.rows.row(row - 1)), static_cast<float>(source),
+               "all_to_all_rows");
+    }
+    all_to_all_rows(there.rows, there.counts, back, comm_, {.groups = kGroups, .back = true});
+    expect(static_cast<float>(back.rows.rows), static_cast<float>(rows), "all_to_all_rows");
   }
 
   // Sends a few chunks around a ring.

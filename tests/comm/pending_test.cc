@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
 #include "trace/pack.h"
 
@@ -38,13 +39,16 @@ TEST(PendingTrace, HasAFlightForEachThatIsStarted) {
         const Elements mine = {more.data(), shard.count};
         all_reduce(all, comm);
         std::vector<Pending> pending;
-        pending.reserve(kStarted + 5);
+        pending.reserve(kStarted + 6);
         for (int i = 0; i < kStarted; ++i) pending.push_back(start_all_reduce(all, all, comm));
         pending.push_back(start_barrier(comm));
         pending.push_back(start_broadcast(all, 0, comm));
         pending.push_back(start_reduce_scatter(all, mine, comm));
         pending.push_back(start_all_gather(mine, all, comm));
         pending.push_back(start_all_to_all(all, {more.data(), more.size()}, comm));
+        ReceivedRows received;
+        pending.push_back(start_all_to_all_rows(ConstTensorView::of(data.data(), 2, 500),
+                                                std::vector<std::int64_t>{1, 1}, received, comm));
         for (Pending& one : pending) one.wait();
       },
       options);
@@ -59,7 +63,8 @@ TEST(PendingTrace, HasAFlightForEachThatIsStarted) {
     EXPECT_LE(record.begin, record.end);
     EXPECT_LE(record.end, base::now());
   }
-  for (const char* label : {"barrier", "broadcast", "reduce_scatter", "all_gather", "all_to_all"}) {
+  for (const char* label :
+       {"barrier", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "all_to_all_rows"}) {
     EXPECT_EQ(records_of(all, trace::Kind::flight, label).size(), kWorld) << label;
   }
 }

@@ -13,6 +13,7 @@
 #include "comm/milestones.h"
 #include "comm/shm_job.h"
 #include "conformance/ranks.h"
+#include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -49,9 +50,17 @@ void poll_mailbox(Communicator& comm) {
   }
 }
 
+void send_rows_around(Communicator& comm) {
+  const std::vector<float> rows(static_cast<std::size_t>(comm.world()) * 9000);
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.world()), 3);
+  ReceivedRows received;
+  all_to_all_rows(ConstTensorView::of(rows.data(), 3 * comm.world(), 3000), counts, received, comm);
+}
+
 const Wait kWaits[] = {
     {"barrier", [](Communicator& comm) { barrier(comm); }},
     {"all_reduce", [](Communicator& comm) { sum_of_ones(comm); }},
+    {"all_to_all_rows", send_rows_around},
     {"polling", poll_all_reduce},
     {"mailbox", wait_in_mailbox},
     {"polling_mailbox", poll_mailbox},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/session/state.h"
+#include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
 #include "simulation/sim_rank.h"
 
@@ -62,6 +63,24 @@ TEST(Simulation, WiresAreWhatRanksShare) {
   EXPECT_EQ(all_to_all(4, Wiring::pairs), kCarried + kLatency);
   EXPECT_EQ(all_to_all(4, Wiring::ports), 3 * kCarried + kLatency);
   EXPECT_EQ(all_to_all(4, Wiring::shared), 12 * kCarried + kLatency);
+}
+
+// Their numbers are in the first chunk, and cost no round of their own.
+TEST(Simulation, RowsTakeTheirBytesAndOneLatency) {
+  constexpr std::int64_t kRows = 10;
+  constexpr std::int64_t kColumns = 100;
+  Simulation simulation({.ranks = 3, .network = {.link = kLink, .wiring = Wiring::pairs}});
+  simulation.run([&](Communicator& comm) {
+    const std::vector<float> x(kRows * kColumns * 3, static_cast<float>(comm.rank()));
+    const std::vector<std::int64_t> counts(3, kRows);
+    ReceivedRows received;
+    const Nanoseconds before = me(comm).now();
+    all_to_all_rows(ConstTensorView::of(x.data(), 3 * kRows, kColumns), counts, received, comm);
+    constexpr std::int64_t kHeader = 64;
+    constexpr std::int64_t kSent = kHeader + kRows * kColumns * std::int64_t{sizeof(float)};
+    EXPECT_EQ(me(comm).now() - before, kSent + kLatency);
+    EXPECT_EQ(*static_cast<const float*>(received.rows.row(2 * kRows)), 2.0F);
+  });
 }
 
 // The link carries a byte in a nanosecond, and processors take a tenth of that at both ends.

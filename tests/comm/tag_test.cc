@@ -50,6 +50,7 @@ TEST(Tag, CallsSizesByWhatTheyAre) {
   EXPECT_EQ(sizes(Operation::custom, {5, 0, 0}), "m: 0 and 5");
   EXPECT_EQ(sizes(Operation::broadcast, {0, 0, 1}), "root: 0 and 1");
   EXPECT_EQ(sizes(Operation::make_mailbox, {0, 64, 0}), "slot bytes: 0 and 64");
+  EXPECT_EQ(sizes(Operation::all_to_all_rows, {0, 4, 0}), "groups: 0 and 4");
   EXPECT_EQ(sizes(Operation::matmul_all_gather, {0, 0, 96}), "k: 0 and 96");
 }
 

@@ -17,6 +17,7 @@
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
 #include "comm/victim.h"
+#include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
 
 namespace plait {
@@ -366,19 +367,30 @@ TEST_F(Tcp, LeavingIsBoundedBesideARankThatTakesNothing) {
 }
 
 TEST_F(Tcp, NamesAKilledRankLongBeforeTheDeadline) {
-  run_with_a_victim("tcp", job_, SIGKILL, seconds(60));
+  run_with_a_victim({"tcp", job_, SIGKILL, seconds(60)});
 }
 
 TEST_F(Tcp, NamesAStoppedRankAtTheDeadline) {
-  run_with_a_victim("tcp", job_, SIGSTOP, milliseconds(1000));
+  run_with_a_victim({"tcp", job_, SIGSTOP, milliseconds(1000)});
 }
 
 TEST_F(Tcp, NamesAKilledRankNearAndFar) {
-  run_with_a_victim("tcp", job_, SIGKILL, seconds(60), {0, 1, 1});
+  run_with_a_victim({"tcp", job_, SIGKILL, seconds(60), {0, 1, 1}});
+}
+
+// It has told no rank how many rows it has.
+TEST_F(Tcp, NamesAKilledRankWhoseRowsAreAwaited) {
+  const auto send_rows = [](Communicator& comm) {
+    const std::vector<float> rows(3);
+    ReceivedRows received;
+    all_to_all_rows(ConstTensorView::of(rows.data(), 3, 1), std::vector<std::int64_t>(3, 1),
+                    received, comm);
+  };
+  run_with_a_victim({"tcp", job_, SIGKILL, seconds(60), {0, 1, 1}, send_rows});
 }
 
 TEST_F(Tcp, NamesAStoppedRankNearAndFar) {
-  run_with_a_victim("tcp", job_, SIGSTOP, milliseconds(1000), {0, 1, 1});
+  run_with_a_victim({"tcp", job_, SIGSTOP, milliseconds(1000), {0, 1, 1}});
 }
 
 }  // namespace

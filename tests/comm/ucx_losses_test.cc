@@ -32,11 +32,11 @@ using std::chrono::seconds;
 using Ucx = TcpCase;
 
 TEST_F(Ucx, NamesAKilledRankLongBeforeTheDeadline) {
-  run_with_a_victim("ucx", job_, SIGKILL, seconds(60));
+  run_with_a_victim({"ucx", job_, SIGKILL, seconds(60)});
 }
 
 TEST_F(Ucx, NamesAStoppedRankAtTheDeadline) {
-  run_with_a_victim("ucx", job_, SIGSTOP, milliseconds(1000));
+  run_with_a_victim({"ucx", job_, SIGSTOP, milliseconds(1000)});
 }
 
 // Chunks are under way in all directions when the rank dies.

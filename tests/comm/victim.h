@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,9 +22,17 @@ namespace plait {
 
 // A rank that is killed, or stopped, while the others wait for it. Rank 1 shares memory with it
 // where both are on one of several hosts; without hosts the ranks are on one.
-inline void run_with_a_victim(const std::string& transport, const std::string& job, int signal,
-                              std::chrono::milliseconds timeout,
-                              const std::vector<int>& hosts = {0, 0, 0}) {
+struct VictimCase {
+  std::string transport;
+  std::string job;
+  int signal;
+  std::chrono::milliseconds timeout;
+  std::vector<int> hosts = {0, 0, 0};
+  std::function<void(Communicator&)> wait = barrier;  // the call in which they wait for it
+};
+
+inline void run_with_a_victim(const VictimCase& victim_case) {
+  const int signal = victim_case.signal;
   constexpr int kHasGivenUp = 0;
   constexpr int kHasLeftBarrier = 1;  // the first, in which nothing may happen to a rank yet
   Milestones reached;
@@ -51,11 +60,11 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
       continue;
     }
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped rank must not outlive the test
-    CommunicatorOptions options = options_of(rank, 3, job, hosts[rank]);
-    options.transport = transport;
+    CommunicatorOptions options = options_of(rank, 3, victim_case.job, victim_case.hosts[rank]);
+    options.transport = victim_case.transport;
     Communicator comm = Communicator::connect(options);
     barrier(comm);
-    set_timeout(comm, timeout);
+    set_timeout(comm, victim_case.timeout);
     if (rank == 2) {
       const pid_t self = ::getpid();
       if (::write(pids[1], &self, sizeof(self)) < 0) ::_exit(3);
@@ -63,8 +72,8 @@ inline void run_with_a_victim(const std::string& transport, const std::string& j
     }
     reached.reach(kHasLeftBarrier);
     const auto start = std::chrono::steady_clock::now();
-    const Error error =
-        expect_error(signal == SIGKILL ? Code::peer_lost : Code::timeout, [&] { barrier(comm); });
+    const Error error = expect_error(signal == SIGKILL ? Code::peer_lost : Code::timeout,
+                                     [&] { victim_case.wait(comm); });
     reached.reach(kHasGivenUp);
     EXPECT_EQ(error.culprit(), 2) << error.what();
     EXPECT_TRUE(contains(error.what(), "rank 2")) << error.what();

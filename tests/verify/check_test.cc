@@ -43,6 +43,21 @@ std::array<std::string, kRanks> found(const Spoil& spoil) {
 
 TEST(VerifyCheck, FindsNothingWhereNothingIsWrong) { EXPECT_EQ(found({})[1], ""); }
 
+TEST(VerifyCheck, FindsABitOfAGroupedProduct) {
+  VerifyCase one = some_case();
+  one.op = Operator::matmul;
+  one.gathered = false;
+  one.plans.clear();
+  run_in_threads(kRanks, [&](Communicator& comm) {
+    const std::string found =
+        verify_case(one, comm, [&](std::size_t variant, const Results& results) {
+          if (variant == kInGroups && comm.rank() == 1) flip(view_of(results, "out"), 20, 69);
+        }).failure;
+    const std::string wanted = "out differs from a product for each group";
+    EXPECT_EQ(contains(found, wanted), comm.rank() == 1) << found;
+  });
+}
+
 TEST(VerifyCheck, FindsABitOfAPlan) {
   const auto all = found([](std::size_t plan, const Results& results) {
     if (plan == 2) flip(view_of(results, "out"), 20, 69);

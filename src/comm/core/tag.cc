@@ -15,7 +15,7 @@ struct Names {
 constexpr std::string_view kShards = "shards";
 
 // Indexed by Operation, up to the operators.
-constexpr std::array<Names, 10> kNames = {{
+constexpr std::array<Names, 11> kNames = {{
     {"custom", {"m", "n", "k"}},
     {"barrier", {"elements", kShards, "root"}},
     {"broadcast", {"elements", kShards, "root"}},
@@ -23,6 +23,7 @@ constexpr std::array<Names, 10> kNames = {{
     {"reduce_scatter", {"elements", kShards, "root"}},
     {"all_reduce", {"elements", kShards, "root"}},
     {"all_to_all", {"elements between them", kShards, "root"}},
+    {"all_to_all_rows", {"columns", "groups", "the way back"}},
     {"make_mailbox", {"slots", "slot bytes", "k"}},
     {"with_link", {"m", "n", "k"}},
     {"split", {"m", "n", "k"}},

@@ -35,6 +35,22 @@ void copy_block(const std::byte* from, const TensorView& to) {
 
 }  // namespace
 
+void copy_to_slot(std::byte* slot, const ConstTensorView& block, Handling how) {
+  if (how.is_large) {
+    tensor::copy_ahead(slot, block.data, block.bytes());
+  } else {
+    copy_block(block, slot);
+  }
+}
+
+void copy_from_slot(const std::byte* slot, const TensorView& place, Handling how) {
+  if (how.is_large) {
+    tensor::stream_copy(place.data, slot, place.bytes());
+  } else {
+    copy_block(slot, place);
+  }
+}
+
 void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Handling how) {
   const std::size_t bytes = block.bytes();
   const SpanArgs args = args_of(to, bytes);
@@ -48,13 +64,7 @@ void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Han
                       .to_peer = true,
                       .must_be_done = how.must_be_done};
   };
-  lanes.run(work, [&] {
-    if (how.is_large) {
-      tensor::copy_ahead(slot, block.data, bytes);
-    } else {
-      copy_block(block, slot);
-    }
-  });
+  lanes.run(work, [&] { copy_to_slot(slot, block, how); });
   lanes.post(to.way, to.peer, bytes);
 }
 
@@ -75,9 +85,8 @@ void take_copy(Lanes& lanes, const std::byte* from, const TensorView& place, Han
         .label = "take", .read = size, .written = size, .must_be_done = how.must_be_done};
   };
   lanes.run(work, [&] {
-    if (!how.is_large) return copy_block(from, place);
-    tensor::stream_copy(place.data, from, place.bytes());
-    if (is_last) tensor::stream_fence();
+    copy_from_slot(from, place, how);
+    if (how.is_large && is_last) tensor::stream_fence();
   });
 }
 

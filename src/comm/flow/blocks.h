@@ -41,6 +41,10 @@ void send_block(Lanes& lanes, const Route& to, const ConstTensorView& block, Han
 void take_block(Lanes& lanes, const Route& from, const TensorView& place, Handling how,
                 bool is_last);
 
+// The copies alone. A block that is large has no gaps between its rows.
+void copy_to_slot(std::byte* slot, const ConstTensorView& block, Handling how);
+void copy_from_slot(const std::byte* slot, const TensorView& place, Handling how);
+
 // Copies an answer, or a chunk, to its place.
 void take_copy(Lanes& lanes, const std::byte* from, const TensorView& place, Handling how,
                bool is_last);

@@ -83,6 +83,11 @@ class Lanes {
     mailbox_->check_size(source, slot, tag_in(way, source), bytes);
     return mailbox_->inbox(source, slot);
   }
+  // The chunk that has arrived, whose size only its sender knows.
+  std::span<const std::byte> inbox(Way way, int source) const {
+    const int slot = slot_in(way, source);
+    return {mailbox_->inbox(source, slot), mailbox_->inbox_bytes(source, slot)};
+  }
   void release(Way way, int source);
 
   // Refuses a chunk that is there although the call ends without one from this peer.

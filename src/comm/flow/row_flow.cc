@@ -1,0 +1,157 @@
+#include "comm/flow/row_flow.h"
+
+#include <cstring>
+
+#include "comm/flow/chunks.h"
+#include "tensor/copy.h"
+
+namespace plait::comm {
+namespace {
+
+SpanArgs args_of(int peer, std::uint32_t chunk, std::size_t bytes) {
+  return {.bytes = static_cast<std::int64_t>(bytes),
+          .peer = peer,
+          .chunk = static_cast<std::int32_t>(chunk)};
+}
+
+// Rows of a matrix in the columns of a piece.
+template <class View>
+View part_of(const View& matrix, RowRange rows, RowRange columns) {
+  return matrix.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end);
+}
+
+// How a run of a block is copied; all of the block would be `bytes`.
+template <class View>
+Handling handling_of(const View& run, std::size_t bytes) {
+  return {.is_large = bytes >= kLargeStreamBytes && run.is_contiguous()};
+}
+
+}  // namespace
+
+RowFlow::RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut)
+    : lanes_(lanes),
+      parcels_(parcels),
+      cut_(cut),
+      chunks_to_(static_cast<std::size_t>(lanes.world())),
+      chunks_from_(chunks_to_.size()) {}
+
+void RowFlow::begin() {
+  unknown_ = lanes_.peers().size();
+  for (const int peer : lanes_.peers()) {
+    chunks_to_[static_cast<std::size_t>(peer)] = cut_.chunks(parcels_.block_to(peer).rows());
+    chunks_from_[static_cast<std::size_t>(peer)] = 0;
+    counts_.resize(parcels_.counts_to(peer).size());
+  }
+  if (unknown_ == 0) parcels_.make_places();
+}
+
+bool RowFlow::step_once() {
+  bool moved = false;
+  for (const int peer : lanes_.peers()) {
+    moved |= send_next(peer);
+    moved |= take_next(peer);
+  }
+  return moved;
+}
+
+bool RowFlow::send_next(int peer) {
+  const std::uint32_t chunk = lanes_.posted(Way::out, peer);
+  if (chunk >= at(chunks_to_, peer) || !lanes_.vacant(Way::out, peer)) return false;
+  const ConstTensorView matrix = parcels_.outgoing();
+  const RowBlock& block = parcels_.block_to(peer);
+  const std::size_t bytes = cut_.bytes(chunk, block.rows());
+  const SpanArgs args = args_of(peer, chunk, bytes);
+  const Span span(lanes_.trace(), Lane::comm, "copy", args);
+  std::byte* slot = lanes_.outbox(Way::out, peer);
+  if (chunk == 0) {
+    const std::span<const std::int64_t> counts = parcels_.counts_to(peer);
+    std::memset(slot, 0, cut_.header_bytes());
+    std::memcpy(slot, counts.data(), counts.size_bytes());
+    slot += cut_.header_bytes();
+  }
+  const auto work = [&] {
+    return MemoryWork{
+        .label = "copy", .read = args.bytes, .written = args.bytes, .args = args, .to_peer = true};
+  };
+  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
+  lanes_.run(work, [&] {
+    const RowPiece piece = cut_.piece(chunk, block.rows());
+    block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
+      const ConstTensorView run = part_of(matrix, rows, piece.columns);
+      copy_to_slot(slot, run, handling_of(run, block_bytes));
+      slot += run.bytes();
+    });
+  });
+  lanes_.post(Way::out, peer, bytes);
+  return true;
+}
+
+bool RowFlow::take_next(int peer) {
+  const bool is_new = !is_known(peer);
+  const std::uint32_t chunk = lanes_.taken(Way::out, peer);
+  if (!is_new && (unknown_ > 0 || chunk >= at(chunks_from_, peer))) return false;
+  if (!lanes_.arrived(Way::out, peer)) return false;
+  if (is_new) {
+    read_header(peer);
+    return true;
+  }
+  const TensorView matrix = parcels_.incoming();
+  const RowBlock& block = parcels_.block_from(peer);
+  const std::size_t bytes = cut_.bytes(chunk, block.rows());
+  const std::byte* from = lanes_.inbox(Way::out, peer, bytes);
+  const Span span(lanes_.trace(), Lane::comm, "take", args_of(peer, chunk, bytes));
+  if (chunk == 0) from += cut_.header_bytes();
+  const auto work = [&] {
+    const auto size = static_cast<std::int64_t>(bytes);
+    return MemoryWork{.label = "take", .read = size, .written = size};
+  };
+  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
+  lanes_.run(work, [&] {
+    const RowPiece piece = cut_.piece(chunk, block.rows());
+    block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
+      const TensorView run = part_of(matrix, rows, piece.columns);
+      copy_from_slot(from, run, handling_of(run, block_bytes));
+      from += run.bytes();
+    });
+    if (block_bytes >= kLargeStreamBytes) tensor::stream_fence();
+  });
+  lanes_.release(Way::out, peer);
+  return true;
+}
+
+// The chunk stays where it is: its rows have no place yet.
+void RowFlow::read_header(int peer) {
+  const std::span<const std::byte> came = lanes_.inbox(Way::out, peer);
+  if (came.size() < cut_.header_bytes())  // of another cut, which this refuses
+    static_cast<void>(lanes_.inbox(Way::out, peer, cut_.header_bytes()));
+  std::memcpy(counts_.data(), came.data(), counts_.size() * sizeof(std::int64_t));
+  parcels_.learn(peer, counts_);
+  std::int64_t rows = 0;
+  for (const std::int64_t count : counts_) rows += count;
+  static_cast<void>(lanes_.inbox(Way::out, peer, cut_.bytes(0, rows)));
+  chunks_from_[static_cast<std::size_t>(peer)] = cut_.chunks(rows);
+  if (--unknown_ == 0) parcels_.make_places();
+}
+
+bool RowFlow::done() const {
+  if (unknown_ > 0) return false;
+  for (const int peer : lanes_.peers()) {
+    if (lanes_.posted(Way::out, peer) < at(chunks_to_, peer)) return false;
+    if (lanes_.taken(Way::out, peer) < at(chunks_from_, peer)) return false;
+  }
+  return true;
+}
+
+Awaited RowFlow::awaited() const {
+  for (const int peer : lanes_.peers()) {
+    const bool is_missing =
+        !is_known(peer) || lanes_.taken(Way::out, peer) < at(chunks_from_, peer);
+    if (is_missing && !lanes_.arrived(Way::out, peer)) return lanes_.chunk_from(Way::out, peer);
+  }
+  for (const int peer : lanes_.peers()) {
+    if (lanes_.posted(Way::out, peer) < at(chunks_to_, peer)) return lanes_.room_at(Way::out, peer);
+  }
+  return lanes_.nothing_awaited();
+}
+
+}  // namespace plait::comm

@@ -1,0 +1,84 @@
+// A flow of rows from each rank to each, of which only the sender knows how many there are.
+//
+//   flow.begin();
+//   wait until flow.step(), flow.done();
+//
+// The first chunk of each block begins with the numbers of its rows, so they cost no round of their
+// own. It stays in its slot until those of all ranks have come: then the places are made, as large
+// as they have to be, and rows are copied there as they arrive. First chunks wait for nothing, so
+// they always come.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/flow/blocks.h"
+#include "comm/flow/lanes.h"
+#include "comm/flow/row_block.h"
+#include "plait/tensor_view.h"
+
+namespace plait::comm {
+
+// The rows that a RowFlow sends and receives: a block for each peer, in groups.
+class RowParcels {
+ public:
+  virtual ~RowParcels() = default;
+
+  // Rows of this rank's matrix, and how many of them each group has.
+  virtual ConstTensorView outgoing() const = 0;
+  virtual const RowBlock& block_to(int peer) const = 0;
+  virtual std::span<const std::int64_t> counts_to(int peer) const = 0;
+
+  // Told once for each peer, and then that these are all. The counts are as the peer sent them:
+  // they may be anything.
+  virtual void learn(int peer, std::span<const std::int64_t> counts) = 0;
+  virtual void make_places() = 0;
+
+  // After make_places().
+  virtual TensorView incoming() const = 0;
+  virtual const RowBlock& block_from(int peer) const = 0;
+};
+
+class RowFlow {
+ public:
+  RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut);
+  RowFlow(const RowFlow&) = delete;
+  RowFlow& operator=(const RowFlow&) = delete;
+
+  // The next call.
+  void begin();
+
+  // Sends and receives what can be now.
+  void step() {
+    while (step_once()) continue;
+  }
+  // A chunk of each lane at most; false if nothing can be done.
+  bool step_once();
+
+  bool done() const;
+
+  // Which rank is waited for: one that has not said how many rows it has, or sent them all, and
+  // failing that one that has no room.
+  Awaited awaited() const;
+
+ private:
+  bool send_next(int peer);
+  bool take_next(int peer);
+  void read_header(int peer);
+  bool is_known(int peer) const { return at(chunks_from_, peer) > 0; }
+
+  static std::uint32_t at(const std::vector<std::uint32_t>& chunks, int peer) {
+    return chunks[static_cast<std::size_t>(peer)];
+  }
+
+  Lanes& lanes_;
+  RowParcels& parcels_;
+  RowCut cut_;
+  std::vector<std::uint32_t> chunks_to_;
+  std::vector<std::uint32_t> chunks_from_;  // 0: the header has not come
+  std::vector<std::int64_t> counts_;        // of a header
+  std::size_t unknown_ = 0;                 // peers
+};
+
+}  // namespace plait::comm
