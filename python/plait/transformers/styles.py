@@ -191,7 +191,6 @@ class _SplitRow(Style):
 _WITHOUT_PRODUCT = (
     "all_reduce",
     "embedding_colwise",
-    "embedding_rowwise",
     "replicated_with_grad_allreduce",
     "sequence_parallel",
 )
