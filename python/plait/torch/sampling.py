@@ -41,21 +41,39 @@ def key_of(row: _native.PlanRow) -> Key:
     return row.op.name, row.m, row.n, row.k, row.dtype.name, row.wire.name, str(row.plan)
 
 
+class Tally:
+    """Counts calls by what tells them apart."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Hashable, int] = {}
+
+    def is_due(self, shape: Hashable) -> bool:
+        """Count a call, and say whether to trace it."""
+        counts = self.counts
+        count = counts[shape] = counts.get(shape, 0) + 1
+        if count == 1 or count & (count - 1):
+            if len(counts) > _MOST_SHAPES:
+                counts.clear()
+            return False
+        return not recording.is_on()
+
+
 @dataclass
 class Samples:
     """The traced calls of one context."""
 
     shares: dict[Key, Share] = field(default_factory=dict)
-    counts: dict[Hashable, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    # By all of a layer but the rows, so that a call has no more than its rows to look for.
+    layers: dict[Hashable, Tally] = field(default_factory=dict)
 
     def is_due(self, shape: Hashable) -> bool:
         """Count a call, and say whether to trace it."""
-        count = self.counts[shape] = self.counts.get(shape, 0) + 1
-        if count == 1 or count & (count - 1):
-            if len(self.counts) > _MOST_SHAPES:
-                self.counts.clear()
-            return False
-        return not recording.is_on()
+        return self.tally.is_due(shape)
+
+    def of_layer(self, shape: Hashable) -> Tally:
+        """Return what counts the calls of layers alike."""
+        return self.layers.setdefault(shape, Tally())
 
     def trace(
         self,
@@ -97,7 +115,8 @@ class Samples:
     def forget(self) -> None:
         """Begin anew."""
         self.shares.clear()
-        self.counts.clear()
+        for tally in (self.tally, *self.layers.values()):
+            tally.counts.clear()
 
 
 def _calls(plans: _native.RecordedPlans) -> Counter[Key]:

@@ -19,6 +19,9 @@ from plait.torch.linear import quantized_linear
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
 
+# Looking for it in torch takes as long as calling it.
+_is_grad_enabled = torch.is_grad_enabled
+
 
 def local(tensor: Any) -> Any:
     """Return this rank's share of a parameter."""
@@ -113,17 +116,25 @@ class Site:
     quantized: _native.PackedWeight | None = None
 
     def multiply_at_once(self, module: nn.Linear, x: Any) -> torch.Tensor | None:
-        """Make a call without gradients that needs no checks but the native layer's, or none."""
+        """Make a call without gradients that needs no checks but the native layer's, or none.
+
+        Tokens of a decode come here. Their weights displace Python from the caches, so that each
+        function and attribute that is looked for takes some tenths of a microsecond.
+        """
         service = self.service
         if self.kind is None or self.shares_rows or service.weight is not None:
             return None
-        if torch.is_grad_enabled():
+        if _is_grad_enabled():
             return None
-        weight, options = module.weight, service.options
+        parameters, options = module._parameters, service.options
+        weight, bias = parameters.get("weight"), parameters.get("bias")
+        if type(weight) is not DTensor:
+            return None
         if options.fixed_weights:
             self.owner.see_changes(weight)
+        added = bias._local_tensor if type(bias) is DTensor else bias
         how = (self.group, options, self.owner)
-        return direct.multiply(self.kind, x, local(weight), local(module.bias), *how)
+        return direct.multiply(self.kind, x, weight._local_tensor, added, *how)
 
     def multiply(self, kind: Kind, module: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         """Multiply by the module's weight, or by what it was quantised to."""
