@@ -40,7 +40,7 @@ class Embedding:
         def forward(ids: Any) -> Any:
             if torch.is_grad_enabled() or torch.compiler.is_compiling() or tensors.is_watched():
                 return theirs(ids)
-            table = module.weight
+            table: Any = module.weight
             if type(ids) is not torch.Tensor or not ids.is_cpu or not _is_shared(table, world):
                 return theirs(ids)
             return _looked_up(ids, table, rank, group)

@@ -126,8 +126,8 @@ class Site:
             return None
         if _is_grad_enabled():
             return None
-        parameters, options = module._parameters, service.options
-        weight, bias = parameters.get("weight"), parameters.get("bias")
+        parameters: dict[str, Any] = module._parameters
+        options, weight, bias = service.options, parameters.get("weight"), parameters.get("bias")
         if type(weight) is not DTensor:
             return None
         if options.fixed_weights:
