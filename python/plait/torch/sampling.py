@@ -64,7 +64,7 @@ class Samples:
 
     shares: dict[Key, Share] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    # By all of a layer but the rows, so that a call has no more than its rows to look for.
+    # The keys have all of a layer but its rows: a call then looks for its rows alone.
     layers: dict[Hashable, Tally] = field(default_factory=dict)
 
     def is_due(self, shape: Hashable) -> bool:
