@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 import plait.torch
 from plait import _native
 from plait.torch import direct
-from plait.torch.columns import gather_columns, split_columns
+from plait.torch.columns import chunked, gather_columns, split_columns
 from plait.torch.engines.engine import Kind
 from plait.torch.linear import quantized_linear
 from plait.torch.weights import Owner
@@ -183,7 +183,7 @@ class _Column(Style):
 class _GatheredColumn(Style):
     def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         own = site.multiply("column", module, x)
-        return gather_columns(own, module.out_features, site.group)
+        return gather_columns(own, chunked(module.out_features, site.group.size()), site.group)
 
 
 class _Row(Style):
@@ -195,7 +195,8 @@ class _Row(Style):
 
 class _SplitRow(Style):
     def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
-        return site.multiply("row", module, split_columns(x, site.group))
+        shares = chunked(x.shape[-1], site.group.size())
+        return site.multiply("row", module, split_columns(x, shares, site.group))
 
 
 # Styles of embeddings, norms and gradients: there is no product to serve.
