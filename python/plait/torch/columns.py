@@ -12,69 +12,88 @@ from plait.torch import tensors
 from plait.torch.context import communicator_of
 from plait.torch.rows import float_dtype
 
-
-def gather_columns(
-    x: torch.Tensor, columns: int, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
-    """Return the last dimension of all ranks together, `columns` in all."""
-    if not tensors.wants_gradient(x):
-        return _gathered(x, columns, group)
-    out: torch.Tensor = _Gather.apply(x, columns, group)  # type: ignore[no-untyped-call]
-    return out
-
-
-def split_columns(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """Return this rank's share of the last dimension of what every rank has alike."""
-    out: torch.Tensor = _Split.apply(x, group)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _gathered(x: torch.Tensor, columns: int, group: dist.ProcessGroup | None) -> torch.Tensor:
-    comm = communicator_of(group, "gather_columns")
-    leading = x.shape[:-1]
-    rows = leading.numel()
-    # Ranks' shares lie one behind the other when columns are rows, and in a single row.
-    turned = x.contiguous() if rows == 1 else x.reshape(-1, x.shape[-1]).t().contiguous()
-    out = x.new_empty(columns, rows)
-    dtype = float_dtype(x, "gather_columns", "x")
-    counts = _counts(columns, rows, comm.world)
-    _native._all_gather_at(
-        turned.data_ptr(), turned.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    return (out if rows == 1 else out.t().contiguous()).reshape(*leading, columns)
+Shares = tuple[int, ...]  # of each rank
 
 
 @functools.lru_cache(maxsize=64)
-def _counts(columns: int, rows: int, world: int) -> list[int]:
-    return [_native.balanced_shard(columns, rank, world).count * rows for rank in range(world)]
+def balanced(size: int, world: int) -> Shares:
+    """Return the shares of plait's own layers.
+
+    >>> balanced(10, 4)
+    (3, 3, 2, 2)
+    """
+    return tuple(_native.balanced_shard(size, rank, world).count for rank in range(world))
 
 
-def _own(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-    comm = communicator_of(group, "split_columns")
-    shard = _native.balanced_shard(x.shape[-1], comm.rank, comm.world)
-    return x.narrow(-1, shard.offset, shard.count).contiguous()
+@functools.lru_cache(maxsize=64)
+def chunked(size: int, world: int) -> Shares:
+    """Return the shares of DTensors, which are torch.chunk's.
+
+    >>> chunked(10, 4)
+    (3, 3, 3, 1)
+    """
+    chunk = -(-size // world)
+    return tuple(min(chunk, max(size - rank * chunk, 0)) for rank in range(world))
+
+
+def gather_columns(
+    x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None = None
+) -> torch.Tensor:
+    """Return the last dimension of all ranks together."""
+    if not tensors.wants_gradient(x):
+        return _gathered(x, shares, group)
+    out: torch.Tensor = _Gather.apply(x, shares, group)  # type: ignore[no-untyped-call]
+    return out
+
+
+def split_columns(
+    x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None = None
+) -> torch.Tensor:
+    """Return this rank's share of the last dimension of what every rank has alike."""
+    out: torch.Tensor = _Split.apply(x, shares, group)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _gathered(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) -> torch.Tensor:
+    comm = communicator_of(group, "gather_columns")
+    leading, dtype = x.shape[:-1], float_dtype(x, "gather_columns", "x")
+    rows, own = leading.numel(), x.contiguous()
+    counts = [share * rows for share in shares]
+    out = x.new_empty(sum(counts))
+    _native._all_gather_at(
+        own.data_ptr(), own.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
+    )
+    if rows > 1:  # the shares of all rows lie one behind the other
+        parts = zip(out.split(counts), shares, strict=True)
+        out = torch.cat([part.view(rows, share) for part, share in parts], 1)
+    return out.reshape(*leading, sum(shares))
+
+
+def _own(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) -> torch.Tensor:
+    rank = communicator_of(group, "split_columns").rank
+    return x.narrow(-1, sum(shares[:rank]), shares[rank]).contiguous()
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, columns: int, group: Any) -> torch.Tensor:
-        ctx.group = group
-        return _gathered(x, columns, group)
+    def forward(ctx: Any, x: torch.Tensor, shares: Shares, group: Any) -> torch.Tensor:
+        ctx.how = shares, group
+        return _gathered(x, shares, group)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         # Every rank uses the whole result alike: its gradient is the same on all of them.
-        return _own(grad, ctx.group), None, None
+        return _own(grad, *ctx.how), None, None
 
 
 class _Split(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
-        ctx.group, ctx.columns = group, x.shape[-1]
-        return _own(x, group)
+    def forward(ctx: Any, x: torch.Tensor, shares: Shares, group: Any) -> torch.Tensor:
+        ctx.how = shares, group
+        return _own(x, shares, group)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return _gathered(grad, ctx.columns, ctx.group), None
+        return _gathered(grad, *ctx.how), None, None

@@ -16,10 +16,11 @@ from plait.torch import groups, tensors
 from plait.torch.counts import Counts
 from plait.torch.options import Options
 from plait.torch.recording import recorded
-from plait.torch.sampling import Samples
+from plait.torch.sampling import Samples, Tally
 from plait.torch.weights import Owner
 
 Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
+Group = Callable[[], dist.ProcessGroup | None]  # a weak reference
 
 
 @dataclass(eq=False)
@@ -29,7 +30,24 @@ class Direct:
     kind: str  # "column" or "row"
     native: Layer
     packs: bool
-    shape: Hashable  # all but the rows of what the report samples by
+    options: Options
+    group: Group
+    tally: Tally  # for the report
+    context: "ref[Context]"
+
+    def has(self, options: Options) -> bool:
+        """Say whether it was made with such options."""
+        if options is not self.options:
+            if options != self.options:
+                return False
+            self.options = options  # comparing them takes as long as all else
+        return True
+
+    def trace(self, call: Callable[[], None]) -> None:
+        """Make a call for the report."""
+        context = self.context()
+        assert context is not None  # it holds this
+        context.samples.trace(context.comm, context.plans, call)
 
 
 @dataclass(eq=False)
@@ -40,7 +58,8 @@ class Context:
     comm: _native.Communicator
     settings: _native.Settings
     plans: _native.RecordedPlans
-    group_name: str  # "" in a program without process groups
+    group: Group  # nothing in a program without process groups
+    group_name: str  # "" there
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -226,6 +245,10 @@ def context_of(group: dist.ProcessGroup | None, options: Options, operator: str)
     return context
 
 
+def _no_group() -> None:
+    """Stand in for a reference to the group of a program that has none."""
+
+
 def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
     kept = _kept_for(group, operator)
     for context in kept.contexts:
@@ -241,7 +264,8 @@ def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) 
         automatic = None if needs_none else _native.automatic_plans(kept.comm)
         plans = _native.RecordedPlans(settings, automatic)
         name = "" if group is None else str(group.group_name)
-        made = Context(options, kept.comm, settings, plans, name)
+        member: Group = _no_group if group is None else ref(group)
+        made = Context(options, kept.comm, settings, plans, member, name)
         kept.contexts.append(made)
         with _lock:
             _contexts.add(made)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from plait.torch import tensors, weights
-from plait.torch.context import known_context
+from plait.torch.groups import is_alive
 from plait.torch.options import Options
 
 # Looking for these in torch takes as long as calling them.
@@ -29,11 +29,13 @@ def multiply(
     owner: weights.Owner,
 ) -> torch.Tensor | None:
     """Make a call without sequence parallelism; None: plait.torch.linear does."""
-    if type(x) not in tensors.PLAIN or tensors.is_watched() or _is_autocast_enabled("cpu"):
+    direct = owner.direct()
+    if direct is None or direct.kind != kind or not direct.has(options):
         return None
-    context = known_context(group, options)
-    direct = None if context is None else context.direct.get(owner)
-    if direct is None or direct.kind != kind:
+    member = dist.GroupMember.WORLD if group is None else group
+    if member is None or direct.group() is not member or not is_alive(member):
+        return None
+    if type(x) not in tensors.PLAIN or tensors.is_watched() or _is_autocast_enabled("cpu"):
         return None
     by: Any = weight
     if direct.packs:
@@ -42,13 +44,8 @@ def multiply(
         if _is_grad_enabled() and weight.requires_grad:
             return None
         by = weights.packed(weight, weight.dtype, owner)
-    assert context is not None
-    if not context.samples.is_due((direct.shape, x.shape[:-1].numel())):
+    if not direct.tally.is_due(x.shape):
         return direct.native._multiply(tensors.TORCH, x, by, bias)  # type: ignore[no-any-return]
     found: list[torch.Tensor | None] = []
-    context.samples.trace(
-        context.comm,
-        context.plans,
-        lambda: found.append(direct.native._multiply(tensors.TORCH, x, by, bias)),
-    )
+    direct.trace(lambda: found.append(direct.native._multiply(tensors.TORCH, x, by, bias)))
     return found[0]

@@ -12,7 +12,7 @@ from torch import nn
 
 import plait
 from plait.torch import tensors
-from plait.torch.columns import gather_columns, split_columns
+from plait.torch.columns import balanced, gather_columns, split_columns
 from plait.torch.context import group_place
 from plait.torch.layers import ColumnParallelLinear, RowParallelLinear, check_linear
 from plait.torch.options import Options, check_options
@@ -36,7 +36,8 @@ class _GatheredColumns(nn.Module):
         self.outputs = outputs
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return gather_columns(self.layer(x), self.outputs, self.layer.group)
+        _, world = group_place(self.layer.group, "gather_columns")
+        return gather_columns(self.layer(x), balanced(self.outputs, world), self.layer.group)
 
 
 class _SplitInput(nn.Module):
@@ -47,7 +48,9 @@ class _SplitInput(nn.Module):
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.layer(split_columns(x, self.layer.group))
+        _, world = group_place(self.layer.group, "split_columns")
+        shares = balanced(x.shape[-1], world)
+        out: torch.Tensor = self.layer(split_columns(x, shares, self.layer.group))
         return out
 
 

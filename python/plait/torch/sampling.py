@@ -45,21 +45,39 @@ def key_of(row: _native.PlanRow) -> Key:
     return row.op.name, row.m, row.n, row.k, row.dtype.name, row.wire.name, str(row.plan)
 
 
+class Tally:
+    """Counts calls by what tells them apart."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Hashable, int] = {}
+
+    def is_due(self, shape: Hashable) -> bool:
+        """Count a call, and say whether to trace it."""
+        counts = self.counts
+        count = counts[shape] = counts.get(shape, 0) + 1
+        if count not in _TRACED:
+            if len(counts) > _MOST_SHAPES:
+                counts.clear()
+            return False
+        return not recording.is_on()
+
+
 @dataclass
 class Samples:
     """The traced calls of one context."""
 
     shares: dict[Key, Share] = field(default_factory=dict)
-    counts: dict[Hashable, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    # The keys have all of a layer but its rows: a call then looks for its rows alone.
+    layers: dict[Hashable, Tally] = field(default_factory=dict)
 
     def is_due(self, shape: Hashable) -> bool:
         """Count a call, and say whether to trace it."""
-        count = self.counts[shape] = self.counts.get(shape, 0) + 1
-        if count not in _TRACED:
-            if len(self.counts) > _MOST_SHAPES:
-                self.counts.clear()
-            return False
-        return not recording.is_on()
+        return self.tally.is_due(shape)
+
+    def of_layer(self, shape: Hashable) -> Tally:
+        """Return what counts the calls of layers alike."""
+        return self.layers.setdefault(shape, Tally())
 
     def trace(
         self,
@@ -101,7 +119,8 @@ class Samples:
     def forget(self) -> None:
         """Begin anew."""
         self.shares.clear()
-        self.counts.clear()
+        for tally in (self.tally, *self.layers.values()):
+            tally.counts.clear()
 
 
 def _calls(plans: _native.RecordedPlans) -> Counter[Key]:

@@ -12,8 +12,9 @@ their values too, because an optimizer, a loader or a collective may write throu
 """
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -31,12 +32,18 @@ class _Packed:
     weight: _native.PackedWeight
 
 
+def _nothing() -> None:
+    """Stand in for a reference to what was never there."""
+
+
 class Owner:
     """A place in a model that has a weight. What is packed for it goes with it."""
 
     def __init__(self) -> None:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.versions: tuple[int, ...] = ()
+        # The layer of plait.torch.direct, which goes with its process group.
+        self.direct: Callable[[], Any] = _nothing
         _owners.add(self)
 
     def see_changes(self, *parameters: torch.Tensor) -> None:

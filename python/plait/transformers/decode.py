@@ -183,7 +183,7 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
         ("rest of native calls", max(native - product - copies - waits, 0), ""),
     ]
     if others:
-        parts.append(("transformers' messages", others, "over plait"))
+        parts.append(("other messages", others, "over plait: the embedding's, and transformers'"))
     seconds = 1e-9 / len(middle)
     return TokenProfile(
         rank,

@@ -13,11 +13,14 @@ from torch.distributed.tensor import DTensor
 import plait.torch
 from plait import _native
 from plait.torch import direct
-from plait.torch.columns import gather_columns, split_columns
+from plait.torch.columns import chunked, gather_columns, split_columns
 from plait.torch.engines.engine import Kind
 from plait.torch.linear import quantized_linear
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
+
+# Looking for it in torch takes as long as calling it.
+_is_grad_enabled = torch.is_grad_enabled
 
 
 def local(tensor: Any) -> Any:
@@ -113,17 +116,25 @@ class Site:
     quantized: _native.PackedWeight | None = None
 
     def multiply_at_once(self, module: nn.Linear, x: Any) -> torch.Tensor | None:
-        """Make a call without gradients that needs no checks but the native layer's, or none."""
+        """Make a call without gradients that needs no checks but the native layer's, or none.
+
+        Tokens of a decode come here. Their weights displace Python from the caches, so that each
+        function and attribute that is looked for takes some tenths of a microsecond.
+        """
         service = self.service
         if self.kind is None or self.shares_rows or service.weight is not None:
             return None
-        if torch.is_grad_enabled():
+        if _is_grad_enabled():
             return None
-        weight, options = module.weight, service.options
+        parameters: dict[str, Any] = module._parameters
+        options, weight, bias = service.options, parameters.get("weight"), parameters.get("bias")
+        if type(weight) is not DTensor:
+            return None
         if options.fixed_weights:
             self.owner.see_changes(weight)
+        added = bias._local_tensor if type(bias) is DTensor else bias
         how = (self.group, options, self.owner)
-        return direct.multiply(self.kind, x, local(weight), local(module.bias), *how)
+        return direct.multiply(self.kind, x, weight._local_tensor, added, *how)
 
     def multiply(self, kind: Kind, module: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         """Multiply by the module's weight, or by what it was quantised to."""
@@ -172,7 +183,7 @@ class _Column(Style):
 class _GatheredColumn(Style):
     def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
         own = site.multiply("column", module, x)
-        return gather_columns(own, module.out_features, site.group)
+        return gather_columns(own, chunked(module.out_features, site.group.size()), site.group)
 
 
 class _Row(Style):
@@ -184,14 +195,14 @@ class _Row(Style):
 
 class _SplitRow(Style):
     def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
-        return site.multiply("row", module, split_columns(x, site.group))
+        shares = chunked(x.shape[-1], site.group.size())
+        return site.multiply("row", module, split_columns(x, shares, site.group))
 
 
 # Styles of embeddings, norms and gradients: there is no product to serve.
 _WITHOUT_PRODUCT = (
     "all_reduce",
     "embedding_colwise",
-    "embedding_rowwise",
     "replicated_with_grad_allreduce",
     "sequence_parallel",
 )

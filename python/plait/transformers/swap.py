@@ -16,6 +16,7 @@ from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 import plait
 import plait.torch
 from plait.torch.quantized import scheme_of
+from plait.transformers.embedding import Embedding
 from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
 from plait.transformers.styles import STYLES, Left
@@ -25,6 +26,7 @@ _log = logging.getLogger("plait.transformers")
 # Parameters of what is replaced, in the version that the tests run.
 _KNOWN = ("module", "mesh")  # of install_forward
 _KNOWN_OF_MODELS = ("cls", "model", "distributed_config", "mesh_manager")
+_SERVED: dict[str, type] = {**STYLES, "embedding_rowwise": Embedding}
 _DISTRIBUTES = "maybe_distribute_model"  # of all models: it calls install_forward for each module
 
 _service: Service | None = None
@@ -93,7 +95,7 @@ def enable(
     _service = _last = Service(options, weight, sequence_parallel)
     for name in _replaced():
         _theirs[name] = theirs = ALL_PARALLEL_STYLES[name]
-        mixin = STYLES.get(name, Left)
+        mixin = _SERVED.get(name, Left)
         style: Any = type(f"Plait{type(theirs).__name__}", (mixin, type(theirs)), {})
         ours = style.__new__(style)
         ours.__dict__.update(theirs.__dict__)
@@ -156,9 +158,9 @@ def report() -> Report:
 
 def _mismatch() -> str | None:
     """Compare all styles that plait serves before the first is replaced."""
-    if missing := [name for name in STYLES if name not in ALL_PARALLEL_STYLES]:
+    if missing := [name for name in _SERVED if name not in ALL_PARALLEL_STYLES]:
         return f"has no style {', '.join(missing)}"
-    for name in STYLES:
+    for name in _SERVED:
         install = getattr(ALL_PARALLEL_STYLES[name], "install_forward", None)
         if install is None:
             return f"is unknown: the style {name} has no install_forward"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import agree
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -98,6 +99,31 @@ def test_weights_that_change(layer: Any) -> None:
     half, less = x.bfloat16(), weight.bfloat16()
     for _ in range(2):
         agree(torch.equal(layer(half, less, layer=owner), layer(half, less)), "another dtype")
+
+
+def test_other_options_and_groups(layer: Any, monkeypatch: Any) -> None:
+    """Equal options made anew are the same ones; an owner's other calls are made as they are."""
+    owner, x, weight = Owner(), torch.randn(2, 40), torch.randn(24, 40)
+    others = dist.new_group()
+    calls: list[tuple[dict[str, Any], bool]] = [
+        ({"options": pt.Options(schedule="serial")}, False),
+        ({"options": pt.Options(schedule="serial")}, True),
+        ({}, False),
+        ({}, True),
+        ({"group": others}, False),
+        ({"group": others}, True),
+        ({"options": pt.Options(schedule="serial")}, False),
+    ]
+    expected = layer(x, weight)
+    for how, is_direct in calls:
+        with counted(monkeypatch) as made:
+            found = layer(x, weight, layer=owner, **how)
+        agree((made[0] == 0) == is_direct, f"{how}: direct is not {is_direct}")
+        agree(torch.equal(found, expected), f"{how}: other bits")
+    layer(x, weight, layer=owner, group=others)
+    dist.destroy_process_group(others)
+    with pytest.raises(plait.Error, match="was destroyed"):
+        layer(x, weight, layer=owner, group=others)
 
 
 def test_gradients_and_modes(layer: Any, monkeypatch: Any) -> None:

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Hashable
 from typing import Any
+from weakref import ref
 
 import torch
 
@@ -261,9 +262,22 @@ class Native(Engine):
         kind = _native.WeightKind(dtype, is_packed=call.packs)
         layer = self._layer_of(call, weight.shape[0], weight.shape[1], kind, dtype.name)
         if call.is_direct:
-            shape = _shape_of(call, "forward", weight)
-            self.context.direct[call.owner] = Direct(call.kind, layer, call.packs, shape)
+            self._keep_direct(call, layer, _shape_of(call, "forward", weight))
         return layer
+
+    def _keep_direct(self, call: Call, layer: Layer, shape: Hashable) -> None:
+        context = self.context
+        made = Direct(
+            call.kind,
+            layer,
+            call.packs,
+            context.options,
+            context.group,
+            context.samples.of_layer(shape),
+            context.itself,
+        )
+        context.direct[call.owner] = made
+        call.owner.direct = ref(made)
 
     def _layer_of(
         self, call: Call, outputs: int, inputs: int, kind: _native.WeightKind, dtype: str

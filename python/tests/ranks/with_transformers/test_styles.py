@@ -67,6 +67,25 @@ def test_a_style_is_served(style: str, how: str) -> None:
         agree(off <= bound * max(1.0, theirs.abs().max().item()), f"{name} differs by {off}")
 
 
+@pytest.mark.parametrize("style", ["colwise_gather_output", "rowwise_split_input"])
+def test_shares_are_those_of_dtensors(style: str) -> None:
+    """On four ranks DTensors have shares of 11, 11, 11 and 9, and plait's own layers 11 and 10."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    torch.manual_seed(4)
+    module: Any = torch.nn.Linear(42, 42)
+    x = torch.randn(2, ROWS, 42)
+    expected = module(x).detach()
+    with plait.transformers.enabled(), torch.no_grad():
+        ALL_PARALLEL_STYLES[style].shard_param(module, "weight", mesh)
+        ALL_PARALLEL_STYLES[style].shard_param(module, "bias", mesh)
+        ALL_PARALLEL_STYLES[style].install_forward(module, mesh)
+        for rows in (x, x[0, 0], x[:, :0]):
+            found = module(rows)
+            wanted = expected if rows is x else expected[0, 0] if rows.dim() == 1 else x[:, :0]
+            agree(found.shape == wanted.shape, f"{list(found.shape)}")
+            agree(torch.allclose(found, wanted, atol=1e-5), f"rows of {list(rows.shape)}")
+
+
 def check_left(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
     report = plait.transformers.report()
     agree(report.modules == ((sentence, 1),) and report.served == 0, str(report))
