@@ -43,14 +43,14 @@ struct RowsOptions {
 
 // The rows that have been received. It may be used again for another call, and then keeps its
 // memory if that is large enough.
-struct ReceivedRows {
+struct PLAIT_EXPORT ReceivedRows {
   Buffer memory;
   TensorView rows = {};  // in `memory`, without gaps
   std::int64_t groups = 0;
   std::vector<std::int64_t> counts = {};  // counts[source * groups + group]
 
   // How many rows each group has.
-  PLAIT_EXPORT std::vector<std::int64_t> rows_of_groups() const;
+  std::vector<std::int64_t> rows_of_groups() const;
 };
 
 // x has any dtype, and may have gaps between rows. It must not lie in received.memory.
