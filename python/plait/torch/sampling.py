@@ -1,8 +1,7 @@
 """Traces of a few calls of each shape, for the report.
 
-The 2nd, 4th, 6th, 8th, 12th, 16th, ... call of a shape is traced, on each rank for itself; the first
-one prepares.
-Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
+The 2nd, 4th, 6th, 8th, 12th, ... call of a shape is traced, on each rank for itself; the first one
+prepares. Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
 were traced. While there is a profile nothing is sampled.
 """
 
@@ -17,8 +16,8 @@ from plait.torch import recording
 
 # Records of each thread in one call; a call with more is not counted.
 _RECORDS = (1 << 13) - 1
-# After the trials of a new shape, which take some 40 calls, one call is soon traced in the plan that
-# they have kept.
+# After the trials of a new shape, which take some 40 calls, one call is soon traced in the plan
+# that they have kept.
 _TRACED = frozenset(first << doublings for first in (2, 6) for doublings in range(48))
 _MOST_SHAPES = 4096  # of which calls are counted, before all are forgotten
 
