@@ -1,8 +1,8 @@
 """Traces of a few calls of each shape, for the report.
 
 The 2nd, 4th, 6th, 8th, 12th, ... call of a shape is traced, on each rank for itself; the first one
-prepares. Tracing is what plait.torch.profile does, so that a share in the report is that of the calls which
-were traced. While there is a profile nothing is sampled.
+prepares. Tracing is what plait.torch.profile does, so that a share in the report is that of the
+calls which were traced. While there is a profile nothing is sampled.
 """
 
 import contextlib
