@@ -318,10 +318,7 @@ def measure_all(options: argparse.Namespace) -> dict:
     with tempfile.TemporaryDirectory() as folder, netlab.Lab() as lab:
         bench = Bench(options, Path(folder), lab)
         measure(bench, options.rates, options.only)
-    # A run under `chrt -r 1` keeps other programs off the processors.
-    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
-    return {"conditions": {**conditions.now(), **({"priority": "real-time"} if real_time else {}),
-                           "rounds": options.rounds, "seconds": round(time.monotonic() - begin),
+    return {"conditions": {**conditions.now(), "rounds": options.rounds, "seconds": round(time.monotonic() - begin),
                            "command": "./do bench network"},
             "rows": list(bench.rows.rows.values())}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure what programs gain by plait between two hosts, with its default settings.
 
-    ./do bench network users                                     all rows: a quarter of an hour
+    ./do bench network users                                     all rows: half an hour
     ./do bench network users --rates 1gbit --rows llama-f32,megatron-bf16
     bench/network/users.py --json FILE                           where plait is installed already
 
@@ -136,9 +136,10 @@ def rows_of(found: dict[str, Any], rate: str, name: str) -> list[dict[str, Any]]
         for table, values in (("", gains), (", first calls and plans", plans)):
             title = f"Users, {measure.title(rate)}{table}"
             row = {"what": {"what": f"{name} {phase}"}, "values": values, "unit": unit}
+            least = LEAST_GAINS.get(rate, {}).get(f"{name} {phase}")
+            if values is gains and least is not None:
+                row["bar"] = {"of": "gain", "at least": least}
             rows.append({"table": title, **row})
-        if (least := LEAST_GAINS.get(rate, {}).get(f"{name} {phase}")) is not None:
-            rows[-2]["bar"] = {"of": "gain", "at least": least}
     return rows
 
 
@@ -186,7 +187,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
         **{size: getattr(options, size) for size in SIZES},
         "seconds": round(time.monotonic() - begin),
         "command": f"./do bench network users --rates {','.join(options.rates)} "
-        f"--rows {','.join(rows)}",
+        f"--rows {','.join(rows)} --rounds {options.rounds} --settle {options.settle:g}",
     }
     return document
 

@@ -108,7 +108,7 @@ def _entries_of_node(path: tuple[object, ...], node: ast.expr, file: str) -> Ite
                 yield from _entries_of_node((*path, ast.literal_eval(name)), inner, file)
         else:
             yield _Entry(path, ast.literal_eval(node), origin)
-    except ValueError:
+    except (TypeError, ValueError):  # TypeError: a list in a set
         _refuse(
             f"{origin}: {path[-1]} = {ast.unparse(node)}: the file is read and not run, so its "
             "values can only be literals"

@@ -67,7 +67,7 @@ class Samples:
 
     shares: dict[Key, Share] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    # The keys have all of a layer but its rows: a call then looks for its rows alone.
+    # The keys have all of a layer but the shape of x, by which its tally counts.
     layers: dict[Hashable, Tally] = field(default_factory=dict)
 
     def is_due(self, shape: Hashable) -> bool:

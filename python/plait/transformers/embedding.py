@@ -1,4 +1,4 @@
-"""Embeddings whose vocabulary ranks share: looked up in plain tensors, and added up by plait.
+"""Embeddings whose vocabulary is divided over ranks: looked up in plain tensors, summed by plait.
 
 Transformers looks each token up through a DTensor, and adds up the ranks' rows over the process
 group. A decode does this for every token, and over gloo it takes as long as several products.
