@@ -42,6 +42,7 @@ std::int64_t cost_of(std::int64_t rows) { return rows == 0 ? 0 : std::max(rows, 
 void cut(const GroupedGemmCall& call, std::int64_t n, int threads, std::vector<Part>& parts) {
   parts.clear();
   const std::int64_t panels = (n + kPanelColumns - 1) / kPanelColumns;
+  if (panels == 0) return;
   const std::int64_t cost =
       std::accumulate(call.rows.begin(), call.rows.end(), std::int64_t{0},
                       [](std::int64_t sum, std::int64_t rows) { return sum + cost_of(rows); });
