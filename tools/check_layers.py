@@ -163,6 +163,11 @@ def heads_of(layers: dict[str, set[str]]) -> set[str]:
     return {module.split("/")[0] for module in layers}
 
 
+def check_names(root: Path) -> list[str]:
+    library, application = ({one.name for one in (root / roof).glob("*/")} for roof in ROOFS)
+    return [f"{name}: a module of both src/ and app/" for name in sorted(library & application)]
+
+
 def check_folders(root: Path, layers: dict[str, set[str]]) -> list[str]:
     folders = {file.relative_to(root).parent for roof in ROOFS for file in sources_below(root, roof)}
     strangers = [
@@ -238,7 +243,7 @@ def check(root: Path) -> list[str]:
         errors.append("tools/layers.txt: a cycle: " + " -> ".join(cycle))
     if errors:
         return errors
-    errors = check_folders(root, layers) + check_modules(root, layers)
+    errors = check_names(root) + check_folders(root, layers) + check_modules(root, layers)
     errors += check_targets(root) + check_public(root) + check_examples(root, layers)
     if cycle := find_cycle(header_graph(root)):
         errors.append("headers include one another: " + " -> ".join(cycle))

@@ -36,8 +36,8 @@ struct RowsOptions {
   std::int64_t groups = 1;  // of each rank
   bool back = false;
 
-  // How many rows this rank receives at most. If there are more, all ranks throw Error{mismatch},
-  // before memory for them is allocated.
+  // How many rows this rank receives at most. If there are more, the group fails: all ranks throw
+  // Error{mismatch}, in this call or the next, and no memory is allocated for the rows.
   std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();
 };
 

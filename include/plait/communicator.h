@@ -123,7 +123,7 @@ class PLAIT_EXPORT Communicator {
   // For the ranks that are left when an error has ended the group. Each of them calls it, and all
   // get the same answer, even if more ranks die meanwhile. A rank that has not called it by the
   // deadline counts as lost, and gets Error{timeout} if it calls later. Over TCP, ranks that may be
-  // alive beyond a broken cable must be fewer than those that go on. Over MPI none can go on.
+  // alive beyond a broken cable must be fewer than those that go on. Most MPI launchers end all.
   Survivors survivors();
 
   // The number of calls of collectives and operators of this communicator that have ended on this

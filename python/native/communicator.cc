@@ -338,7 +338,7 @@ void bind_communicator(nb::module_& m) {
            "Every rank that is left calls it, and all get the same answer: a new communicator,\n"
            "the lost ranks, and how many calls have ended on every survivor. A rank that has not\n"
            "called it by the deadline counts as lost. Over TCP, ranks that may be alive beyond a\n"
-           "broken cable must be fewer than those that go on; over MPI none can go on.")
+           "broken cable must be fewer than those that go on; most MPI launchers end all.")
       .def_prop_ro(
           "completed_calls",
           [](const PyCommunicator& self) { return self.get().completed_calls(); },

@@ -282,7 +282,7 @@ class Communicator:
         Every rank that is left calls it, and all get the same answer: a new communicator,
         the lost ranks, and how many calls have ended on every survivor. A rank that has not
         called it by the deadline counts as lost. Over TCP, ranks that may be alive beyond a
-        broken cable must be fewer than those that go on; over MPI none can go on.
+        broken cable must be fewer than those that go on; most MPI launchers end all.
         """
 
     @property

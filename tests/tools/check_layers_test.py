@@ -102,6 +102,10 @@ class CheckLayersTest(unittest.TestCase):
         self.write("src/gemm/a.cc", '#include "measure/race.h"\n')
         self.expect("src/gemm/a.cc:1: the library may not include measure, which is of the application")
 
+    def test_a_module_has_one_roof(self):
+        self.write("app/base/main.cc", "")
+        self.expect("base: a module of both src/ and app/")
+
     def test_source_of_no_target(self):
         self.write("src/CMakeLists.txt", "")
         self.write("src/gemm/CMakeLists.txt", "SOURCES\n  a.cc  # b.cc\n  old/${set}.cc ../base/fd.cc)\n")

@@ -158,6 +158,15 @@ def is_on_gpu(*operands: object) -> bool:
     return any(isinstance(one, torch.Tensor) and one.is_cuda for one in operands)
 
 
+def is_transformed() -> bool:
+    """Say whether a tracer or a transform of functions is at work, as on all ranks.
+
+    >>> is_transformed()
+    False
+    """
+    return not (_tracer() is None and _transform() is None and forward_ad._current_level < 0)
+
+
 def is_watched() -> bool:
     """Say whether a mode, a tracer or a transform of functions has to see each call of torch.
 

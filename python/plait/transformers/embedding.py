@@ -38,7 +38,9 @@ class Embedding:
         theirs, rank, world = module.forward, group.rank(), group.size()
 
         def forward(ids: Any) -> Any:
-            if torch.is_grad_enabled() or torch.compiler.is_compiling() or tensors.is_watched():
+            # A mode of torch may be on one rank alone, and all ranks must add up in the same way.
+            compiles = torch.compiler.is_compiling()
+            if torch.is_grad_enabled() or compiles or tensors.is_transformed():
                 return theirs(ids)
             table: Any = module.weight
             if type(ids) is not torch.Tensor or not ids.is_cpu or not _is_shared(table, world):
@@ -50,7 +52,7 @@ class Embedding:
 
 
 def _is_shared(table: Any, world: int) -> bool:
-    """Say whether every rank has some rows: alike on all ranks, which then add up, or none does."""
+    """Say whether every rank has some rows. The answer is the same on all ranks."""
     if not isinstance(table, DTensor) or table.dtype not in _FLOATS or not table.is_cpu:
         return False
     placements = table.placements

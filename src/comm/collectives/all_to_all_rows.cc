@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "comm/collectives/tasks.h"
+#include "comm/flow/chunks.h"
 #include "comm/flow/row_flow.h"
 
 namespace plait {
@@ -19,6 +20,8 @@ constexpr const char* kRows = "all_to_all_rows";
 // Far beyond any memory, and small enough that those of all groups and ranks can be added up.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 36;
 constexpr std::int64_t kMostBytesOfRows = std::int64_t{1} << 46;
+
+static_assert(kMostRowGroups * sizeof(std::int64_t) <= kLeastChunkBytes, "a header is in a chunk");
 
 // How many rows go from this rank to each, or the other way, and where they lie.
 class RowBlocks {
@@ -134,7 +137,7 @@ class AllToAllRows final : public Task, private RowParcels {
     try {
       const TensorView place = {.dtype = x_.dtype, .rows = rows, .cols = x_.cols};
       if (received_.memory.bytes() < place.bytes()) {
-        received_.memory = {};  // first, so that there are not two at a time
+        received_ = {};  // first, so that there are not two at a time
         received_.memory = Buffer(place.bytes());
       }
       received_.rows = received_.memory.view(x_.dtype, rows, x_.cols);
@@ -168,7 +171,7 @@ class AllToAllRows final : public Task, private RowParcels {
   RowFlow flow_;
 };
 
-// The counts, as numbers that can be added up: the rows that they are of.
+// Checks that the counts are not negative and add up to the rows of x.
 void check_counts(std::span<const std::int64_t> counts, const ConstTensorView& x,
                   const RowsOptions& options, int world) {
   PLAIT_CHECK(options.groups >= 1 && options.groups <= kMostRowGroups, kRows, ": ", options.groups,

@@ -94,7 +94,8 @@ class Mesh {
   // are asked again and again.
   void move_now_and_then() noexcept;
 
-  // Sends what was not urgent: this rank may make no further call for long.
+  // Sends what was not urgent: this rank may make no further call for long. A carrier that takes
+  // credits sends them by itself.
   void end_call() noexcept;
 
   // Counts the times at which a thread that waits had a reason to poll again.

@@ -1,5 +1,6 @@
 """Embeddings whose vocabulary ranks share: looked up by plait in calls without gradients."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch.distributed as dist
 from ranks import agree
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.utils.flop_counter import FlopCounterMode
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 
 import plait.torch
@@ -71,6 +73,16 @@ def test_loaded_values_are_looked_up(place: Place) -> None:
         module.weight.fill_(5)
         found = module(torch.arange(10))
     agree(bool((found == 5).all()), str(found))
+
+
+def test_a_mode_may_be_on_one_rank_alone(place: Place) -> None:
+    """If it led to transformers' sum on this rank, all would wait until their timeout."""
+    module = shared(nn.Embedding(10, 4), place)
+    expected = module.weight.full_tensor()
+    mode = FlopCounterMode(display=False) if dist.get_rank() == 0 else contextlib.nullcontext()
+    with torch.no_grad(), mode:
+        found, is_ours = call(module, torch.arange(10), place)
+    agree(is_ours and torch.equal(found, expected), str(found))
 
 
 def test_gradients_are_transformers(place: Place) -> None:

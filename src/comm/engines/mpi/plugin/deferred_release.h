@@ -2,8 +2,9 @@
 //
 // A request that is active may touch its buffer at any time, and only the peer and the network
 // decide when that ends. Destructors don't wait for active requests: they defer the release of the
-// request and of its memory. Deferred releases are tried now and then. One that never succeeds,
-// since its peer is dead or stuck, stays until the process ends: that memory is lost on purpose.
+// request and of its memory. Deferred releases are tried again when a carrier begins. One that
+// never succeeds, since its peer is dead or stuck, stays until the process ends: that memory is
+// lost on purpose.
 #pragma once
 
 #include <cstddef>

@@ -25,11 +25,11 @@ constexpr std::size_t kMostWords = sizeof(Frame) + kSmall;
 // The most bytes of one message: MPI counts them by int.
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// Who has asked so recently asks again soon.
+// A caller that has asked so recently will soon ask again.
 constexpr base::Nanoseconds kSoon = 5 * base::kMicrosecond;
 
-// How long a thread sleeps before it looks again, and how long after the last news none sleeps: MPI
-// moves large messages only while it is called.
+// A thread sleeps for a nap before it looks again, and stays awake for so long after the last news:
+// MPI moves large messages only while it is called.
 constexpr base::Nanoseconds kNap = 50 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwake = 100 * base::kMicrosecond;
 constexpr base::Nanoseconds kAwakeWhileBusy = 5 * base::kMillisecond;
@@ -107,6 +107,7 @@ MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me,
       local_processes_(std::move(local_processes)),
       peers_(local_processes_->count()),
       timer_(make_timer()) {
+  release_finished();
   const auto held = hold_mpi();
   receives_ = std::make_shared<FrameReceives>(comms.frames, tag, kMostWords);
   close_at_the_end(receives_);
@@ -159,8 +160,8 @@ bool MpiCarrier::has_died(int process) {
   return true;
 }
 
-MpiCarrier::Transfer MpiCarrier::begin(int process, const Frame& frame, const std::byte* payload) {
-  Transfer transfer;
+void MpiCarrier::begin(Transfer& transfer, int process, const Frame& frame,
+                       const std::byte* payload) {
   const std::size_t along = frame.bytes <= kSmall ? frame.bytes : 0;
   if (spare_words_.empty()) {
     transfer.words = std::make_unique_for_overwrite<std::byte[]>(kMostWords);
@@ -174,13 +175,12 @@ MpiCarrier::Transfer MpiCarrier::begin(int process, const Frame& frame, const st
   check_mpi(send(transfer.words.get(), static_cast<int>(sizeof(frame) + along), MPI_BYTE, process,
                  tag_, comms_.frames, &transfer.requests.emplace_back(MPI_REQUEST_NULL)),
             "MPI_Isend");
-  if (along == frame.bytes) return transfer;
+  if (along == frame.bytes) return;
   for_each_message(payload, frame.bytes, [&](const std::byte* bytes, int count) {
     MPI_Request& request = transfer.requests.emplace_back(MPI_REQUEST_NULL);
     check_mpi(MPI_Isend(bytes, count, MPI_BYTE, process, tag_, comms_.payloads, &request),
               "MPI_Isend");
   });
-  return transfer;
 }
 
 void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
@@ -189,14 +189,15 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
   Peer& peer = peers_[process];
   ++peer.sent;
   if (has_lost(process)) return;
+  Transfer transfer;
+  transfer.memory = std::move(owner);
   try {
-    Transfer transfer = begin(process, frame, payload);
+    begin(transfer, process, frame, payload);
     if (transfer.is_done()) return keep_words(transfer);
-    transfer.memory = std::move(owner);
-    peer.outgoing.push_back(std::move(transfer));
   } catch (const Error& error) {
     peer.error = error.what();
   }
+  peer.outgoing.push_back(std::move(transfer));
 }
 
 // One frame at a time: to ask for one that isn't here costs as much as to bring one. Open MPI looks
@@ -265,17 +266,18 @@ void MpiCarrier::expect(int process, const Frame& frame, std::span<const std::by
     if (place != nullptr && !along.empty()) std::memcpy(place, along.data(), along.size());
     if (frame.bytes > kSmall) {
       if (receiver != nullptr) chunk.memory = receiver->memory();
-      fetch(process, chunk, place);
+      peer.incoming.push_back(std::move(chunk));
+      return fetch(process, peer.incoming.back(), place);
     }
   }
-  if (peer.incoming.empty() && chunk.requests.empty()) return hand_on(process, frame, find);
+  if (peer.incoming.empty()) return hand_on(process, frame, find);
   peer.incoming.push_back(std::move(chunk));
 }
 
 void MpiCarrier::hand_on(int process, const Frame& frame, const tcp::Connection::Find& find) {
   Peer& peer = peers_[process];
   ++peer.come;
-  if (frame.kind == tcp::Kind::question) return;  // that it is here is the answer
+  if (frame.kind == tcp::Kind::question) return;  // its arrival is the answer
   tcp::Receiver* receiver = find(frame.receiver);
   if (receiver != nullptr && !receiver->receive(process, frame, {}))
     peer.error = "a chunk that came from it made no sense to its receiver";
@@ -321,7 +323,8 @@ bool MpiCarrier::is_received(int process, std::uint32_t count) try {
   if (peer.asked != peer.received && peer.question.is_done()) peer.received = peer.asked;
   if (static_cast<std::int32_t>(peer.received - count) >= 0) return peer.outgoing.empty();
   if (peer.asked != peer.received || has_lost(process)) return false;
-  peer.question = begin(process, {.kind = tcp::Kind::question, .receiver = 0}, nullptr);
+  peer.question = {};
+  begin(peer.question, process, {.kind = tcp::Kind::question, .receiver = 0}, nullptr);
   peer.asked = ++peer.sent;
   return false;
 } catch (const Error& error) {

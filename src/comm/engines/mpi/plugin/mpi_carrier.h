@@ -83,7 +83,8 @@ class MpiCarrier final : public tcp::Carrier {
 
   bool has_lost(int process);
   bool has_died(int process);
-  Transfer begin(int process, const tcp::Frame& frame, const std::byte* payload);
+  // Whatever it throws, requests that have begun are the transfer's.
+  void begin(Transfer& transfer, int process, const tcp::Frame& frame, const std::byte* payload);
   void take(const FrameReceives::Received& frame, const tcp::Connection::Find& find);
   void read_frame(int process, std::span<const std::byte> bytes, const tcp::Connection::Find& find);
   void expect(int process, const tcp::Frame& frame, std::span<const std::byte> along,
