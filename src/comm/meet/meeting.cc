@@ -3,14 +3,14 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "base/env.h"
 #include "base/hmac.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "comm/control/address.h"
 #include "comm/control/lookup.h"
@@ -20,6 +20,7 @@
 #include "comm/core/interruption.h"
 #include "comm/meet/handshake.h"
 #include "comm/meet/incoming_handshakes.h"
+#include "comm/meet/meeting_point.h"
 #include "comm/meet/outgoing_handshake.h"
 #include "comm/meet/peer_info.h"
 #include "comm/meet/roster.h"
@@ -44,22 +45,6 @@ constexpr Nanoseconds kAnswer = base::kSecond;
 
 // How long rank 0 stays to tell the ranks that come later that all are refused.
 constexpr Nanoseconds kLinger = base::kSecond;
-
-// A rank's description of itself, and a random number. Rank 0's number is a secret of the ranks of
-// one start, and never sent.
-std::string write_card(const PeerInfo& info) { return write(info) + ' ' + base::random_name(); }
-
-struct Card {
-  PeerInfo info;
-  std::string secret;
-};
-
-std::optional<Card> read_card(std::string_view text) {
-  const std::size_t blank = text.rfind(' ');
-  auto info = blank == text.npos ? std::nullopt : read_peer_info(text.substr(0, blank));
-  if (!info) return std::nullopt;
-  return Card{.info = std::move(*info), .secret = std::string(text.substr(blank + 1))};
-}
 
 class Meeting {
  public:
@@ -421,9 +406,6 @@ MeetResult Meeting::result() {
 }
 
 }  // namespace
-
-MeetingPoint::MeetingPoint()
-    : port_(reserve_port()), words_(write_card(info_of_this_process(port_of(port_)))) {}
 
 MeetResult meet(const Site& site) { return Meeting(site).run(); }
 

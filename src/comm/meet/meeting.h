@@ -19,10 +19,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "base/fd.h"
 #include "comm/control/mesh.h"
 #include "comm/core/transport.h"
 
@@ -31,18 +28,6 @@ namespace plait::comm::tcp {
 struct MeetResult {
   std::shared_ptr<Mesh> mesh;
   bool oversubscribed;  // more ranks on this host than processors
-};
-
-// Rank 0's, for ranks that have another way to tell each other a few words, which must be trusted.
-// Its port stays this process's: ranks may meet there again and again.
-class MeetingPoint {
- public:
-  MeetingPoint();
-  const std::string& words() const { return words_; }  // for Site::meeting_point
-
- private:
-  base::Fd port_;
-  std::string words_;
 };
 
 // Collective. Throws Error{timeout} that names the ranks that have not come.

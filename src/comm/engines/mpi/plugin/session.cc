@@ -17,7 +17,7 @@
 #include "comm/core/deadline.h"
 #include "comm/engines/mpi/plugin/library_settings.h"
 #include "comm/engines/mpi/plugin/mpi_thread.h"
-#include "comm/meet/meeting.h"
+#include "comm/meet/meeting_point.h"
 
 namespace plait::comm::mpi {
 namespace {
