@@ -114,7 +114,7 @@ TEST(GroupedGemm, HasTheBitsOfAGemmInLeaves) {
 
 // A rank's share may be empty.
 TEST(GroupedGemm, TakesWeightsWithoutColumnsOrTerms) {
-  for (const auto [n, k] : {std::pair{0, 91}, std::pair{70, 0}, std::pair{0, 0}}) {
+  for (const auto& [n, k] : {std::pair{0, 91}, std::pair{70, 0}, std::pair{0, 0}}) {
     const Groups groups({.m = 4, .n = n, .k = k}, {3, 0, 5});
     for (const int threads : {1, 2}) expect_bits_of_a_gemm(groups, threads);
   }
