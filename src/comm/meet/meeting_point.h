@@ -1,4 +1,4 @@
-// What ranks tell each other of themselves before they connect, through another way that they have.
+// Words by which ranks describe themselves before they connect, told in another way that they have.
 #pragma once
 
 #include <optional>
