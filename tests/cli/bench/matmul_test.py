@@ -28,7 +28,7 @@ class MatmulTest(MatmulCase):
     def test_whoever_waits_at_a_terminal_sees_how_far_it_is(self):
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
-        words = ("bench", "matmul", "-m", 2, "-n", 64, "-k", 64, "-t", 1, "--seconds", 4)
+        words = ("bench", "matmul", "-m", 2, "-n", 64, "-k", 64, "-t", 1, "--seconds", 8)
         process = self.start(*words, stderr=theirs)
         os.close(theirs)
         out = process.communicate(timeout=PATIENCE)[0]
