@@ -173,13 +173,7 @@ def is_watched() -> bool:
     >>> is_watched()
     False
     """
-    return not (
-        _dispatch_modes() == 0
-        and _function_modes() == 0
-        and _tracer() is None
-        and _transform() is None
-        and forward_ad._current_level < 0
-    )
+    return _dispatch_modes() != 0 or _function_modes() != 0 or is_transformed()
 
 
 def wants_gradient(*operands: torch.Tensor | None) -> bool:

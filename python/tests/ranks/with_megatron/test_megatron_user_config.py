@@ -142,6 +142,7 @@ def test_what_a_dictionary_may_not_say(cfgs: Any, sentence: str) -> None:
         ("n = 2\ncoc_cfgs = {'k_min': n}", ":2: k_min = n: the file is read and not run"),
         ("coc_cfgs = dict(k_min=3)", ":1: coc_cfgs = dict(k_min=3): the file is read and not run"),
         ("coc_cfgs = {**{}}", ":1: coc_cfgs = {**{}}: the file is read and not run"),
+        ("coc_cfgs = {'k_min': {[1]}}", ":1: k_min = {[1]}: the file is read and not run"),
         ("coc_cfgs['k_min'] = 3", ":1: the file is read and not run, so it can only assign"),
         ("print('hello')", ":1: the file is read and not run, so it can only assign"),
         ("coc_cfgs = {\n", ":1: it is not Python"),
