@@ -24,9 +24,12 @@ namespace {
 
 void end_everything(const std::vector<Group>& groups, const std::string& variable) {
   for (const Group& group : groups) signal_group(group, SIGKILL);
-  // A process that forks at this moment may be missed in one pass, so repeat until none is left. A
-  // process that SIGKILL does not end is stuck in the system.
-  for (int look = 0; look < 100 && kill_all_with(variable); ++look) {
+  // A process that forks, or begins another program, at the moment of a look is not seen by it: while
+  // a program is replaced, its environment reads as empty. So it takes several looks in a row that
+  // find nothing. A process that SIGKILL does not end is stuck in the system.
+  int without = 0;
+  for (int look = 0; look < 100 && without < 3; ++look) {
+    without = kill_all_with(variable) ? 0 : without + 1;
     const timespec pause = {.tv_sec = 0, .tv_nsec = 20'000'000};
     nanosleep(&pause, nullptr);
   }
