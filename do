@@ -24,7 +24,8 @@ usage: ./do VERB
   test               before each push: the tests of the library, the command and the Python package; a quarter of an
                      hour on two cores, and no download above 300 MB
   test all           before a branch is merged, and in CI: these tests and longer ones, two builds with sanitizers, the
-                     newest Megatron-Core, vLLM (1.5 GB), and what `lint` checks; three times as long
+                     newest Megatron-Core, SmolLM2 (93 MB), vLLM (1.5 GB), and what `lint` checks; three times as
+                     long
   test unit          the unit tests among them, for everyday work
   test release|asan|tsan
                      one build and all its tests

