@@ -4,11 +4,18 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "named.h"
 #include "plait/error.h"
+#include "plait/gemm.h"
 #include "views.h"
 
 namespace plait::python {
@@ -28,6 +35,91 @@ GemmDesc desc_of(const ConstTensorView& x, const std::vector<Weight>& weights,
   desc.quant = weights.front().scheme();
   if (!desc.quant) desc.weight = weights.front().dtype();
   return desc;
+}
+
+// Products that this thread has made before: making one takes longer than a product of few rows.
+template <class Product>
+class Kept {
+ public:
+  template <class Make>
+  Product& get(const GemmDesc& desc, int threads, Make&& make) {
+    for (Entry& entry : entries_) {
+      if (entry.desc == desc && entry.threads == threads) return *entry.product;
+    }
+    if (entries_.size() == kMost) entries_.erase(entries_.begin());
+    entries_.push_back({desc, threads, std::make_unique<Product>(make())});
+    return *entries_.back().product;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  struct Entry {
+    GemmDesc desc;
+    int threads;
+    std::unique_ptr<Product> product;
+  };
+  std::vector<Entry> entries_;
+};
+
+// All weights of a stack, one below another: [groups * n, k], or [groups * k, n] with in_out.
+struct Stack {
+  ConstTensorView all;
+  std::int64_t groups;
+  WeightLayout layout;
+
+  WeightView weight(std::int64_t group) const {
+    const std::int64_t rows = all.rows / groups;
+    return {.view = all.row_range(group * rows, (group + 1) * rows), .layout = layout};
+  }
+};
+
+void multiply_stack(const ConstTensorView& x, const Stack& stack,
+                    std::span<const std::int64_t> rows, const TensorView& out,
+                    const ConstTensorView& biases, int threads) {
+  if (stack.groups == 0) return;
+  std::vector<Weight> weights;
+  std::vector<ConstTensorView> added;
+  for (std::int64_t group = 0; group < stack.groups; ++group) {
+    weights.emplace_back(stack.weight(group));
+    if (biases.rows > 0) added.push_back(biases.row_range(group, group + 1));
+  }
+  GemmDesc desc = desc_of(x, weights, out);
+  // The usual number of rows is a guess anyway.
+  desc.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(desc.m)));
+  static thread_local Kept<GroupedGemm> kept;
+  kept.get(desc, threads, [&] { return select_grouped_gemm(desc, {.threads = threads}); })
+      .run({.x = x, .rows = rows, .weights = weights, .out = out, .biases = added});
+}
+
+// The gradient of each weight [n, k] of a stack: of its own rows, in their order. The sum over rows
+// depends on how many these are, and so does the product.
+void sum_stack(const ConstTensorView& grad, const ConstTensorView& x,
+               std::span<const std::int64_t> rows, const TensorView& out, int threads) {
+  static thread_local Kept<Gemm> kept;
+  const auto groups = std::ssize(rows);
+  std::int64_t first = 0;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t own = rows[group];
+    const TensorView to = out.row_range(group * grad.cols, (group + 1) * grad.cols);
+    if (own == 0) {
+      for (std::int64_t row = 0; row < to.rows; ++row) {
+        std::memset(to.row(row), 0, static_cast<std::size_t>(to.cols) * size_of(to.dtype));
+      }
+      continue;
+    }
+    const GemmDesc desc = {.m = grad.cols,
+                           .n = x.cols,
+                           .k = own,
+                           .x = grad.dtype,
+                           .weight = x.dtype,
+                           .out = out.dtype};
+    kept.get(desc, threads, [&] { return select_gemm(desc, {.threads = threads}); })
+        .run({.x = {.view = grad.row_range(first, first + own), .transposed = true},
+              .weight = WeightView{.view = x.row_range(first, first + own),
+                                   .layout = WeightLayout::in_out},
+              .out = to});
+    first += own;
+  }
 }
 
 }  // namespace
@@ -69,6 +161,22 @@ void bind_grouped(nb::module_& m) {
       "`rows` says how many rows of x are each group's, in their order; 0 is allowed. x is\n"
       "[all rows, k], out [all rows, n]. Weights have the same sizes and kind. The bits are\n"
       "those of a product for each group.");
+  m.def(
+      "_grouped_matmul_of_stack",
+      [](const TensorView& x, const TensorView& weights, std::int64_t groups,
+         Named<WeightLayout> layout, const std::vector<std::int64_t>& rows, const TensorView& out,
+         const std::optional<TensorView>& biases, int threads) {
+        const ConstTensorView added = biases ? ConstTensorView(*biases) : ConstTensorView();
+        unlocked([&] { multiply_stack(x, {weights, groups, layout}, rows, out, added, threads); });
+      },
+      nb::arg("x"), nb::arg("weights"), nb::arg("groups"), nb::arg("layout"), nb::arg("rows"),
+      nb::arg("out"), nb::arg("biases") = nb::none(), nb::arg("threads") = 0);
+  m.def(
+      "_grouped_weight_gradients",
+      [](const TensorView& grad, const TensorView& x, const std::vector<std::int64_t>& rows,
+         const TensorView& out,
+         int threads) { unlocked([&] { sum_stack(grad, x, rows, out, threads); }); },
+      nb::arg("grad"), nb::arg("x"), nb::arg("rows"), nb::arg("out"), nb::arg("threads") = 0);
 }
 
 }  // namespace plait::python

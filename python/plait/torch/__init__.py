@@ -21,6 +21,7 @@ functions.
 from plait import _entry, _package
 
 with _package.needs_extra("torch"):
+    from plait.torch.grouped import grouped_linear
     from plait.torch.groups import communicator
     from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
     from plait.torch.linear import column_parallel_linear, row_parallel_linear
@@ -53,6 +54,7 @@ __all__ = [
     "column_parallel_linear",
     "communicator",
     "forget_report",
+    "grouped_linear",
     "init",
     "matmul_all_gather",
     "matmul_all_reduce",
