@@ -264,11 +264,11 @@ void combine_gradient(const ConstTensorView& grad, const ConstTensorView& y, con
   });
 }
 
-// Sorts slots by the bins of their experts, keeping their order within one: `order` gets the slots
-// that have an expert, and `places` says for every slot where in `order` it is, or -1.
+// Sorts slots by the bins of their experts, keeping their order within one: `rows` gets the tokens of
+// those that have an expert, and `places` says for every slot where in `rows` it is, or -1.
 std::vector<std::int64_t> route(const std::int64_t* ids, std::int64_t tokens, std::int64_t slots,
                                 const std::vector<std::int64_t>& bin_of, std::int64_t bins,
-                                std::int64_t* order, std::int64_t* places, const std::string& who) {
+                                std::int64_t* rows, std::int64_t* places, const std::string& who) {
   std::vector<std::int64_t> counts(bins, 0);
   const auto experts = std::ssize(bin_of);
   for (std::int64_t i = 0; i < tokens * slots; ++i) {
@@ -282,7 +282,7 @@ std::vector<std::int64_t> route(const std::int64_t* ids, std::int64_t tokens, st
   for (std::int64_t bin = 1; bin < bins; ++bin) next[bin] = next[bin - 1] + counts[bin - 1];
   for (std::int64_t i = 0; i < tokens * slots; ++i) {
     places[i] = ids[i] == -1 ? -1 : next[bin_of[ids[i]]]++;
-    if (places[i] >= 0) order[places[i]] = i;
+    if (places[i] >= 0) rows[places[i]] = i / slots;
   }
   return counts;
 }
@@ -334,13 +334,13 @@ void bind_experts(nb::module_& m) {
   m.def(
       "_route",
       [](std::uintptr_t ids, std::int64_t tokens, std::int64_t slots,
-         const std::vector<std::int64_t>& bin_of, std::int64_t bins, std::uintptr_t order,
+         const std::vector<std::int64_t>& bin_of, std::int64_t bins, std::uintptr_t rows,
          std::uintptr_t places, const std::string& who) {
         return route(memory_at<const std::int64_t>(ids), tokens, slots, bin_of, bins,
-                     memory_at<std::int64_t>(order), memory_at<std::int64_t>(places), who);
+                     memory_at<std::int64_t>(rows), memory_at<std::int64_t>(places), who);
       },
       nb::arg("ids"), nb::arg("tokens"), nb::arg("slots"), nb::arg("bin_of"), nb::arg("bins"),
-      nb::arg("order"), nb::arg("places"), nb::arg("who"));
+      nb::arg("rows"), nb::arg("places"), nb::arg("who"));
 }
 
 }  // namespace plait::python

@@ -21,6 +21,7 @@ functions.
 from plait import _entry, _package
 
 with _package.needs_extra("torch"):
+    from plait.torch.experts import ExpertParallel, Swiglu, expert_parallel
     from plait.torch.grouped import grouped_linear
     from plait.torch.groups import communicator
     from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
@@ -43,16 +44,19 @@ with _package.needs_extra("torch"):
 
 __all__ = [
     "ColumnParallelLinear",
+    "ExpertParallel",
     "Options",
     "Profile",
     "QuantizedWeight",
     "Report",
     "RowParallelLinear",
     "Schedule",
+    "Swiglu",
     "all_gather_matmul",
     "all_reduce_matmul",
     "column_parallel_linear",
     "communicator",
+    "expert_parallel",
     "forget_report",
     "grouped_linear",
     "init",

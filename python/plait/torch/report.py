@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
 from plait.torch.counts import Total
+from plait.torch.experts import counts as expert_counts
 from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
@@ -46,14 +47,45 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """Calls of experts of one shape: `hidden` columns, `inner` between the products."""
+
+    experts: int
+    hidden: int
+    inner: int
+    slots: int  # experts of a row
+    dtype: str
+    ranks: int
+    calls: int
+    seconds: float  # of all calls, on this rank
+    multiplied: int  # rows, by this rank's experts
+    sent: tuple[int, ...]  # rows of this rank, once for each of their experts, to each rank
+
+    @property
+    def skew(self) -> float:
+        """The most of `sent` by their mean: 1 where ranks get as many rows."""
+        return max(self.sent) * self.ranks / sum(self.sent) if any(self.sent) else 1.0
+
+    def __str__(self) -> str:
+        sent = ", ".join(map(str, self.sent))
+        return (
+            f"{self.experts} experts of {self.hidden} x {self.inner}, {self.slots} a row, "
+            f"{self.dtype}: {counted(self.calls, 'call')}, {self.seconds / self.calls * 1e3:.3f} "
+            f"ms each; multiplied {counted(self.multiplied, 'row')}; sent {sent} to ranks 0 to "
+            f"{self.ranks - 1}, skew {self.skew:.2f}"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """A value: `print(report())`, or read its rows."""
 
     rows: tuple[Row, ...] = ()
     others: tuple[tuple[str, int], ...] = ()  # calls that other engines made
+    experts: tuple[Experts, ...] = ()
 
     def __str__(self) -> str:
-        if not self.rows and not self.others:
+        if not self.rows and not self.others and not self.experts:
             return "plait: no operator with communication was called"
         head = (
             f"{'operator':<22} {'m':>6} {'n':>6} {'k':>6} dtype wire  {'calls':>6} {'ms each':>9} "
@@ -63,6 +95,7 @@ class Report:
         lines = [head] if self.rows else []
         lines += [_line(row, row.is_in_use and _shape(row) in tried) for row in self.rows]
         lines += [f"{what}: {counted(calls, 'call')}" for what, calls in self.others]
+        lines += map(str, self.experts)
         return "\n".join(lines)
 
 
@@ -113,7 +146,11 @@ def report() -> Report:
         for key, total in found.all_totals().items()
     ]
     rows.sort(key=lambda row: -row.seconds)
-    return Report(tuple(rows), tuple(sorted(_others.items())))
+    experts = tuple(
+        Experts(*key, one.calls, one.nanoseconds * 1e-9, one.multiplied, tuple(one.sent))
+        for key, one in expert_counts.totals().items()
+    )
+    return Report(tuple(rows), tuple(sorted(_others.items())), experts)
 
 
 def _row(key: Key, total: Total, share: Share) -> Row:
@@ -202,4 +239,5 @@ def _waits(total: Total, share: Share, beside: float) -> str:
 def forget_report() -> None:
     """Start counting anew."""
     _others.clear()
+    expert_counts.forget()
     forget_counts()

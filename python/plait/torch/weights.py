@@ -32,6 +32,12 @@ class _Packed:
     weight: _native.PackedWeight
 
 
+@dataclass
+class _PackedStack:
+    place: tuple[object, ...]
+    weights: list[_native.PackedWeight]
+
+
 def _nothing() -> None:
     """Stand in for a reference to what was never there."""
 
@@ -41,6 +47,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
+        self.stacks: dict[bool, _PackedStack] = {}  # by direction
         self.versions: tuple[int, ...] = ()
         # The layer of plait.torch.direct, which goes with its process group.
         self.direct: Callable[[], Any] = _nothing
@@ -52,6 +59,7 @@ class Owner:
         if versions != self.versions:
             self.versions = versions
             self.packed.clear()
+            self.stacks.clear()
 
     def __reduce__(self) -> tuple[type["Owner"], tuple[()]]:
         # A copy of a model, or one that is read from a file, packs its own weights.
@@ -103,6 +111,21 @@ def packed(
     return found.weight
 
 
+def packed_stack(stack: torch.Tensor, owner: Owner, *, turned: bool) -> list[_native.PackedWeight]:
+    """Pack each weight of a stack, unless this version of the stack is packed already."""
+    check_memory("packed weight", stack)
+    version = 0 if stack.is_inference() else stack._version
+    place = (stack.data_ptr(), version, stack.shape, stack.stride(), stack.dtype)
+    found = owner.stacks.get(turned)
+    if found is None or found.place != place:
+        rows = [as_rows(one) for one in stack.detach()]  # which the views do not keep alive
+        made = [_native.PackedWeight(plain(one, turned=turned)) for one in rows]
+        found = owner.stacks[turned] = _PackedStack(place, made)
+    return found.weights
+
+
 def packed_bytes() -> int:
     """Count the bytes of all packed weights of this process."""
-    return sum(one.weight.bytes for owner in _owners for one in owner.packed.values())
+    single = sum(one.weight.bytes for owner in _owners for one in owner.packed.values())
+    stacks = [one for owner in _owners for stack in owner.stacks.values() for one in stack.weights]
+    return single + sum(one.bytes for one in stacks)

@@ -1,0 +1,49 @@
+"""Counts of experts' calls, for the report: rows of each rank, and how unequal they are."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from plait.torch.experts.call import Call
+
+Key = tuple[int, int, int, int, str, int]  # experts, H, F, slots, dtype, ranks
+
+
+@dataclass
+class Total:
+    """All calls of experts of one shape."""
+
+    calls: int = 0
+    nanoseconds: int = 0
+    multiplied: int = 0  # rows, by this rank's experts
+    sent: list[int] = field(default_factory=list)  # of this rank's slots, to each rank
+
+
+_totals: dict[Key, Total] = {}
+
+
+def count(call: Call, hidden: torch.Tensor, down: torch.Tensor, nanoseconds: int) -> None:
+    """Count a call that took so long."""
+    homes = call.homes
+    width = hidden.shape[1]
+    inner = down.shape[1 if call.turned else 2]
+    dtype = str(hidden.dtype).removeprefix("torch.")
+    key = (len(homes.ranks), width, inner, call.slots, dtype, homes.world)
+    total = _totals.get(key)
+    if total is None:
+        total = _totals[key] = Total(sent=[0] * homes.world)
+    total.calls += 1
+    total.nanoseconds += nanoseconds
+    total.multiplied += sum(call.rows)
+    for rank, rows in enumerate(call.route.of_ranks(homes)):
+        total.sent[rank] += rows
+
+
+def totals() -> dict[Key, Total]:
+    """Return what was counted."""
+    return dict(_totals)
+
+
+def forget() -> None:
+    """Start counting anew."""
+    _totals.clear()

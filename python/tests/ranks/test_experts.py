@@ -1,0 +1,279 @@
+"""Experts that ranks share have the bits of one rank that has them all."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import agree
+
+import plait
+import plait.torch as pt
+
+WIDTH, INNER = 48, 20
+OSS = pt.Swiglu(interleaved=True, alpha=1.702, limit=1.5, added=1.0)
+
+
+@dataclass
+class Case:
+    """A layer, and the rows of each rank: `rows[rank % 3]`."""
+
+    experts: int = 5  # which neither two nor three ranks can share evenly
+    slots: int = 3
+    rows: tuple[int, int, int] = (7, 4, 9)
+    dtype: torch.dtype = torch.float32
+    is_oss: bool = False
+    placement: tuple[int, ...] | None = None
+    whole: list[torch.Tensor | None] = field(init=False)  # the stacks of all experts
+    hidden: torch.Tensor = field(init=False)  # of all ranks
+    ids: torch.Tensor = field(init=False)
+    weights: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        make = torch.Generator().manual_seed(5)
+
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=make)
+
+        total = sum(self.counts)
+        self.hidden = random(total, WIDTH).to(self.dtype)
+        self.ids = torch.randint(-1, self.experts, (total, self.slots), generator=make)
+        self.weights = random(total, self.slots).softmax(-1)
+        up, down = random(self.experts, 2 * INNER, WIDTH), random(self.experts, WIDTH, INNER)
+        biases = [random(self.experts, 2 * INNER), random(self.experts, WIDTH)]
+        if self.is_oss:
+            up, down = up.transpose(1, 2).contiguous(), down.transpose(1, 2).contiguous()
+        stacks = [up / 4, down / 4, *biases] if self.is_oss else [up / 4, down / 4]
+        self.whole = [one.to(self.dtype) for one in stacks]
+
+    @property
+    def counts(self) -> list[int]:
+        return [self.rows[rank % 3] for rank in range(dist.get_world_size())]
+
+    @property
+    def own(self) -> slice:
+        first = sum(self.counts[: dist.get_rank()])
+        return slice(first, first + self.counts[dist.get_rank()])
+
+    def layer(self, group: dist.ProcessGroup | None, **how: Any) -> pt.ExpertParallel:
+        stacks = [one.clone().requires_grad_() for one in self.whole if one is not None]
+        names = ["gate_up", "down", "gate_up_bias", "down_bias"]
+        given: Any = dict(zip(names, stacks, strict=False))
+        if self.is_oss:
+            how.update(activation=OSS, transposed=True)
+        if group is None:
+            how["placement"] = self.placement
+        return pt.ExpertParallel.share(**given, group=group, **how)
+
+    def own_experts(self) -> list[int]:
+        world = dist.get_world_size()
+        homes = self.placement
+        if homes is None:
+            most = -(-self.experts // world)
+            extra = self.experts % world or world
+            sizes = [most if rank < extra else most - 1 for rank in range(world)]
+            homes = tuple(rank for rank, size in enumerate(sizes) for _ in range(size))
+        return [expert for expert, home in enumerate(homes) if home == dist.get_rank()]
+
+
+def last() -> tuple[int, ...]:
+    return (dist.get_world_size() - 1,) * 5
+
+
+def spread() -> tuple[int, ...]:
+    return tuple((7 * expert + 1) % dist.get_world_size() for expert in range(5))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "f32": Case,
+    "bf16": lambda: Case(dtype=torch.bfloat16),
+    "f16, gpt-oss": lambda: Case(dtype=torch.float16, is_oss=True),
+    "f32, gpt-oss": lambda: Case(is_oss=True),
+    "a map": lambda: Case(placement=spread()),
+    "one rank has all experts": lambda: Case(placement=last()),
+    "ranks without rows": lambda: Case(rows=(0, 6, 0)),
+    "no rows at all": lambda: Case(rows=(0, 0, 0)),
+    "one expert a row": lambda: Case(slots=1, experts=2),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(world: int) -> dist.ProcessGroup:
+    """This rank by itself."""
+    groups = [dist.new_group([rank]) for rank in range(world)]
+    group: dist.ProcessGroup = groups[dist.get_rank()]
+    return group
+
+
+def run(
+    layer: pt.ExpertParallel, case: Case, rows: slice, grad: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Call a layer with these rows, and return all that it makes."""
+    hidden = case.hidden[rows].clone().requires_grad_()
+    weights = case.weights[rows].clone().requires_grad_()
+    out = layer(hidden, case.ids[rows], weights)
+    out.backward(grad[rows])
+    assert hidden.grad is not None
+    assert weights.grad is not None
+    found = {"out": out.detach(), "hidden": hidden.grad, "weights": weights.grad}
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None
+        found[f"of {name}"] = parameter.grad
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_those_of_one_rank(name: str, alone: dist.ProcessGroup) -> None:
+    case = CASES[name]()
+    grad = torch.randn(case.hidden.shape, generator=torch.Generator().manual_seed(6))
+    grad = grad.to(case.dtype)
+    expected = run(case.layer(alone), case, slice(None), grad)
+    found = run(case.layer(None), case, case.own, grad)
+    for what, ours in found.items():
+        own = case.own_experts() if what.startswith("of ") else case.own
+        agree(torch.equal(ours, expected[what][own]), f"{what} differs")
+
+
+@pytest.mark.parametrize("rows", [5, 150], ids=["few", "many"])
+def test_a_shared_batch_has_the_same_bits(rows: int, alone: dist.ProcessGroup) -> None:
+    """Rows of a batch that all have are combined by everyone, or by their owners."""
+    case = Case(rows=(rows, 0, 0))
+    with torch.no_grad():
+        expected = case.layer(alone)(case.hidden, case.ids, case.weights)
+        layer = case.layer(None, options=pt.Options(fixed_weights=True))
+        for _ in range(2):  # weights are packed by the first
+            out = layer(case.hidden, case.ids, case.weights, shared_batch=True)
+            agree(torch.equal(out, expected), "values differ")
+        layer.down.mul_(2)
+        out = layer(case.hidden, case.ids, case.weights, shared_batch=True)
+        agree(torch.equal(out, 2 * expected), "a change of a packed weight was not seen")
+
+
+@pytest.mark.parametrize("name", ["f32", "f32, gpt-oss", "bf16"])
+def test_values_are_right(name: str) -> None:
+    """One row after another in f64, by torch."""
+    case = CASES[name]()
+    exact = []
+    up, down, *biases = (one.double() for one in case.whole if one is not None)
+    for row, ids, weights in zip(case.hidden.double(), case.ids, case.weights, strict=True):
+        total = torch.zeros(WIDTH, dtype=torch.float64)
+        for expert, weight in zip(ids.tolist(), weights.tolist(), strict=True):
+            if expert < 0:
+                continue
+            if case.is_oss:
+                both = row @ up[expert] + biases[0][expert]
+                gate, more = both[::2].clamp(max=1.5), both[1::2].clamp(-1.5, 1.5)
+                inner = (more + 1) * gate * torch.sigmoid(gate * 1.702)
+                out = inner @ down[expert] + biases[1][expert]
+            else:
+                gate, more = (up[expert] @ row).chunk(2)
+                out = down[expert] @ (torch.nn.functional.silu(gate) * more)
+            total += weight * out
+        exact.append(total)
+    wanted = torch.stack(exact)[case.own]
+    with torch.no_grad():
+        found = case.layer(None)(case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    bound = 2.0**-6 if case.dtype is torch.bfloat16 else 1e-5
+    off = (found.double() - wanted).abs().max() if len(wanted) else torch.zeros(())
+    agree(bool(off <= bound * wanted.abs().amax()) if len(wanted) else True, f"off by {off}")
+
+
+def test_gradients_are_right(alone: dist.ProcessGroup) -> None:
+    """Those of the activation and of the weights of slots, by torch's autograd in f64."""
+    for name in ("f32", "f32, gpt-oss"):
+        case = CASES[name]()
+        found = run(case.layer(alone), case, slice(None), torch.ones_like(case.hidden))
+        hidden = case.hidden.double().requires_grad_()
+        weights = case.weights.double().requires_grad_()
+        stacks = [one.double().requires_grad_() for one in case.whole if one is not None]
+        total = hidden.new_zeros(())
+        for row, (ids, by) in enumerate(zip(case.ids.tolist(), weights, strict=True)):
+            for expert, weight in zip(ids, by, strict=True):
+                if expert >= 0:
+                    total = total + (weight * result(hidden[row], stacks, expert)).sum()
+        total.backward()
+        exact = {"hidden": hidden, "weights": weights}
+        exact |= dict(
+            zip(["of gate_up", "of down", "of gate_up_bias", "of down_bias"], stacks, strict=False)
+        )
+        for what, one in exact.items():
+            assert one.grad is not None
+            off = (found[what].double() - one.grad).abs().max()
+            agree(bool(off <= 2e-6 * one.grad.abs().max()), f"{name}: {what} is off by {off}")
+
+
+def result(row: torch.Tensor, stacks: list[torch.Tensor], expert: int) -> torch.Tensor:
+    if len(stacks) == 2:
+        gate, more = (stacks[0][expert] @ row).chunk(2)
+        return stacks[1][expert] @ (torch.nn.functional.silu(gate) * more)
+    both = row @ stacks[0][expert] + stacks[2][expert]
+    gate, more = both[::2].clamp(max=1.5), both[1::2].clamp(-1.5, 1.5)
+    return (more + 1) * gate * torch.sigmoid(gate * 1.702) @ stacks[1][expert] + stacks[3][expert]
+
+
+def test_the_report_has_rows_and_skew() -> None:
+    pt.forget_report()
+    case = Case(slots=1, experts=2 * dist.get_world_size(), rows=(8, 8, 8))
+    case.ids.fill_(0)
+    with torch.no_grad():
+        case.layer(None)(case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    [row] = pt.report().experts
+    world = dist.get_world_size()
+    mine = sum(case.counts) if dist.get_rank() == 0 else 0
+    agree((row.calls, row.multiplied) == (1, mine), str(row))
+    agree(row.sent == (8,) + (0,) * (world - 1) and row.skew == world, str(row))
+    agree(f"skew {world}.00" in str(pt.report()), str(pt.report()))
+
+
+def test_a_copy_of_a_module() -> None:
+    case = Case()
+    layer = case.layer(None)
+    copied = copy.deepcopy(layer)
+    agree(copied.gate_up is not layer.gate_up, "a parameter is shared")
+    operands = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
+    agree(torch.equal(layer(*operands), copied(*operands)), "values differ")
+
+
+def test_refusals() -> None:
+    case = Case()
+    layer = case.layer(None)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    hidden, ids, weights = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
+    own = len(case.own_experts())
+    wrong = ids.clone()
+    wrong[2, 1] = 5
+    for given, sentence in [
+        (
+            (hidden, wrong, weights),
+            f"rank {rank} of {world}: row 2 asks for expert 5, and there are 5",
+        ),
+        (
+            (hidden, ids[:1], weights[:1]),
+            f"rank {rank} of {world}: top_k_index is torch.int64 "
+            f"[1, 3], and hidden {list(hidden.shape)}",
+        ),
+        (
+            (hidden, ids, weights[:, :2]),
+            f"rank {rank} of {world}: top_k_weights is "
+            f"[{len(ids)}, 2], and top_k_index [{len(ids)}, 3]",
+        ),
+        (
+            (hidden.half(), ids, weights),
+            f"rank {rank} of {world}: hidden is torch.float16, and gate_up torch.float32",
+        ),
+    ]:
+        with pytest.raises(plait.Error) as caught:
+            layer(*given)
+        assert str(caught.value) == f"expert_parallel: {sentence}"
+    layer.experts = 11
+    with pytest.raises(plait.Error, match=f"of 11 experts: gate_up is \\[{own}, 40, 48\\], not"):
+        layer(hidden, ids, weights)
+    layer.experts, layer.placement = 5, (0, 0, 0, 0, world)
+    with pytest.raises(plait.Error, match=f"expert 4 is placed on rank {world} of {world}$"):
+        layer(hidden, ids, weights)
+    layer.placement = None
+    with pytest.raises(plait.Error, match="shared_batch is for inference"):
+        layer(hidden, ids, weights, shared_batch=True)
