@@ -24,12 +24,20 @@ class Service:
     modules: Counter[str] = field(default_factory=Counter)  # which are left, by sentence
     forwards: Counter[str | None] = field(default_factory=Counter)  # None: ranks share rows
     layers: Counter[str] = field(default_factory=Counter)  # whose rows are never shared
+    experts: Counter[str | None] = field(default_factory=Counter)  # calls of them; None: served
 
     def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
         """Count a call, log the first of each refusal, and say whether plait serves it."""
         self.calls[refusal] += 1
         if refusal is not None and self.calls[refusal] == 1 and group.rank() == 0:
             _log.warning("a linear layer is left to transformers: %s", refusal)
+        return refusal is None
+
+    def serves_experts(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
+        """Do what serves() does for a call of experts."""
+        self.experts[refusal] += 1
+        if refusal is not None and self.experts[refusal] == 1 and group.rank() == 0:
+            _log.warning("experts are left to transformers: %s", refusal)
         return refusal is None
 
     def leaves(self, module: nn.Module, refusal: str, group: dist.ProcessGroup, level: int) -> None:
@@ -64,6 +72,7 @@ class Report:
     operators: str = ""
     forwards: tuple[tuple[str | None, int], ...] = ()  # of models; None: ranks shared the rows
     layers: tuple[tuple[str, int], ...] = ()  # that keep their all-reduces
+    experts: tuple[tuple[str | None, int], ...] = ()  # calls of experts; None: served
 
     def __str__(self) -> str:
         lines = [f"linear layers: {counted(self.served, 'call')} served by plait"]
@@ -78,7 +87,12 @@ class Report:
             for why, count in self.forwards
         ]
         lines += [f"{counted(count, 'layer')} {_KEPT}{why}" for why, count in self.layers]
+        lines += [
+            f"experts: {counted(calls, 'call')} {'served by plait' if why is None else _LEFT + why}"
+            for why, calls in self.experts
+        ]
         return "\n".join([*lines, self.operators])
 
 
 _KEPT = "with all-reduces: "
+_LEFT = "left to transformers: "

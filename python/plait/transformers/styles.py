@@ -203,6 +203,7 @@ class _SplitRow(Style):
 _WITHOUT_PRODUCT = (
     "all_reduce",
     "embedding_colwise",
+    "replicate",
     "replicated_with_grad_allreduce",
     "sequence_parallel",
 )

@@ -17,6 +17,7 @@ import plait
 import plait.torch
 from plait.torch.quantized import scheme_of
 from plait.transformers.embedding import Embedding
+from plait.transformers.experts import Experts
 from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
 from plait.transformers.styles import STYLES, Left
@@ -27,6 +28,8 @@ _log = logging.getLogger("plait.transformers")
 _KNOWN = ("module", "mesh")  # of install_forward
 _KNOWN_OF_MODELS = ("cls", "model", "distributed_config", "mesh_manager")
 _SERVED: dict[str, type] = {**STYLES, "embedding_rowwise": Embedding}
+_EXPERTS = "ep_dispatch_experts"
+_KNOWN_OF_EXPERTS = ("module", "ep_mesh", "tp_mesh", "ep_implementation")
 _DISTRIBUTES = "maybe_distribute_model"  # of all models: it calls install_forward for each module
 
 _service: Service | None = None
@@ -45,7 +48,7 @@ def enable(
     fixed_weights: bool = False,
     sequence_parallel: bool = False,
 ) -> None:
-    """Serve the linear layers of models that are loaded from now on.
+    """Serve the linear layers and experts of models that are loaded from now on.
 
     Every rank makes the call, with the same options. `weight` quantises what is served ("s8",
     "s8:group=128"): for generation. `fixed_weights=True` promises that nothing writes to
@@ -95,7 +98,7 @@ def enable(
     _service = _last = Service(options, weight, sequence_parallel)
     for name in _replaced():
         _theirs[name] = theirs = ALL_PARALLEL_STYLES[name]
-        mixin = _SERVED.get(name, Left)
+        mixin = Experts if name == _EXPERTS else _SERVED.get(name, Left)
         style: Any = type(f"Plait{type(theirs).__name__}", (mixin, type(theirs)), {})
         ours = style.__new__(style)
         ours.__dict__.update(theirs.__dict__)
@@ -153,22 +156,24 @@ def report() -> Report:
         operators=str(plait.torch.report()),
         forwards=tuple(_last.forwards.items()),
         layers=tuple(_last.layers.items()),
+        experts=tuple(_last.experts.items()),
     )
 
 
 def _mismatch() -> str | None:
     """Compare all styles that plait serves before the first is replaced."""
-    if missing := [name for name in _SERVED if name not in ALL_PARALLEL_STYLES]:
+    known = dict.fromkeys(_SERVED, _KNOWN) | {_EXPERTS: _KNOWN_OF_EXPERTS}
+    if missing := [name for name in known if name not in ALL_PARALLEL_STYLES]:
         return f"has no style {', '.join(missing)}"
-    for name in _SERVED:
+    for name, parameters in known.items():
         install = getattr(ALL_PARALLEL_STYLES[name], "install_forward", None)
         if install is None:
             return f"is unknown: the style {name} has no install_forward"
         found = tuple(inspect.signature(install).parameters)
-        if found != _KNOWN:
+        if found != parameters:
             return (
                 f"is unknown: install_forward of the style {name} takes ({', '.join(found)}), and "
-                f"plait knows ({', '.join(_KNOWN)})"
+                f"plait knows ({', '.join(parameters)})"
             )
     return None
 

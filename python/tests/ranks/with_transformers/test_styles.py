@@ -102,14 +102,17 @@ def test_latent_attention_is_left(caplog: pytest.LogCaptureFixture) -> None:
     agree(all(map(torch.equal, expected, found)), "values differ")
 
 
-def test_experts_that_are_dispatched_are_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_experts_with_an_activation_of_their_own_are_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Transformers names the meshes, as for no other style."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     experts = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=4))
+    experts.act_fn = torch.nn.GELU()
     with caplog.at_level(logging.WARNING), plait.transformers.enabled():
         style: Any = ALL_PARALLEL_STYLES["ep_dispatch_experts"]
         left = style.install_forward(experts, ep_mesh=mesh, tp_mesh=mesh)
-        check_left("MixtralExperts: the style ep_dispatch_experts is not served", caplog)
+        check_left("MixtralExperts: its activation is GELU, not SiLU", caplog)
     agree(left is experts and "forward" in vars(experts), "their forward is not installed")
 
 

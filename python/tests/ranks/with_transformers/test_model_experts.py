@@ -1,0 +1,175 @@
+"""Models of experts that ranks share: logits, tokens and training of one rank, bit for bit."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import transformers
+from models import COMMON, gradients, saved_model
+from ranks import agree
+from torch import nn
+from transformers.distributed import DistributedConfig
+from transformers.models.mixtral.modeling_mixtral import MixtralExperts
+
+import plait.torch
+import plait.transformers
+from plait.transformers.experts import activation_of
+
+EXPERTS = 4
+MOE = {**COMMON, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
+LATENT = {
+    **MOE,
+    "n_routed_experts": EXPERTS,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "n_group": 2,
+    "topk_group": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "head_dim": 8,
+}
+MODELS: dict[str, Any] = {
+    "mixtral": lambda: transformers.MixtralConfig(
+        **COMMON, num_local_experts=EXPERTS, num_experts_per_tok=2
+    ),
+    "qwen3": lambda: transformers.Qwen3MoeConfig(**MOE, num_experts=EXPERTS, head_dim=16),
+    "olmoe": lambda: transformers.OlmoeConfig(**COMMON, num_experts=EXPERTS, num_experts_per_tok=2),
+    "deepseek v2": lambda: transformers.DeepseekV2Config(**LATENT),
+    "deepseek v3": lambda: transformers.DeepseekV3Config(**LATENT),
+    "glm4": lambda: transformers.Glm4MoeConfig(
+        **MOE,
+        n_routed_experts=EXPERTS,
+        n_shared_experts=1,
+        first_k_dense_replace=1,
+        n_group=1,
+        topk_group=1,
+        head_dim=16,
+    ),
+    "gpt-oss": lambda: transformers.GptOssConfig(
+        **COMMON, num_local_experts=EXPERTS, num_experts_per_tok=2, head_dim=16
+    ),
+}
+TOKENS = torch.arange(2, 26).reshape(2, 12)
+
+
+@pytest.fixture(params=MODELS, ids=str)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Path]:
+    """A saved model, in a folder that all ranks know."""
+    yield saved_model(MODELS[request.param](), tmp_path_factory)
+    dist.barrier()
+
+
+def load(path: Path, **how: Any) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **how)
+
+
+def shared(path: Path, implementation: str = "plait") -> Any:
+    """Experts alone are shared: everything else is computed by every rank alike."""
+    world = dist.get_world_size()
+    config: Any = transformers.AutoConfig.from_pretrained(path)
+    names = ["lm_head", "model.embed_tokens"]
+    names += [f"model.{name}" for name in config.base_model_tp_plan]
+    how = DistributedConfig(
+        tp_size=world,
+        tp_plan=dict.fromkeys(names, "replicate"),
+        ep_size=world,
+        ep_implementation=implementation,
+    )
+    return load(path, distributed_config=how)
+
+
+def generate(model: Any) -> torch.Tensor:
+    tokens: torch.Tensor = model.generate(TOKENS, max_new_tokens=6, do_sample=False)
+    return tokens
+
+
+def test_logits_and_tokens_are_those_of_one_rank(folder: Path) -> None:
+    with torch.no_grad():
+        alone = load(folder, experts_implementation="plait")
+        expected, tokens = alone(TOKENS).logits, generate(alone)
+        theirs = load(folder)(TOKENS).logits
+        model = shared(folder)
+        agree(torch.equal(model(TOKENS).logits, expected), "logits differ")
+        agree(torch.equal(generate(model), tokens), "tokens differ")
+    agree(torch.allclose(expected, theirs, rtol=1e-4, atol=1e-5), "transformers' are others")
+
+
+def test_gradients_are_those_of_one_rank(folder: Path) -> None:
+    """Each rank sends a slice of the batch: gradients of what all have alike are gathered."""
+    loss, expected = gradients(load(folder, experts_implementation="plait"), TOKENS)
+    found_loss, found = gradients(shared(folder), TOKENS)
+    agree(found_loss == loss and found.keys() == expected.keys(), f"{found_loss}, not {loss}")
+    for name, one in expected.items():
+        agree(torch.equal(found[name], one), f"the gradient of {name} differs")
+
+
+def train(model: Any) -> list[float]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = model(TOKENS, labels=TOKENS).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("folder", ["qwen3", "gpt-oss"], indirect=True)
+def test_losses(folder: Path) -> None:
+    expected = train(load(folder, experts_implementation="plait"))
+    agree(expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}")
+    agree(train(shared(folder)) == expected, "losses differ from one rank's")
+    theirs = train(shared(folder, "all_to_all"))
+    off = max(abs(a - b) / b for a, b in zip(expected, theirs, strict=True))
+    agree(off < 1e-5, f"{expected}, with transformers' exchange {theirs}")
+
+
+@pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
+def test_enable_chooses_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With packed weights too, whose changes are seen."""
+    with caplog.at_level(logging.INFO), torch.no_grad():
+        with plait.transformers.enabled(fixed_weights=True):
+            model, left = shared(folder, "auto"), shared(folder, "all_to_all")
+            alone = load(folder, experts_implementation="plait")
+            for factor in (1.0, 0.5):
+                for one in (model, left, alone):
+                    one.model.layers[1].mlp.experts.down_proj.mul_(factor)
+                expected = alone(TOKENS).logits
+                agree(torch.equal(model(TOKENS).logits, expected), f"times {factor} it differs")
+            left(TOKENS)
+            report = plait.transformers.report()
+    agree(report.experts == ((None, 4),), str(report.experts))
+    sentence = "Qwen3MoeExperts: ep_implementation='all_to_all' is asked for"
+    agree(dict(report.modules).get(sentence) == 2, str(report.modules))
+    agree("experts: 4 calls served by plait" in str(report), str(report))
+
+
+@pytest.mark.parametrize("folder", ["mixtral"], indirect=True)
+def test_calls_are_left_with_a_sentence(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with plait.transformers.enabled(), torch.no_grad():
+        model = shared(folder, "auto")
+        with torch.autocast("cpu", torch.bfloat16):
+            model(TOKENS)
+        report = plait.transformers.report()
+    agree(report.experts == (("autocast is on", 2),), str(report.experts))
+    if dist.get_rank() == 0:
+        assert "experts are left to transformers: autocast is on" in caplog.text
+
+
+def test_activations_that_are_not_served() -> None:
+    config = transformers.MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=4)
+    experts: Any = MixtralExperts(config)
+    assert activation_of(experts) == plait.torch.Swiglu()
+    experts.act_fn = nn.GELU()
+    assert activation_of(experts) == "its activation is GELU, not SiLU"
+    experts.has_post_expert_norm = True
+    assert activation_of(experts) == "it normalises the results of experts"
+    assert activation_of(nn.Linear(2, 2)) == "it has no gate"
