@@ -72,6 +72,12 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         "transformers",
         r"\[5, 6, 7(, \d+){16}\]\nlinear layers: 240 calls served by plait\n",
     ),
+    "transformers_moe.py": (
+        TORCHRUN,
+        [],
+        "transformers",
+        r"\[5, 6, 7(, \d+){16}\]\n(.*\n)*experts: 32 calls served by plait\n(.*\n)*16 experts of ",
+    ),
     # On one host no plan is tried.
     "transformers_hosts.py": (
         TORCHRUN,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from plait.torch import tensors
 from plait.torch.experts.call import Call
 
 Key = tuple[int, int, int, int, str, int]  # experts, H, F, slots, dtype, ranks
@@ -27,7 +28,7 @@ def count(call: Call, hidden: torch.Tensor, down: torch.Tensor, nanoseconds: int
     homes = call.homes
     width = hidden.shape[1]
     inner = down.shape[1 if call.turned else 2]
-    dtype = str(hidden.dtype).removeprefix("torch.")
+    dtype = tensors.DTYPES[hidden.dtype].name
     key = (len(homes.ranks), width, inner, call.slots, dtype, homes.world)
     total = _totals.get(key)
     if total is None:

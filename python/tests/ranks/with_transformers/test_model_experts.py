@@ -12,7 +12,9 @@ import transformers
 from models import COMMON, gradients, saved_model
 from ranks import agree
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from transformers.distributed import DistributedConfig
+from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
 import plait.torch
@@ -130,6 +132,39 @@ def test_losses(folder: Path) -> None:
     theirs = train(shared(folder, "all_to_all"))
     off = max(abs(a - b) / b for a, b in zip(expected, theirs, strict=True))
     agree(off < 1e-5, f"{expected}, with transformers' exchange {theirs}")
+
+
+def test_ranks_with_batches_of_their_own() -> None:
+    """As data parallelism gives them, of unequal sizes: no rank has the rows of another."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("ep", "tp"))
+    config = transformers.MixtralConfig(
+        hidden_size=24, intermediate_size=16, num_local_experts=2 * world
+    )
+    config._experts_implementation = "plait"
+    torch.manual_seed(6)
+    experts: Any = MixtralExperts(config)
+    for parameter in experts.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    rows = [torch.randn(5 + 3 * one, 24) for one in range(world)]
+    ids = [torch.randint(0, 2 * world, (5 + 3 * one, 2)) for one in range(world)]
+    weights = [torch.rand(5 + 3 * one, 2) for one in range(world)]
+    whole = experts(torch.cat(rows), torch.cat(ids), torch.cat(weights))
+    whole.sum().backward()
+    exact = [one.grad.clone() for one in experts.parameters()]
+    experts.zero_grad()
+    for name in ("gate_up_proj", "down_proj"):
+        ALL_PARALLEL_STYLES["grouped_gemm"].shard_param(experts, name, mesh["ep"])
+    style: Any = ALL_PARALLEL_STYLES["ep_dispatch_experts"]
+    style.install_forward(
+        experts, ep_mesh=mesh["ep"], tp_mesh=mesh["tp"], ep_implementation="plait"
+    )
+    out = experts(rows[rank], ids[rank], weights[rank])
+    agree(torch.equal(out, whole.split([len(one) for one in rows])[rank]), "results differ")
+    out.sum().backward()
+    for one, wanted in zip(experts.parameters(), exact, strict=True):
+        mine = one.grad.to_local()
+        agree(torch.equal(mine, wanted[2 * rank : 2 * rank + 2]), "gradients differ")
 
 
 @pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
