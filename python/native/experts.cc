@@ -1,4 +1,4 @@
-// What experts do with rows beside their products: where rows go, the activation between two
+// The work of experts beside their products: finding where rows go, the activation between two
 // products, and the sum of a token's results. plait.torch.experts calls it with tensors' memory.
 //
 // Torch's own loops end a row, or a thread's part of all rows, with other instructions than they
@@ -34,6 +34,7 @@ namespace {
 
 // Rows of fewer elements are not worth a thread.
 constexpr std::int64_t kLeastElements = 1 << 14;
+constexpr std::int64_t kMostParts = 64;
 
 // Addresses of tensors whose elements have no Dtype: ids and places are int64.
 template <class T>
@@ -155,7 +156,7 @@ const float* floats_of(const ConstTensorView& x, std::int64_t row, std::vector<f
   return memory.data();
 }
 
-// Where f32 elements of a row are written: into the row itself, or into `memory` for put_row().
+// The place for a row's f32 elements: the row itself, or `memory`, from which put_row() takes them.
 float* room_for(const TensorView& x, std::int64_t row, std::vector<float>& memory) {
   if (x.dtype == Dtype::f32) return static_cast<float*>(x.row(row));
   memory.resize(x.cols);
@@ -169,8 +170,7 @@ void put_row(const TensorView& x, std::int64_t row, const float* from) {
 // Calls body(first, end) for parts of the rows.
 template <class Body>
 void for_rows(std::int64_t rows, std::int64_t cols, int threads, Body&& body) {
-  const std::int64_t worth = std::max<std::int64_t>(1, rows * cols / kLeastElements);
-  const std::int64_t parts = std::min<std::int64_t>({rows, worth, 64});
+  const std::int64_t parts = std::min({rows, rows * cols / kLeastElements, kMostParts});
   if (parts <= 1) return body(std::int64_t{0}, rows);
   base::parallel_for(parts, threads, [&](std::int64_t part) {
     body(rows * part / parts, rows * (part + 1) / parts);

@@ -37,7 +37,7 @@ def test_a_row_has_the_bits_of_its_product_alone(dtype: torch.dtype, transposed:
 def test_gradients_are_those_of_a_product_for_each_group(
     dtype: torch.dtype, transposed: bool
 ) -> None:
-    """That of x has the product's bits too; sums over rows are compared with exact ones."""
+    """Each is compared with the exact one."""
     given = operands(dtype, transposed)
     out = pt.grouped_linear(given[0], given[1], torch.tensor(ROWS), given[2], transposed=transposed)
     grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(2)).to(dtype)

@@ -96,6 +96,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "one rank has all experts": lambda: Case(placement=last()),
     "ranks without rows": lambda: Case(rows=(0, 6, 0)),
     "no rows at all": lambda: Case(rows=(0, 0, 0)),
+    "many rows": lambda: Case(rows=(300, 40, 500)),
     "one expert a row": lambda: Case(slots=1, experts=2),
 }
 
@@ -226,6 +227,24 @@ def test_the_report_has_rows_and_skew() -> None:
     agree((row.calls, row.multiplied) == (1, mine), str(row))
     agree(row.sent == (8,) + (0,) * (world - 1) and row.skew == world, str(row))
     agree(f"skew {world}.00" in str(pt.report()), str(pt.report()))
+
+
+def test_a_compiled_program_calls_it_between_graphs() -> None:
+    case = Case()
+    layer = case.layer(None)
+    operands = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
+    compiled = torch.compile(lambda *given: layer(*given).relu(), backend="aot_eager")
+    agree(torch.equal(compiled(*operands), layer(*operands).relu()), "values differ")
+
+
+def test_its_gradient_is_differentiated_once() -> None:
+    case = Case()
+    layer = case.layer(None)
+    hidden = case.hidden[case.own].clone().requires_grad_()
+    out = layer(hidden, case.ids[case.own], case.weights[case.own])
+    [grad] = torch.autograd.grad(out.sum(), hidden, create_graph=True)
+    with pytest.raises(plait.Error, match="its gradient has no gradient"):
+        grad.sum().backward()
 
 
 def test_a_copy_of_a_module() -> None:

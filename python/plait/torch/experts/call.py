@@ -29,7 +29,7 @@ class Swiglu:
 
     @functools.cached_property
     def native(self) -> _native._Gate:
-        """What the native module takes."""
+        """Return it as the native module takes it."""
         limit = math.inf if self.limit is None else self.limit
         return _native._Gate(
             interleaved=self.interleaved, alpha=self.alpha, limit=limit, added=self.added

@@ -216,7 +216,7 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     return grad_hidden, grad_weights, *stacks, None
 
 
-_backward = differentiable_once(_gradients, NAME)
+_backward = differentiable_once(_gradients, NAME, factors=6)
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""Where experts live, and where the rows of a call go."""
+"""The ranks of experts, and the ways of rows to them."""
 
 import functools
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Homes:
 
 @dataclass
 class Route:
-    """Where a call's rows go: slots that have an expert, sorted by its rank and number."""
+    """The ways of a call's rows: slots that have an expert, sorted by its rank and number."""
 
     counts: list[int]  # of each bin
     tokens: torch.Tensor  # the row of hidden of each

@@ -135,7 +135,7 @@ def test_losses(folder: Path) -> None:
 
 
 def test_ranks_with_batches_of_their_own() -> None:
-    """As data parallelism gives them, of unequal sizes: no rank has the rows of another."""
+    """Data parallelism gives each rank other rows, here in unequal numbers."""
     world, rank = dist.get_world_size(), dist.get_rank()
     mesh = init_device_mesh("cpu", (world, 1), mesh_dim_names=("ep", "tp"))
     config = transformers.MixtralConfig(
