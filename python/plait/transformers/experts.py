@@ -16,12 +16,7 @@ from transformers.distributed.expert_parallel import (
     EPImplementation,
     EPImplementationInterface,
 )
-from transformers.integrations.moe import (
-    ALL_EXPERTS_FUNCTIONS,
-    _default_apply_gate,
-    grouped_mm_experts_forward,
-)
-from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 
 import plait.torch
 from plait.torch.experts.call import Call
@@ -43,11 +38,12 @@ def activation_of(experts: Any) -> plait.torch.Swiglu | str:
         return "it has no gate"
     if experts.has_post_expert_norm:
         return "it normalises the results of experts"
-    if type(experts) is GptOssExperts:
+    if type(experts).__name__ == "GptOssExperts":
         return plait.torch.Swiglu(
             interleaved=True, alpha=experts.alpha, limit=experts.limit, added=1.0
         )
-    if type(experts)._apply_gate is not _default_apply_gate or not experts.is_concatenated:
+    its_own = type(experts)._apply_gate.__name__ != "_default_apply_gate"
+    if its_own or not experts.is_concatenated:
         return "it has an activation of its own"
     if type(experts.act_fn) is not _SILU:
         return f"its activation is {type(experts.act_fn).__name__}, not SiLU"
