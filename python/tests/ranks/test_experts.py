@@ -153,6 +153,19 @@ def test_a_shared_batch_has_the_same_bits(rows: int, alone: dist.ProcessGroup) -
         agree(torch.equal(out, 2 * expected), "a change of a packed weight was not seen")
 
 
+def test_a_shared_batch_that_is_not_the_same_is_refused(world: int) -> None:
+    case = Case(rows=(5, 0, 0), experts=2 * world, slots=1)
+    case.ids.fill_(2 * (world - 1) if dist.get_rank() == 0 else 0)
+    group = dist.new_group()  # which is of no use afterwards
+    stacks = [one for one in case.whole if one is not None]
+    layer = pt.ExpertParallel.share(*stacks, group=group)
+    operands = case.hidden, case.ids, case.weights
+    if world == 1:
+        pytest.skip("one rank agrees with itself")
+    with torch.no_grad(), pytest.raises(plait.Error, match="disagree on the counts"):
+        layer(*operands, shared_batch=True)
+
+
 @pytest.mark.parametrize("name", ["f32", "f32, gpt-oss", "bf16"])
 def test_values_are_right(name: str) -> None:
     """One row after another in f64, by torch."""
