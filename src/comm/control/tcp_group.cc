@@ -36,7 +36,7 @@ TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy
       members_(std::move(members)),
       has_left_(world()),
       has_told_mismatch_(world()),
-      agreements_(*this),
+      agreements_(*this, *this),
       parts_(world()),
       answers_(world()),
       number_(mesh_->add(*this)) {}
@@ -113,12 +113,14 @@ bool TcpGroup::report(const Failure& failure) noexcept {
     if (!has_ended(End::failure)) mesh_->sleep(base::now() + kBetweenReports, seen);
   };
   return is_recorded_elsewhere(
-      failure, {.is_there =
-                    [&](int peer) {
-                      return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
-                    },
-                .report = [&](int peer) { send(peer, Kind::report, write(failure)); },
-                .wait = wait});
+      failure,
+      {.is_there =
+           [&](int peer) {
+             return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
+           },
+       .report =
+           [&](int peer) { send(peer, {.kind = Kind::report, .receiver = 0}, write(failure)); },
+       .wait = wait});
 }
 
 // Called by the thread that receives. If an earlier failure stands, all but this peer know it.
@@ -137,7 +139,7 @@ void TcpGroup::record_for(int peer, const Failure& failure) {
 
 void TcpGroup::announce_all(Kind kind, const std::string& text) noexcept {
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank()) send(peer, kind, text);
+    if (peer != rank()) send(peer, {.kind = kind, .receiver = 0}, text);
   }
 }
 
@@ -145,6 +147,15 @@ void TcpGroup::send(int peer, Frame frame, const std::string& text) noexcept {
   if (members_.numbers.empty()) return;
   frame.receiver = members_.numbers[peer];
   mesh_->send_text(members_.processes[peer], frame, text);
+}
+
+AgreementMessages::PeerState TcpGroup::look_at(int peer) {
+  const int process = members_.processes[peer];
+  const bool is_lost = !mesh_->loss_of(process).empty();
+  return {.is_lost = is_lost,
+          .is_only_chunks = mesh_->is_lost_by_carrier_alone(process),
+          .has_ended = mesh_->is_closed_by(process),
+          .has_left = has_left(peer)};
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the

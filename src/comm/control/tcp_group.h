@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/agreements.h"
 #include "comm/control/mesh.h"
 #include "comm/core/blaming_group.h"
 #include "comm/core/end_records.h"
 #include "comm/core/patience.h"
 #include "comm/core/whereabouts.h"
+#include "comm/survivors/agreements.h"
 
 namespace plait::comm::tcp {
 
@@ -29,7 +29,7 @@ struct Members {
   int rank_of(int process) const;  // -1: it is no member
 };
 
-class TcpGroup final : public BlamingGroup, public Receiver {
+class TcpGroup final : public BlamingGroup, public Receiver, public AgreementMessages {
  public:
   // `members.numbers` may come later, by set_numbers(): before anything is sent.
   TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy& policy);
@@ -55,10 +55,15 @@ class TcpGroup final : public BlamingGroup, public Receiver {
 
   void leave() noexcept;
 
-  void send(int peer, Kind kind, const std::string& text) noexcept {
-    send(peer, {.kind = kind, .receiver = 0}, text);
-  }
   Agreements& agreements() { return agreements_; }
+  void send_agreement(int peer, const std::string& text) noexcept override {
+    send(peer, {.kind = Kind::agreement, .receiver = 0}, text);
+  }
+  std::uint64_t news() const override { return mesh_->news(); }
+  void move() noexcept override { mesh_->move(); }
+  void sleep(Nanoseconds until, std::uint64_t seen) override { mesh_->sleep(until, seen); }
+  PeerState look_at(int peer) override;
+  void give_up_on(int peer) noexcept override { mesh_->give_up_on(members_.processes[peer]); }
 
   // Waits for each other rank that is there until `is_done` says yes of its process. Fails the
   // group at the deadline. `doing` begins the sentence.

@@ -14,6 +14,9 @@ using base::sentence;
 
 namespace {
 
+// How often a rank that waits for survivors looks whether others have died.
+constexpr Nanoseconds kBetweenLooks = 2 * base::kMillisecond;
+
 // A page of zero bytes is a RankPage on which nothing has happened.
 RankPage* page_in(const base::Region& region) { return reinterpret_cast<RankPage*>(region.data()); }
 
@@ -39,7 +42,7 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
 // named (acquire, in has_ended() and record_of()) reads the whole record.
 void MappedGroup::end(End end, const Failure& failure) noexcept {
   record_first(end, failure);
-  for (int peer = 0; peer < world(); ++peer) ring(peer);
+  ring_all();
 }
 
 // Threads of this rank may fail at the same time. Those that come second sleep until the record is
@@ -73,7 +76,7 @@ bool MappedGroup::has_left(int peer) const {
 
 void MappedGroup::leave() noexcept {
   page(rank()).left.store(1, std::memory_order_release);  // pairs with has_left()
-  for (int peer = 0; peer < world(); ++peer) ring(peer);
+  ring_all();
 }
 
 void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
@@ -137,6 +140,47 @@ std::vector<BlamingGroup::Account> MappedGroup::accounts() const {
 
 void MappedGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
   page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
+}
+
+void MappedGroup::ring_all() noexcept {
+  for (int peer = 0; peer < world(); ++peer) ring(peer);
+}
+
+Regrouping::Parts MappedGroup::agree(const std::string& mine, Nanoseconds patience) {
+  std::vector<Standing*> standings;
+  standings.reserve(pages_.size());
+  for (RankPage* page : pages_) standings.push_back(&page->standing);
+  const auto sleep = [&](base::FunctionRef<bool()> ready) {
+    interrupt_if_asked(nullptr);
+    page(rank()).doorbell.sleep(kBetweenLooks, ready);
+  };
+  return comm::agree({.me = rank(),
+                      .standings = std::move(standings),
+                      .has_gone = [&](int peer) { return has_died(peer) || has_left(peer); },
+                      .wake_all = [&] { ring_all(); },
+                      .sleep = sleep},
+                     ++agreements_, mine, patience);
+}
+
+// The agreement after this one is about whether the members have made the new group. One that has
+// not brings a text that begins with '-'.
+void MappedGroup::check_regrouping(const std::vector<int>& members) {
+  interrupt_if_asked(nullptr);
+  for (const int member : members) {
+    const Standing& standing = page(member).standing;
+    const bool has_failed = standing.part(agreements_ + 1) == Standing::Part::brought &&
+                            standing.text(agreements_ + 1).starts_with('-');
+    if (!has_failed && !has_died(member)) continue;
+    throw Error(Code::peer_lost,
+                sentence("survivors: rank ", member, " (", rendezvous_->describe(member), ") has ",
+                         has_failed ? "not made the new group" : "died"),
+                member);
+  }
+}
+
+void MappedGroup::withdraw() noexcept {
+  page(rank()).standing.give_up(agreements_ + 1);
+  ring_all();
 }
 
 }  // namespace plait::comm

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "comm/core/blaming_group.h"
-#include "comm/core/regrouping.h"
 #include "comm/mapped/rank_page.h"
 #include "comm/mapped/rendezvous.h"
+#include "comm/survivors/regrouping.h"
 
 namespace plait::comm {
 
@@ -65,7 +65,7 @@ class MappedGroup final : public BlamingGroup {
   RankPage& page(int rank) const { return *pages_[rank]; }
   bool has_left(int peer) const;
   bool has_died(int peer) const;
-  bool has_all_parts() const;
+  void ring_all() noexcept;
 
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
