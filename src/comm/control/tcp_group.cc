@@ -250,16 +250,12 @@ void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {
     // Another thread may have read its farewell meanwhile.
     if (loss.empty() || has_left(peer) || failed()) continue;
     fail({Code::peer_lost, peer,
-          sentence(doing(), "; rank ", peer, " (", mesh_->name_of(members_.processes[peer]),
-                   ") is lost: ", loss)});
+          sentence(doing(), "; rank ", peer, show_process(peer), " is lost: ", loss)});
   }
 }
 
 void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
-  check_for_losses([&] {
-    return awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
-                              : describe(*awaited, rank());
-  });
+  check_for_losses([&] { return describe_poll(awaited, rank()); });
   raise_if_failed();
   if (awaited == nullptr) return;
   announcer_.renew(is_multiplying(*awaited, rank()));

@@ -88,8 +88,8 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
   if (awaited->peer == rank() || awaited->peer == Error::kNoRank) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
-                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
-                             rendezvous_->describe(awaited->peer), ") has left the group")});
+                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
+                             show_process(awaited->peer), " has left the group")});
   }
 }
 
@@ -108,11 +108,9 @@ bool MappedGroup::misses_one() const {
 void MappedGroup::examine_lives(const Awaited* awaited) {
   for (int peer = 0; peer < world(); ++peer) {
     if (!has_died(peer)) continue;
-    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
-                                                 : describe(*awaited, rank());
-    fail_and_raise(
-        {Code::peer_lost, peer,
-         sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
+    fail_and_raise({Code::peer_lost, peer,
+                    sentence(describe_poll(awaited, rank()), "; rank ", peer, show_process(peer),
+                             " has died")});
   }
 }
 
@@ -172,7 +170,7 @@ void MappedGroup::check_regrouping(const std::vector<int>& members) {
                             standing.text(agreements_ + 1).starts_with('-');
     if (!has_failed && !has_died(member)) continue;
     throw Error(Code::peer_lost,
-                sentence("survivors: rank ", member, " (", rendezvous_->describe(member), ") has ",
+                sentence("survivors: rank ", member, show_process(member), " has ",
                          has_failed ? "not made the new group" : "died"),
                 member);
   }
