@@ -56,7 +56,7 @@ TEST(Agreements, KeepTheAnswerThatOneRankHas) {
         milestones.reach(kConnected);
         if (group.rank() == 0) {
           milestones.await(kConnected, 3);
-          group.send(2, Kind::agreement, "answer 1 0\n+a\n+b\n-");
+          group.send_agreement(2, "answer 1 0\n+a\n+b\n-");
           milestones.reach(kDead);
           die();
         }
@@ -99,7 +99,7 @@ TEST(Agreements, TakeNoAnswerOfACoordinatorBeforeTheOneThatIsFollowed) {
                    }
                    milestones.reach(kEnded);
                    milestones.await(kFollows, 2);
-                   group.send(2, Kind::agreement, "answer 1 0\n+a\n+b\n+c\n+d");
+                   group.send_agreement(2, "answer 1 0\n+a\n+b\n+c\n+d");
                    die();
                  }
                  const std::string mine = std::to_string(group.rank());
@@ -119,7 +119,7 @@ TEST(Agreements, TellARankThatWasCutOffAsSoonAsTheCableIsMended) {
                  milestones.reach(kConnected);
                  milestones.await(kConnected, 3);
                  if (group.rank() != 1) {
-                   group.send(2 - group.rank(), Kind::agreement, "cut off");
+                   group.send_agreement(2 - group.rank(), "cut off");
                    milestones.reach(kCutOff);
                  }
                  milestones.await(kCutOff, 2);  // the words of ranks 0 and 2 have come

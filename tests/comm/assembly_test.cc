@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "conformance/ranks.h"
@@ -41,6 +42,22 @@ TEST(Assembly, TellsTheRanksThatCameTogetherWithAForeignOne) {
     ::usleep(400'000);
     EXPECT_THROW(assemble(std::move(place), endpoint), Error);
   });
+}
+
+TEST(Assembly, AVerdictComesAsItWasGiven) {
+  const Error given(Code::timeout, "ranks 1, 3 of 4 have not come", 1);
+  const std::string verdict = encode_failure(given);
+  EXPECT_TRUE(is_failure(verdict));
+  const Error error = expect_error(Code::timeout, [&] { raise_failure(verdict); });
+  EXPECT_STREQ(error.what(), given.what());
+  EXPECT_EQ(error.culprit(), 1);
+}
+
+TEST(Assembly, AVerdictThatMakesNoSenseIsAnErrorToo) {
+  for (const char* verdict : {"!", "!why", "!x 1 why", "!1 x why", "!99 1 why"}) {
+    const Error error = expect_error(Code::system, [&] { raise_failure(verdict); });
+    EXPECT_STREQ(error.what(), "rank 0 has ended the meeting for an unknown reason");
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <regex>
 #include <string>
 #include <thread>
 
@@ -188,6 +189,104 @@ TEST(Blame, NamesAWaitInAnotherGroup) {
     expect_blame_of_a_wait_elsewhere(run_in_processes, late, kShort);
     expect_blame_of_a_wait_elsewhere(run_over_tcp, late, std::chrono::seconds(1));
   }
+}
+
+// The sentence without what differs between two runs: the numbers and states of processes, and the
+// names of hosts.
+std::string without_names(const std::string& sentence) {
+  return std::regex_replace(sentence, std::regex("pid [0-9]+[^)]*"), "pid N");
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2, in a group of its own. Rank 2 makes no call, and
+// `is_late` says what it does meanwhile.
+std::string blame_in_a_chain(Communicator& comm, Milestones& milestones, const Body& is_late) {
+  Communicator group = *comm.split(0, comm.rank());
+  const auto line = group.make_mailbox({.slots = 1, .slot_bytes = 8});
+  barrier(group);
+  if (comm.rank() == 2) {
+    is_late(group);
+    return "";
+  }
+  if (comm.rank() == 0) {
+    milestones.await(kReady);
+    set_timeout(group, kShort);
+  } else {
+    waits_for_the_late_one = true;
+  }
+  const Error error =
+      expect_error(Code::timeout, [&] { line->wait_arrived(group.rank() + 1, 0, {}); });
+  waits_for_the_late_one = false;
+  milestones.reach(kGivenUp);
+  EXPECT_EQ(error.culprit(), 2) << error.what();
+  return without_names(error.what());
+}
+
+// Rank 0 multiplies all the time and waits for no rank.
+std::string blame_of_itself(Communicator& comm) {
+  Communicator group = *comm.split(0, comm.rank());
+  barrier(group);
+  const Error error = expect_error(Code::timeout, [&] {
+    comm::Group& ranks = group.state().group();
+    if (comm.rank() == 0) set_timeout(group, kShort);
+    const Tag tag = {.operation = Operation::matmul_all_reduce, .call = 9};
+    comm::wait_until(
+        ranks, [] { return false; }, [] { return comm::kNever; },
+        [&] { return comm::Awaited{.peer = 0, .tag = tag}; });
+  });
+  EXPECT_EQ(error.culprit(), 0) << error.what();
+  return without_names(error.what());
+}
+
+// In groups of each kind: `process` is a rank's process in the sentence, `own` this rank's, and
+// `silent` a late rank that answers nothing.
+struct KindOfGroup {
+  RunRanks run;
+  std::string process;
+  std::string own;
+  std::string silent = "rank 2 is in no call of this group, or stopped";
+};
+
+void expect_sentences(const KindOfGroup& kind) {
+  const std::string chain =
+      "custom: rank 0 waits for chunk 0 from rank 1 for 400 ms; in the end all wait for rank 2 (" +
+      kind.process + "); ";
+  const std::string idle = "rank 2 is in no call of this group; its last was barrier";
+  Milestones silent;
+  Milestones polling;
+  const auto body = [&](Communicator& comm) {
+    const std::string of_silent =
+        blame_in_a_chain(comm, silent, [&](Communicator& /*group*/) { silent.await(kGivenUp, 2); });
+    const std::string of_polling = blame_in_a_chain(comm, polling, [&](Communicator& group) {
+      expect_error(Code::timeout, [&] {
+        while (true) {
+          group.state().group().examine(nullptr, [] { return true; });
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      });
+    });
+    if (comm.rank() != 2) {
+      EXPECT_EQ(of_silent, chain + kind.silent);
+      EXPECT_EQ(of_polling, chain + idle);
+    }
+    EXPECT_EQ(blame_of_itself(comm),
+              "matmul_all_reduce: rank 0 multiplies, and is at chunk 0 for 400 ms" + kind.own);
+  };
+  const auto hook = [&] {
+    if (waits_for_the_late_one) (silent.reached(kGivenUp) < 2 ? silent : polling).reach(kReady);
+  };
+  kind.run(3, body, {.interrupted = hook});
+}
+
+TEST(Blame, SaysWhoIsWaitedForInTheEndInEveryKindOfGroup) {
+  const std::string idle = "rank 2 is in no call of this group; its last was barrier";
+  expect_sentences({.run = run_as_threads,
+                    .process = "a thread of this process",
+                    .own = " (a thread of this process)",
+                    .silent = idle});
+  expect_sentences(
+      {.run = run_in_processes, .process = "pid N", .own = " (pid N)", .silent = idle});
+  for (const auto& run : {RunRanks(run_over_tcp), over_hosts({0, 1, 1})})
+    expect_sentences({.run = run, .process = "pid N", .own = ""});
 }
 
 }  // namespace

@@ -20,40 +20,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-// Milestones: a rank has given up, and another one is where it is meant to be then.
-constexpr int kGivenUp = 0;
+// A milestone: a rank is where it is meant to be when another one gives up.
 constexpr int kReady = 1;
 
 // A rank that is asked what it does must answer within it.
 constexpr milliseconds kShort{1000};
-
-// Rank 0 waits for rank 1, which waits for rank 2, which is elsewhere: its program makes no call.
-TEST(TcpBlame, FollowsTheWaits) {
-  Milestones milestones;
-  bool is_ready = false;  // each rank is a process of its own
-  const auto body = [&](Communicator& comm) {
-    const auto line = comm.make_mailbox({.slots = 1, .slot_bytes = 8});
-    barrier(comm);
-    if (comm.rank() == 2) return milestones.await(kGivenUp, 2);
-    if (comm.rank() == 1) {
-      is_ready = true;
-    } else {
-      milestones.await(kReady);
-      set_timeout(comm, kShort);
-    }
-    const Error error =
-        expect_error(Code::timeout, [&] { line->wait_arrived(comm.rank() + 1, 0, {}); });
-    milestones.reach(kGivenUp);
-    EXPECT_EQ(error.culprit(), 2) << error.what();
-    EXPECT_TRUE(contains(error.what(), "; rank 2 is in no call of this group, or stopped"))
-        << error.what();
-  };
-  // The library asks it where the rank waits.
-  const auto hook = [&] {
-    if (is_ready) milestones.reach(kReady);
-  };
-  run_over_tcp(3, body, {.interrupted = hook});
-}
 
 TEST(TcpBlame, SaysThatTheLateOneMultiplies) {
   Milestones milestones;

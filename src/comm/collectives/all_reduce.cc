@@ -26,10 +26,10 @@ Elements own_shard(const Elements& all, const Shards& shards, int rank) {
   return {element(all.data, shards.offset(rank), all.dtype), all.count, all.dtype};
 }
 
-class OneStep final : public Task {
+class OneStep final : public FlowTask<ReduceFlow> {
  public:
   OneStep(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(in, out)),
+      : FlowTask(all_reduce_tag(in, out), flow_),
         shards_(Shards::whole(in.count, in.dtype, state.lane_capacity())),
         partials_(shards_, state.group().rank(), in, out),
         flow_(state.lanes(), state.lanes().apart(), partials_,
@@ -37,13 +37,6 @@ class OneStep final : public Task {
     flow_.begin();
     flow_.ready(ReduceFlow::kAll);
   }
-
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
   Shards shards_;
@@ -94,22 +87,15 @@ class TwoSteps final : public Task {
   GatherFlow results_;
 };
 
-class Answered final : public Task {
+class Answered final : public FlowTask<AnswerFlow> {
  public:
   Answered(Communicator::State& state, const ConstElements& in, const Elements& out)
-      : Task(all_reduce_tag(in, out)),
+      : FlowTask(all_reduce_tag(in, out), flow_),
         shards_(
             Shards::balanced(out.count, state.group().world(), in.dtype, state.lane_capacity())),
         partials_(shards_, state.group().rank(), in, own_shard(out, shards_, state.group().rank())),
         shares_(shards_, state.group().rank(), own_shard(out, shards_, state.group().rank()), out),
         flow_(state.lanes(), partials_, shares_) {}
-
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
   Shards shards_;

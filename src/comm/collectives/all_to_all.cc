@@ -32,13 +32,14 @@ class VectorParcels final : public Parcels {
   Elements receive_;
 };
 
-class AllToAll final : public Task {
+class AllToAll final : public FlowTask<ExchangeFlow> {
  public:
   AllToAll(Communicator::State& state, const ConstElements& send, const Elements& receive,
            const Parts& parts)
       // How many elements travel is a matter of each pair: it is told chunk by chunk, not
       // announced.
-      : Task({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype}),
+      : FlowTask({.operation = Operation::all_to_all, .dtype = send.dtype, .wire = send.dtype},
+                 flow_),
         lanes_(state.lanes()),
         sent_(parts.send.counts),
         received_(parts.receive.counts),
@@ -55,13 +56,6 @@ class AllToAll final : public Task {
     lanes_.set_counts(sent_, received_);
     if (bytes_to_self_ > 0) std::memcpy(to_self_, from_self_, bytes_to_self_);
   }
-
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
   Lanes& lanes_;

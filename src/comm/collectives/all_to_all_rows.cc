@@ -63,15 +63,16 @@ class RowBlocks {
   std::int64_t rows_ = 0;
 };
 
-class AllToAllRows final : public Task, private RowParcels {
+class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
  public:
   AllToAllRows(Communicator::State& state, const ConstTensorView& x,
                std::span<const std::int64_t> counts, ReceivedRows& received,
                const RowsOptions& options)
-      : Task({.operation = Operation::all_to_all_rows,
-              .dtype = x.dtype,
-              .wire = x.dtype,
-              .sizes = {x.cols, options.groups, options.back ? 1 : 0}}),
+      : FlowTask({.operation = Operation::all_to_all_rows,
+                  .dtype = x.dtype,
+                  .wire = x.dtype,
+                  .sizes = {x.cols, options.groups, options.back ? 1 : 0}},
+                 flow_),
         group_(state.group()),
         x_(x),
         received_(received),
@@ -91,13 +92,6 @@ class AllToAllRows final : public Task, private RowParcels {
     learn(group_.rank(), to_.counts(group_.rank()));
     flow_.begin();
   }
-
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
 
  private:
   ConstTensorView outgoing() const override { return x_; }

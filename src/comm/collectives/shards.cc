@@ -19,11 +19,11 @@ Tag shard_tag(Operation operation, const ConstElements& all, Dtype out, const La
           .sizes = {static_cast<std::int64_t>(all.count), fingerprint(shards), 0}};
 }
 
-class AllGather final : public Task {
+class AllGather final : public FlowTask<GatherFlow> {
  public:
   AllGather(Communicator::State& state, const ConstElements& mine, const Elements& all,
             const Layout& layout)
-      : Task(shard_tag(Operation::all_gather, all, all.dtype, layout)),
+      : FlowTask(shard_tag(Operation::all_gather, all, all.dtype, layout), flow_),
         lanes_(state.lanes()),
         shards_(Shards::of(layout, all.dtype, state.lane_capacity())),
         shares_(shards_, lanes_.rank(), mine, all),
@@ -47,13 +47,6 @@ class AllGather final : public Task {
     lanes_.run(work, [&] { std::memcpy(own_, mine_.data, bytes); });
   }
 
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
-
  private:
   Lanes& lanes_;
   Shards shards_;
@@ -63,23 +56,16 @@ class AllGather final : public Task {
   std::byte* own_;
 };
 
-class ReduceScatter final : public Task {
+class ReduceScatter final : public FlowTask<ReduceFlow> {
  public:
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
                 const Layout& layout)
       : ReduceScatter(state, all, mine, layout, hosts_adding_up(state, all.dtype)) {}
 
-  bool advance() override {
-    flow_.step();
-    return flow_.done();
-  }
-
-  Awaited awaited() const override { return flow_.awaited(); }
-
  private:
   ReduceScatter(Communicator::State& state, const ConstElements& all, const Elements& mine,
                 const Layout& layout, const Hosts& adding_up)
-      : Task(shard_tag(Operation::reduce_scatter, all, mine.dtype, layout)),
+      : FlowTask(shard_tag(Operation::reduce_scatter, all, mine.dtype, layout), flow_),
         shards_(Shards::of(layout, adding_up.mates().empty() ? all.dtype : Dtype::f32,
                            state.lane_capacity())),
         partials_(shards_, state.group().rank(), all, mine),

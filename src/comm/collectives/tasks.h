@@ -12,6 +12,22 @@ namespace plait::comm {
 
 using Task = Pending::Task;
 
+// A collective that is one flow, which its class has as a member.
+template <class Flow>
+class FlowTask : public Task {
+ public:
+  FlowTask(const Tag& tag, Flow& flow) : Task(tag), only_flow_(flow) {}
+
+  bool advance() override {
+    only_flow_.step();
+    return only_flow_.done();
+  }
+  Awaited awaited() const override { return only_flow_.awaited(); }
+
+ private:
+  Flow& only_flow_;
+};
+
 // The hosts whose ranks add up parts of this dtype before they cross: those whose sums, in f32, are
 // fewer bytes than the parts. Otherwise each rank acts for itself.
 inline const Hosts& hosts_adding_up(Communicator::State& state, Dtype parts) {

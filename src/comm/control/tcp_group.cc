@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -19,6 +20,9 @@ namespace {
 // How long a rank that reports a failure sleeps before it looks again whether it is recorded.
 constexpr Nanoseconds kBetweenReports = PollTimes{}.between;
 
+// How often a rank that waits asks its peers which call they are in.
+constexpr Nanoseconds kBetweenInquiries = 500 * base::kMillisecond;
+
 }  // namespace
 
 int Members::rank_of(int process) const {
@@ -27,12 +31,12 @@ int Members::rank_of(int process) const {
 }
 
 TcpGroup::TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy& policy)
-    : Group(members.me, members.size(), policy),
+    : BlamingGroup(members.me, members.size(), policy, shown_),
       mesh_(std::move(mesh)),
       members_(std::move(members)),
       has_left_(world()),
       has_told_mismatch_(world()),
-      agreements_(*this),
+      agreements_(*this, *this),
       parts_(world()),
       answers_(world()),
       number_(mesh_->add(*this)) {}
@@ -109,12 +113,14 @@ bool TcpGroup::report(const Failure& failure) noexcept {
     if (!has_ended(End::failure)) mesh_->sleep(base::now() + kBetweenReports, seen);
   };
   return is_recorded_elsewhere(
-      failure, {.is_there =
-                    [&](int peer) {
-                      return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
-                    },
-                .report = [&](int peer) { send(peer, Kind::report, write(failure)); },
-                .wait = wait});
+      failure,
+      {.is_there =
+           [&](int peer) {
+             return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
+           },
+       .report =
+           [&](int peer) { send(peer, {.kind = Kind::report, .receiver = 0}, write(failure)); },
+       .wait = wait});
 }
 
 // Called by the thread that receives. If an earlier failure stands, all but this peer know it.
@@ -133,7 +139,7 @@ void TcpGroup::record_for(int peer, const Failure& failure) {
 
 void TcpGroup::announce_all(Kind kind, const std::string& text) noexcept {
   for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank()) send(peer, kind, text);
+    if (peer != rank()) send(peer, {.kind = kind, .receiver = 0}, text);
   }
 }
 
@@ -141,6 +147,15 @@ void TcpGroup::send(int peer, Frame frame, const std::string& text) noexcept {
   if (members_.numbers.empty()) return;
   frame.receiver = members_.numbers[peer];
   mesh_->send_text(members_.processes[peer], frame, text);
+}
+
+AgreementMessages::PeerState TcpGroup::look_at(int peer) {
+  const int process = members_.processes[peer];
+  const bool is_lost = !mesh_->loss_of(process).empty();
+  return {.is_lost = is_lost,
+          .is_only_chunks = mesh_->is_lost_by_carrier_alone(process),
+          .has_ended = mesh_->is_closed_by(process),
+          .has_left = has_left(peer)};
 }
 
 // One that was told of a failure says it again: its connection may end at a third rank before the
@@ -235,16 +250,12 @@ void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {
     // Another thread may have read its farewell meanwhile.
     if (loss.empty() || has_left(peer) || failed()) continue;
     fail({Code::peer_lost, peer,
-          sentence(doing(), "; rank ", peer, " (", mesh_->name_of(members_.processes[peer]),
-                   ") is lost: ", loss)});
+          sentence(doing(), "; rank ", peer, show_process(peer), " is lost: ", loss)});
   }
 }
 
 void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
-  check_for_losses([&] {
-    return awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
-                              : describe(*awaited, rank());
-  });
+  check_for_losses([&] { return describe_poll(awaited, rank()); });
   raise_if_failed();
   if (awaited == nullptr) return;
   announcer_.renew(is_multiplying(*awaited, rank()));
@@ -256,6 +267,68 @@ void TcpGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> r
   fail_and_raise(
       {Code::peer_lost, awaited->peer,
        sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " has left the group")});
+}
+
+// Clocks of hosts differ: a moment travels as the time that has passed since.
+void TcpGroup::answer(int peer) {
+  Whereabouts where = read(shown_);
+  if (where.sign.at != 0) where.sign.at = std::max<Nanoseconds>(base::now() - where.sign.at, 1);
+  const std::lock_guard lock(mutex_);
+  if (members_.numbers.empty()) return;
+  std::string text(sizeof(where), '\0');
+  std::memcpy(text.data(), &where, sizeof(where));
+  mesh_->reply(members_.processes[peer], {.kind = Kind::answer, .receiver = members_.numbers[peer]},
+               text);
+}
+
+bool TcpGroup::note_answer(int peer, const std::string& text) {
+  Whereabouts where;
+  if (text.size() != sizeof(where)) return false;
+  std::memcpy(&where, text.data(), sizeof(where));
+  const Nanoseconds now = base::now();
+  if (where.has_call > 1 || where.call.operation > Operation::all_reduce_matmul) return false;
+  if (where.elsewhere.operation > Operation::all_reduce_matmul || where.elsewhere.peer >= world())
+    return false;
+  if (where.sign.doing > Sign::Doing::product || where.sign.at < 0 || where.sign.at > now)
+    return false;
+  if (where.sign.at != 0) where.sign.at = now - where.sign.at;
+  const std::lock_guard lock(mutex_);
+  answers_[peer] = {.where = where, .seen_at = now};
+  return true;
+}
+
+bool TcpGroup::inquire() {
+  inquired_at_.store(base::now(), std::memory_order_relaxed);
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank() || has_left(peer)) continue;
+    mesh_->send(members_.processes[peer],
+                {.kind = Kind::inquiry, .receiver = members_.numbers[peer]}, nullptr, nullptr,
+                Mesh::Urgency::now);
+  }
+  return true;
+}
+
+std::vector<BlamingGroup::Account> TcpGroup::accounts() const {
+  std::unique_lock lock(mutex_);
+  std::vector<Account> all = answers_;
+  lock.unlock();
+  all[rank()] = {.where = read(shown_), .seen_at = base::now()};
+  return all;
+}
+
+std::string TcpGroup::show_process(int rank) const {
+  if (rank == this->rank()) return "";
+  return " (" + mesh_->name_of(members_.processes[rank]) + ")";
+}
+
+// A peer may be in another call than this rank was, or is: then one of them waits for a chunk that
+// will never come, and the two tags say why.
+void TcpGroup::compare_answers() {
+  const std::vector<Account> heard = accounts();
+  for (int peer = 0; peer < world(); ++peer) {
+    if (heard[peer].where.has_call != 0) compare_with(peer, heard[peer].where.call);
+  }
+  if (base::now() - inquired_at_.load(std::memory_order_relaxed) > kBetweenInquiries) inquire();
 }
 
 // A near rank that finds this one asleep sends it a frame, which is news to all of its threads.

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/agreements.h"
 #include "comm/control/mesh.h"
+#include "comm/core/blaming_group.h"
 #include "comm/core/end_records.h"
-#include "comm/core/group.h"
 #include "comm/core/patience.h"
 #include "comm/core/whereabouts.h"
+#include "comm/survivors/agreements.h"
 
 namespace plait::comm::tcp {
 
@@ -29,7 +29,7 @@ struct Members {
   int rank_of(int process) const;  // -1: it is no member
 };
 
-class TcpGroup final : public Group, public Receiver {
+class TcpGroup final : public BlamingGroup, public Receiver, public AgreementMessages {
  public:
   // `members.numbers` may come later, by set_numbers(): before anything is sent.
   TcpGroup(std::shared_ptr<Mesh> mesh, Members members, const WaitPolicy& policy);
@@ -55,10 +55,15 @@ class TcpGroup final : public Group, public Receiver {
 
   void leave() noexcept;
 
-  void send(int peer, Kind kind, const std::string& text) noexcept {
-    send(peer, {.kind = kind, .receiver = 0}, text);
-  }
   Agreements& agreements() { return agreements_; }
+  void send_agreement(int peer, const std::string& text) noexcept override {
+    send(peer, {.kind = Kind::agreement, .receiver = 0}, text);
+  }
+  std::uint64_t news() const override { return mesh_->news(); }
+  void move() noexcept override { mesh_->move(); }
+  void sleep(Nanoseconds until, std::uint64_t seen) override { mesh_->sleep(until, seen); }
+  PeerState look_at(int peer) override;
+  void give_up_on(int peer) noexcept override { mesh_->give_up_on(members_.processes[peer]); }
 
   // Waits for each other rank that is there until `is_done` says yes of its process. Fails the
   // group at the deadline. `doing` begins the sentence.
@@ -68,8 +73,6 @@ class TcpGroup final : public Group, public Receiver {
   // Fails the group where a process is lost. `doing` begins the sentence.
   void check_for_losses(base::FunctionRef<std::string()> doing);
 
-  // This rank's calls are noted here, for a peer that asks.
-  void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
   // Credits that were not urgent go out at the latest when a call is over.
   void rest() noexcept override {
     announcer_.rest();
@@ -82,12 +85,6 @@ class TcpGroup final : public Group, public Receiver {
     announcer_.started(asked_at);
     mesh_->move_surely();
   }
-  void show_product() const noexcept override { announcer_.product(); }
-  int begin_waiting(const Awaited& awaited, int ticket) noexcept override {
-    return announcer_.begin_waiting(awaited.peer, ticket);
-  }
-  void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
-  void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   std::byte* place_for(int /*process*/, const Frame& /*frame*/) override { return nullptr; }
@@ -103,6 +100,9 @@ class TcpGroup final : public Group, public Receiver {
   bool has_ended(End end) const noexcept override { return records_.has(end); }
   void end(End end, const Failure& failure) noexcept override;
   Failure record_of(End end) const override { return records_.get(end); }
+  bool inquire() override;
+  std::vector<Account> accounts() const override;
+  std::string show_process(int rank) const override;
 
  private:
   void await_peers(base::FunctionRef<bool(int process)> is_done,
@@ -138,37 +138,22 @@ class TcpGroup final : public Group, public Receiver {
   [[noreturn]] void refuse_for_missing(const std::vector<int>& missing,
                                        const std::string& where = "");
 
-  // A peer's last answer, and when it came; 0: none has.
-  struct Answer {
-    Whereabouts where = {};
-    Nanoseconds at = 0;
-  };
   void answer(int peer);
   bool note_answer(int peer, const std::string& text);
-  void inquire();
-  std::vector<Answer> answers() const;
-  std::vector<Whereabouts> ask_all(const Awaited& awaited, PublishedWait& published);
-  struct Culprit {
-    int rank;
-    Answer answer;
-  };
-  Culprit find_culprit(const Awaited& awaited, PublishedWait& published);
   void compare_answers();
-  std::string describe_late(const Culprit& culprit) const;
 
   std::shared_ptr<Mesh> mesh_;
   Members members_;
   std::vector<std::atomic<bool>> has_left_;
   std::vector<std::atomic<bool>> has_told_mismatch_;
   EndRecords records_;
-  Shown shown_ = {};
-  Announcer announcer_{shown_};
+  Shown shown_ = {};                         // for a peer that asks
   std::atomic<Nanoseconds> inquired_at_{0};  // relaxed: by it no more is decided than when to ask
   Agreements agreements_;
 
   mutable std::mutex mutex_;             // for what follows; never held while the mesh is called
   std::vector<std::deque<Part>> parts_;  // by peer, oldest first
-  std::vector<Answer> answers_;
+  std::vector<Account> answers_;
 
   std::uint32_t number_;  // last: from its making on frames may come
 };

@@ -161,6 +161,11 @@ std::string describe(const Awaited& awaited, int rank) {
                         " from rank ", awaited.peer);
 }
 
+std::string describe_poll(const Awaited* awaited, int rank) {
+  return awaited == nullptr ? base::sentence("rank ", rank, " polls its peers")
+                            : describe(*awaited, rank);
+}
+
 bool Group::is_recorded_elsewhere(const Failure& failure, const Reporting& reporting) const {
   int first = 0;  // the ranks below it have not answered
   int asked = rank_;

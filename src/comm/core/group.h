@@ -308,6 +308,9 @@ class PublishedWait {
 // "all_reduce: rank 0 waits for chunk 3 from rank 1": the beginning of most failures' sentences.
 std::string describe(const Awaited& awaited, int rank);
 
+// Likewise for a rank that may wait for nothing: "rank 0 polls its peers".
+std::string describe_poll(const Awaited* awaited, int rank);
+
 // An error of a new group that is still being made, as the group that it is split off sees it:
 // `members` are the new group's ranks there. Where none has another number, it stays as it is.
 Error seen_from_parent(const Error& error, const std::vector<int>& members);

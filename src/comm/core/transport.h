@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm/core/group.h"
-#include "comm/core/regrouping.h"
 #include "comm/core/slot_transport.h"
 #include "comm/core/wait_policy.h"
 #include "plait/communicator.h"
@@ -16,6 +15,8 @@
 #include "plait/mailbox.h"
 
 namespace plait::comm {
+
+class Regrouping;
 
 // Beyond any machine: a larger world is refused as a mistake.
 inline constexpr int kMostRanks = 65536;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/futex.h"
@@ -14,25 +14,25 @@ using base::sentence;
 
 namespace {
 
+// How often a rank that waits for survivors looks whether others have died.
+constexpr Nanoseconds kBetweenLooks = 2 * base::kMillisecond;
+
 // A page of zero bytes is a RankPage on which nothing has happened.
-std::vector<RankPage*> pages_in(const std::vector<base::Region>& regions) {
-  std::vector<RankPage*> pages;
-  pages.reserve(regions.size());
-  for (const base::Region& region : regions) {
-    pages.push_back(reinterpret_cast<RankPage*>(region.data()));
-  }
-  return pages;
-}
+RankPage* page_in(const base::Region& region) { return reinterpret_cast<RankPage*>(region.data()); }
 
 }  // namespace
 
 MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
                          const Rendezvous::Watch& watch)
-    : Group(rendezvous->rank(), rendezvous->world(), policy),
+    : MappedGroup(rendezvous, policy, rendezvous->share(sizeof(RankPage), "group", watch)) {}
+
+MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
+                         std::vector<base::Region> regions)
+    : BlamingGroup(rendezvous->rank(), rendezvous->world(), policy,
+                   page_in(regions[rendezvous->rank()])->shown),
       rendezvous_(rendezvous),
-      regions_(rendezvous->share(sizeof(RankPage), "group", watch)),
-      pages_(pages_in(regions_)),
-      announcer_(page(rendezvous->rank()).shown) {
+      regions_(std::move(regions)) {
+  for (const base::Region& region : regions_) pages_.push_back(page_in(region));
   // A kernel that refuses makes sleepers nap shortly instead (see Doorbell).
   static_cast<void>(base::register_for_heavy_fences());
   rendezvous_->see_leaving_by([this](int peer) { return has_left(peer); });
@@ -42,7 +42,7 @@ MappedGroup::MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const Wa
 // named (acquire, in has_ended() and record_of()) reads the whole record.
 void MappedGroup::end(End end, const Failure& failure) noexcept {
   record_first(end, failure);
-  for (int peer = 0; peer < world(); ++peer) ring(peer);
+  ring_all();
 }
 
 // Threads of this rank may fail at the same time. Those that come second sleep until the record is
@@ -76,7 +76,7 @@ bool MappedGroup::has_left(int peer) const {
 
 void MappedGroup::leave() noexcept {
   page(rank()).left.store(1, std::memory_order_release);  // pairs with has_left()
-  for (int peer = 0; peer < world(); ++peer) ring(peer);
+  ring_all();
 }
 
 void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()> ready) {
@@ -88,8 +88,8 @@ void MappedGroup::examine_peers(const Awaited* awaited, base::FunctionRef<bool()
   if (awaited->peer == rank() || awaited->peer == Error::kNoRank) return;
   if (has_left(awaited->peer) && !ready()) {
     fail_and_raise({Code::peer_lost, awaited->peer,
-                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer, " (",
-                             rendezvous_->describe(awaited->peer), ") has left the group")});
+                    sentence(describe(*awaited, rank()), "; rank ", awaited->peer,
+                             show_process(awaited->peer), " has left the group")});
   }
 }
 
@@ -108,16 +108,19 @@ bool MappedGroup::misses_one() const {
 void MappedGroup::examine_lives(const Awaited* awaited) {
   for (int peer = 0; peer < world(); ++peer) {
     if (!has_died(peer)) continue;
-    const std::string waits = awaited == nullptr ? sentence("rank ", rank(), " polls its peers")
-                                                 : describe(*awaited, rank());
-    fail_and_raise(
-        {Code::peer_lost, peer,
-         sentence(waits, "; rank ", peer, " (", rendezvous_->describe(peer), ") has died")});
+    fail_and_raise({Code::peer_lost, peer,
+                    sentence(describe_poll(awaited, rank()), "; rank ", peer, show_process(peer),
+                             " has died")});
   }
 }
 
+// A peer may be in another call than this rank was, or is: then one of them waits for a chunk that
+// will never come, and the two tags say why. A peer that is ahead will report the mismatch itself.
 void MappedGroup::examine_calls() {
-  for (int peer = 0; peer < world(); ++peer) examine_call(peer);
+  for (int peer = 0; peer < world(); ++peer) {
+    Tag theirs;
+    if (peer != rank() && page(peer).shown.call.read(theirs)) compare_with(peer, theirs);
+  }
 }
 
 void MappedGroup::compare_calls() {
@@ -125,72 +128,57 @@ void MappedGroup::compare_calls() {
   examine_calls();
 }
 
-// A peer may be in another call than this rank was, or is: then one of them waits for a chunk that
-// will never come, and the two tags say why. A peer that is ahead will report the mismatch itself.
-void MappedGroup::examine_call(int peer) {
-  Tag theirs;
-  if (peer == rank() || !page(peer).shown.call.read(theirs)) return;
-  const std::string mismatch = announcer_.find_mismatch(rank(), peer, theirs);
-  if (!mismatch.empty()) fail_and_raise({Code::mismatch, peer, mismatch});
-}
-
-std::vector<Whereabouts> MappedGroup::read_all() const {
-  std::vector<Whereabouts> all(world());
-  for (int peer = 0; peer < world(); ++peer) all[peer] = read(page(peer).shown);
+std::vector<BlamingGroup::Account> MappedGroup::accounts() const {
+  std::vector<Account> all;
+  all.reserve(pages_.size());
+  for (const RankPage* page : pages_)
+    all.push_back({.where = read(page->shown), .seen_at = base::now()});
   return all;
-}
-
-namespace {
-
-// In 10 ms each; a waiting rank moves about as often. One that says it waits and does not move is
-// stopped, or others have taken its processor: the second passes.
-constexpr int kBeatsToMove = 10;
-constexpr int kBeatsWithoutProcessor = 50;
-
-}  // namespace
-
-// Goes on publishing its wait meanwhile: other ranks may search for the culprit too. One that waits
-// in another communicator may give up there before this rank has done searching.
-MappedGroup::Culprit MappedGroup::find_culprit(const Awaited& awaited, PublishedWait& published) {
-  const auto before = read_all();
-  Culprit culprit = {.rank = awaited.peer, .where = before[awaited.peer]};
-  for (int beat = 1; beat <= kBeatsWithoutProcessor && !failed(); ++beat) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    published.publish(awaited);
-    if (beat < kBeatsToMove) continue;
-    const auto after = read_all();
-    const int late = find_late(before, after, awaited.peer, rank());
-    const bool is_elsewhere = culprit.rank == late && culprit.where.elsewhere.waits != 0;
-    if (!is_elsewhere || after[late].elsewhere.waits != 0)
-      culprit = {.rank = late, .where = after[late]};
-    if (!says_it_waits(after[late])) break;
-  }
-  return culprit;
-}
-
-void MappedGroup::give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) {
-  // The wait stays published until all ranks know why it ends: a peer that searches for the culprit
-  // at the same time would else find this rank waiting for no other.
-  PublishedWait published(*this);
-  const bool waits = awaited.peer != Error::kNoRank;
-  const Culprit found =
-      waits ? find_culprit(awaited, published) : Culprit{.rank = rank(), .where = {}};
-  const int culprit = found.rank;
-  raise_if_failed();
-  if (ready()) return;
-  std::string blame;
-  if (waits && culprit != awaited.peer) {
-    blame = sentence("; in the end all wait for rank ", culprit);
-  }
-  fail_and_raise(
-      {Code::timeout, culprit,
-       sentence(describe(awaited, rank()), " for ", base::show_duration(policy().timeout), blame,
-                " (", rendezvous_->describe(culprit), ")",
-                culprit == rank() ? "" : "; " + describe_doing(culprit, found.where))});
 }
 
 void MappedGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
   page(rank()).doorbell.sleep(until - base::now(), [&] { return failed() || ready(); });
+}
+
+void MappedGroup::ring_all() noexcept {
+  for (int peer = 0; peer < world(); ++peer) ring(peer);
+}
+
+Regrouping::Parts MappedGroup::agree(const std::string& mine, Nanoseconds patience) {
+  std::vector<Standing*> standings;
+  standings.reserve(pages_.size());
+  for (RankPage* page : pages_) standings.push_back(&page->standing);
+  const auto sleep = [&](base::FunctionRef<bool()> ready) {
+    interrupt_if_asked(nullptr);
+    page(rank()).doorbell.sleep(kBetweenLooks, ready);
+  };
+  return comm::agree({.me = rank(),
+                      .standings = std::move(standings),
+                      .has_gone = [&](int peer) { return has_died(peer) || has_left(peer); },
+                      .wake_all = [&] { ring_all(); },
+                      .sleep = sleep},
+                     ++agreements_, mine, patience);
+}
+
+// The agreement after this one is about whether the members have made the new group. One that has
+// not brings a text that begins with '-'.
+void MappedGroup::check_regrouping(const std::vector<int>& members) {
+  interrupt_if_asked(nullptr);
+  for (const int member : members) {
+    const Standing& standing = page(member).standing;
+    const bool has_failed = standing.part(agreements_ + 1) == Standing::Part::brought &&
+                            standing.text(agreements_ + 1).starts_with('-');
+    if (!has_failed && !has_died(member)) continue;
+    throw Error(Code::peer_lost,
+                sentence("survivors: rank ", member, show_process(member), " has ",
+                         has_failed ? "not made the new group" : "died"),
+                member);
+  }
+}
+
+void MappedGroup::withdraw() noexcept {
+  page(rank()).standing.give_up(agreements_ + 1);
+  ring_all();
 }
 
 }  // namespace plait::comm

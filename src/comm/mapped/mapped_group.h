@@ -6,29 +6,22 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/core/group.h"
-#include "comm/core/regrouping.h"
+#include "comm/core/blaming_group.h"
 #include "comm/mapped/rank_page.h"
 #include "comm/mapped/rendezvous.h"
+#include "comm/survivors/regrouping.h"
 
 namespace plait::comm {
 
-class MappedGroup final : public Group {
+class MappedGroup final : public BlamingGroup {
  public:
   // Collective: shares the pages.
   MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
               const Rendezvous::Watch& watch);
 
-  void announce(const Tag& tag) noexcept override { announcer_.call(tag); }
   void rest() noexcept override { announcer_.rest(); }
   void show_started(Nanoseconds asked_at) noexcept override { announcer_.started(asked_at); }
-  void show_product() const noexcept override { announcer_.product(); }
   void compare_calls() override;
-  int begin_waiting(const Awaited& awaited, int ticket) noexcept override {
-    return announcer_.begin_waiting(awaited.peer, ticket);
-  }
-  void end_waiting(int ticket) noexcept override { announcer_.end_waiting(ticket); }
-  void give_up(const Awaited& awaited, base::FunctionRef<bool()> ready) override;
   void sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) override;
 
   // The parts of examine(), for callers that must not fail the group at once: whether a peer has
@@ -59,26 +52,25 @@ class MappedGroup final : public Group {
   }
   void end(End end, const Failure& failure) noexcept override;
   Failure record_of(End end) const override;
+  bool inquire() override { return false; }
+  std::vector<Account> accounts() const override;
+  std::string show_process(int rank) const override {
+    return " (" + rendezvous_->describe(rank) + ")";
+  }
 
  private:
+  MappedGroup(const std::shared_ptr<Rendezvous>& rendezvous, const WaitPolicy& policy,
+              std::vector<base::Region> regions);
   void record_first(End end, const Failure& failure) noexcept;
   RankPage& page(int rank) const { return *pages_[rank]; }
   bool has_left(int peer) const;
   bool has_died(int peer) const;
-  void examine_call(int peer);
-  bool has_all_parts() const;
-  struct Culprit {
-    int rank;
-    Whereabouts where;
-  };
-  Culprit find_culprit(const Awaited& awaited, PublishedWait& published);
-  std::vector<Whereabouts> read_all() const;
+  void ring_all() noexcept;
 
   std::shared_ptr<Rendezvous> rendezvous_;
   std::vector<base::Region> regions_;
   std::vector<RankPage*> pages_;
   std::mutex recording_;
-  Announcer announcer_;
   std::uint64_t agreements_ = 0;
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/region.h"
-#include "comm/core/regrouping.h"
+#include "comm/survivors/regrouping.h"
 
 namespace plait::comm {
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "comm/control/failure_frame.h"
 #include "comm/core/deadline.h"
 #include "comm/core/interruption.h"
 #include "comm/meet/pending_connections.h"
@@ -335,18 +336,12 @@ Fd attend(const std::string& name, const Endpoint& endpoint, const Watch& watch)
   return std::move(leader.socket);
 }
 
-std::string encode_failure(const Error& error) {
-  return sentence('!', static_cast<int>(error.code()), ' ', error.culprit(), ' ', error.what());
-}
+std::string encode_failure(const Error& error) { return '!' + tcp::write(failure_of(error)); }
 
 void raise_failure(const std::string& message) {
-  const auto first = message.find(' ');
-  const auto second = message.find(' ', first + 1);
-  const auto code = base::parse_int(std::string_view(message).substr(1, first - 1));
-  const auto culprit =
-      base::parse_int(std::string_view(message).substr(first + 1, second - first - 1));
-  throw Error(static_cast<Code>(code.value_or(0)), message.substr(second + 1),
-              static_cast<int>(culprit.value_or(Error::kNoRank)));
+  const auto failure = tcp::read_failure(message.substr(1));
+  if (!failure) base::fail(Code::system, "rank 0 has ended the meeting for an unknown reason");
+  throw Error(failure->code, failure->sentence, failure->culprit);
 }
 
 }  // namespace plait::comm::shm

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/env.h"
 #include "base/hmac.h"
 #include "base/text.h"
 #include "comm/control/address.h"
@@ -93,15 +92,6 @@ class Meeting {
   IncomingHandshakes callers_;
 };
 
-Identity identity_of(const Site& site) {
-  Identity self = {.rank = site.place.rank,
-                   .world = site.place.world,
-                   .job = site.place.job,
-                   .key = secret_from_environment()};
-  std::replace(self.job.begin(), self.job.end(), '\n', ' ');
-  return self;
-}
-
 std::optional<Rendezvous> rendezvous_of(const Site& site, const std::optional<Card>& rank_0) {
   if (site.all_gather) return std::nullopt;
   if (!rank_0) return rendezvous_from_environment();
@@ -117,10 +107,7 @@ Meeting::Meeting(const Site& site)
       is_gathering_(is_host()),
       listener_(listen_at_port(ranks_.rendezvous && is_host() ? ranks_.rendezvous->port : 0)),
       callers_(site.place.world) {
-  PeerInfo info = info_of_this_process(
-      port_of(listener_), site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
-  if (!site.transport.empty()) info.transport = site.transport;
-  ranks_.set_info(std::move(info));
+  ranks_.set_info(info_of(site, port_of(listener_)));
   if (rank_0_) share_secret(rank_0_->secret);
 }
 
@@ -195,8 +182,6 @@ std::vector<Address> Meeting::find(const Rendezvous& rendezvous) {
 
 // The store may hold anything, so what it returns is checked before it is believed.
 void Meeting::learn_from(const std::vector<std::string>& texts) {
-  PLAIT_CHECK(static_cast<int>(texts.size()) == self().world, "the caller's all_gather returned ",
-              texts.size(), " parts in a world of ", self().world);
   std::string secret;
   for (int rank = 0; rank < self().world; ++rank) {
     const auto card = read_card(texts[rank]);

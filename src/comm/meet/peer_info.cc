@@ -6,8 +6,10 @@
 
 #include "base/check.h"
 #include "base/cpus.h"
+#include "base/env.h"
 #include "base/text.h"
 #include "comm/control/address.h"
+#include "comm/control/rendezvous.h"
 #include "comm/meet/transport_check.h"
 
 namespace plait::comm::tcp {
@@ -38,6 +40,22 @@ std::string chosen_by(const PeerInfo& info) {
 }
 
 }  // namespace
+
+Identity identity_of(const Site& site) {
+  Identity self = {.rank = site.place.rank,
+                   .world = site.place.world,
+                   .job = site.place.job,
+                   .key = secret_from_environment()};
+  std::replace(self.job.begin(), self.job.end(), '\n', ' ');
+  return self;
+}
+
+PeerInfo info_of(const Site& site, int port) {
+  PeerInfo info =
+      info_of_this_process(port, site.all_gather ? base::env("MASTER_ADDR").value_or("") : "");
+  if (!site.transport.empty()) info.transport = site.transport;
+  return info;
+}
 
 bool is_same_host(const PeerInfo& one, const PeerInfo& other) {
   return one.host == other.host && one.host != kUnknown;

@@ -6,10 +6,16 @@
 #include <vector>
 
 #include "comm/control/address.h"
+#include "comm/core/transport.h"
 #include "comm/meet/handshake.h"
+#include "comm/meet/timeout_hints.h"
 #include "plait/error.h"
 
 namespace plait::comm::tcp {
+
+// This rank in a meeting, and its description of itself if it listens at this port.
+Identity identity_of(const Site& site);
+PeerInfo info_of(const Site& site, int port);
 
 // True if both are known to be on the same host. Hosts that can't be told apart are different ones.
 bool is_same_host(const PeerInfo& one, const PeerInfo& other);

@@ -1,6 +1,5 @@
 #include "comm/meet/rendezvous_check.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "comm/control/address.h"
@@ -39,14 +38,8 @@ void RendezvousCheck::begin(const Site& site) {
     listener_ = listen_at_port(rendezvous->port);
     callers_.emplace(site.place.world);
   }
-  Identity self = {.rank = site.place.rank,
-                   .world = site.place.world,
-                   .job = site.place.job,
-                   .key = secret_from_environment(),
-                   .info = info_of_this_process(rendezvous->port)};
-  std::replace(self.job.begin(), self.job.end(), '\n', ' ');
-  self.info.transport = site.transport;
-  self_ = std::move(self);
+  self_ = identity_of(site);
+  self_->info = info_of(site, rendezvous->port);
   poll_at_ = base::now() + (is_first ? 0 : kFirstCall);
 }
 

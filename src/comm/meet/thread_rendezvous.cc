@@ -13,6 +13,28 @@
 
 namespace plait::comm::threads {
 
+namespace {
+
+std::shared_ptr<ThreadRendezvous> find_or_make(std::weak_ptr<ThreadRendezvous>& known, int world) {
+  std::shared_ptr<ThreadRendezvous> rendezvous = known.lock();
+  if (rendezvous == nullptr) {
+    rendezvous = std::make_shared<ThreadRendezvous>(world);
+    known = rendezvous;
+  }
+  return rendezvous;
+}
+
+std::exception_ptr refusal_of(const Rendezvous::Watch& watch, int peer) noexcept {
+  try {
+    if (watch) watch(peer);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
 ThreadRendezvous::ThreadRendezvous(int world)
     : world_(world),
       joined_(world),
@@ -43,19 +65,6 @@ std::vector<int> ThreadRendezvous::absent() const {
   }
   return ranks;
 }
-
-namespace {
-
-std::exception_ptr refusal_of(const Rendezvous::Watch& watch, int peer) noexcept {
-  try {
-    if (watch) watch(peer);
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-}  // namespace
 
 std::vector<ThreadRendezvous::Contribution> ThreadRendezvous::meet(int rank, Contribution mine,
                                                                    base::Nanoseconds timeout,
@@ -109,13 +118,7 @@ std::shared_ptr<ThreadRendezvous> ThreadRendezvous::subgroup(int leader, int wor
   const std::lock_guard lock(mutex_);
   // All ranks have found the sub-groups of earlier meetings.
   subgroups_.erase(subgroups_.begin(), subgroups_.lower_bound({meeting_, 0}));
-  std::weak_ptr<ThreadRendezvous>& known = subgroups_[{meeting_, leader}];
-  std::shared_ptr<ThreadRendezvous> rendezvous = known.lock();
-  if (rendezvous == nullptr) {
-    rendezvous = std::make_shared<ThreadRendezvous>(world);
-    known = rendezvous;
-  }
-  return rendezvous;
+  return find_or_make(subgroups_[{meeting_, leader}], world);
 }
 
 std::string ThreadRendezvous::make_name() {
@@ -125,13 +128,7 @@ std::string ThreadRendezvous::make_name() {
 
 std::shared_ptr<ThreadRendezvous> ThreadRendezvous::find_named(const std::string& name, int world) {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<ThreadRendezvous>& known = named_[name];
-  std::shared_ptr<ThreadRendezvous> rendezvous = known.lock();
-  if (rendezvous == nullptr) {
-    rendezvous = std::make_shared<ThreadRendezvous>(world);
-    known = rendezvous;
-  }
-  return rendezvous;
+  return find_or_make(named_[name], world);
 }
 
 std::size_t ThreadRendezvous::subgroups_remembered() {

@@ -67,7 +67,7 @@ std::unique_ptr<Transport> create_alike(const TransportEntry& transport, const S
   Site here = site;
   here.policy = connecting;
   here.transport = transport.name;
-  here.all_gather = with_transport_check(site.all_gather, here.transport);
+  here.all_gather = with_transport_check(site.all_gather, here.transport, here.place.world);
   std::optional<shm::TransportCheck> on_this_host;
   std::optional<tcp::RendezvousCheck> at_rendezvous;
   if (!here.all_gather && crosses_hosts(transport.name) && here.place.world > 1) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/meet/transport_check.h"
 #include "comm/session/transports.h"
 
@@ -24,15 +25,21 @@ std::string name_before(const std::string& text) {
 
 }  // namespace
 
-AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport) {
-  if (!all_gather) return all_gather;
+AllGatherBytes with_transport_check(AllGatherBytes lent, std::string transport, int world) {
+  if (!lent) return lent;
+  const auto all_gather = [lent = std::move(lent), world](const std::string& mine) {
+    std::vector<std::string> texts = lent(mine);
+    PLAIT_CHECK(static_cast<int>(texts.size()) == world, "the caller's all_gather returned ",
+                texts.size(), " parts in a world of ", world);
+    return texts;
+  };
   auto is_checked = std::make_shared<bool>(false);
-  return [all_gather = std::move(all_gather), transport = std::move(transport),
+  return [all_gather, transport = std::move(transport),
           is_checked = std::move(is_checked)](const std::string& mine) {
     if (std::exchange(*is_checked, true)) return all_gather(mine);
     std::vector<std::string> texts = all_gather(transport + kAfterName + mine);
     // Without rank 0's, there is nothing to compare with.
-    const std::string first = texts.empty() ? "" : name_before(texts.front());
+    const std::string first = name_before(texts.front());
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       const std::string name = name_before(texts[rank]);
       if (name.empty()) continue;  // the transport says what is wrong with it

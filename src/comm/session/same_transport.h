@@ -15,8 +15,8 @@
 
 namespace plait::comm {
 
-// Wraps an all-gather: the first call, which all transports make, refuses ranks of which one uses
-// another transport.
-AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport);
+// Wraps an all-gather. Each call refuses another number of texts than there are ranks. The first,
+// which all transports make, refuses ranks of which one uses another transport.
+AllGatherBytes with_transport_check(AllGatherBytes all_gather, std::string transport, int world);
 
 }  // namespace plait::comm

@@ -26,6 +26,7 @@
 #include "comm/session/split_claim.h"
 #include "comm/session/started_tasks.h"
 #include "comm/session/task_queue.h"
+#include "comm/survivors/regrouping.h"
 #include "plait/communicator.h"
 
 namespace plait {

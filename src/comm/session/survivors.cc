@@ -1,6 +1,4 @@
 // The agreement of the ranks that are left when a group has failed (docs/design/0018).
-#include <algorithm>
-#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -8,123 +6,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/fingerprint.h"
-#include "base/text.h"
 #include "comm/core/interruption.h"
 #include "comm/session/state.h"
+#include "comm/survivors/round.h"
 
 namespace plait {
-namespace {
 
-using comm::Nanoseconds;
-using comm::Regrouping;
-using Parts = Regrouping::Parts;
-
-constexpr char kMade = '+';
-constexpr char kFailed = '-';
-
-// A member that makes the new group may wait for others several times before it says whether it
-// has.
-constexpr int kWaitsOfMaking = 4;
-
-std::vector<int> members_in(const Parts& parts) {
-  std::vector<int> members;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    if (parts[rank]) members.push_back(static_cast<int>(rank));
-  }
-  return members;
-}
-
-std::vector<int> absent_in(const Parts& parts) {
-  std::vector<int> absent;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    if (!parts[rank]) absent.push_back(static_cast<int>(rank));
-  }
-  return absent;
-}
-
-std::uint64_t least_number_in(const Parts& parts) {
-  std::uint64_t least = UINT64_MAX;
-  for (const auto& part : parts) {
-    const auto number = part ? base::parse_int(*part) : std::nullopt;
-    if (number) least = std::min(least, static_cast<std::uint64_t>(*number));
-  }
-  return least;
-}
-
-// Tells one list of members from another.
-std::string seal_of(const std::vector<int>& members) {
-  return std::to_string(base::fingerprint(members));
-}
-
-// One try to make a group of certain members. All of them come to the same conclusions, because
-// they see the same texts.
-class Round {
- public:
-  Round(Regrouping& regrouping, std::vector<int> members, Nanoseconds patience)
-      : regrouping_(regrouping),
-        members_(std::move(members)),
-        seal_(kMade + seal_of(members_) + ' '),
-        patience_(patience) {}
-
-  // The exchange of a transport that makes the group.
-  std::vector<std::string> exchange(const std::string& mine) {
-    const Parts parts = bring(seal_ + mine, patience_);
-    std::vector<std::string> texts;
-    for (const int member : members_) {
-      const auto& part = parts[member];
-      if (is_good_ && part) texts.push_back(part->substr(seal_.size()));
-    }
-    if (!is_good_) base::fail(Code::peer_lost, "survivors: a rank is lost or has given up");
-    return texts;
-  }
-
-  // This rank has or has not made the group. True: all members have.
-  bool conclude(const std::string& failure) {
-    const std::string mine = failure.empty() ? seal_ : failure;
-    if (!has_exchanged_) bring(mine, patience_);
-    if (is_good_) bring(mine, kWaitsOfMaking * patience_);
-    return is_good_;
-  }
-
-  const std::vector<int>& members() const { return members_; }
-
-  // The failure that a member has told, if no member is known to be lost.
-  const std::string& failure() const { return failure_; }
-
- private:
-  Parts bring(const std::string& mine, Nanoseconds patience) {
-    has_exchanged_ = true;
-    Parts parts = regrouping_.agree(mine, patience);
-    bool all_there = true;
-    for (const int member : members_) {
-      const auto& part = parts[member];
-      all_there = all_there && part.has_value();
-      const bool is_good = part && part->starts_with(seal_);
-      is_good_ = is_good_ && is_good;
-      if (part && !is_good && failure_.empty())
-        failure_ = base::sentence("rank ", member, ": ", part->substr(1));
-    }
-    if (!all_there) failure_.clear();
-    return parts;
-  }
-
-  Regrouping& regrouping_;
-  std::vector<int> members_;
-  std::string seal_;
-  Nanoseconds patience_;
-  bool has_exchanged_ = false;
-  bool is_good_ = true;
-  std::string failure_;
-};
-
-std::string failure_text(const std::exception& error) {
-  std::string text = kFailed + std::string(error.what());
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.substr(0, Regrouping::kMostBytes);
-}
-
-}  // namespace
+using Parts = comm::Regrouping::Parts;
 
 // Refuses a group that has not failed, after it has polled its ranks.
 comm::Regrouping& Communicator::State::usable_regrouping() {
@@ -186,14 +74,14 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
 
   // Null: a member could not make its part.
   std::string failure;
-  const auto make = [&](Round& round) -> std::unique_ptr<State> {
+  const auto make = [&](comm::Round& round) -> std::unique_ptr<State> {
     failure.clear();
     try {
       return regroup(round.members(),
                      [&](const std::string& mine) { return round.exchange(mine); });
     } catch (const std::exception& error) {
       if (interruption.has_come()) throw;
-      failure = failure_text(error);
+      failure = comm::failure_text(error);
       return nullptr;
     }
   };
@@ -202,16 +90,16 @@ Communicator::State::Regrouped Communicator::State::find_survivors(comm::Regroup
   std::string reason;
   for (;;) {
     const Parts here = regrouping.agree(std::to_string(completed_calls()), policy.timeout);
-    const std::vector<int> members = members_in(here);
+    const std::vector<int> members = comm::members_in(here);
     if (members == failed_members)
       base::fail(Code::system, "survivors: the new group can't be made: ", reason);
-    Round round(regrouping, members, policy.connect_timeout);
+    comm::Round round(regrouping, members, policy.connect_timeout);
     std::unique_ptr<State> made = make(round);
     if (round.conclude(failure)) {
       made->set_timeout(policy.timeout);
       return {.state = std::move(made),
-              .lost = absent_in(here),
-              .completed_calls = least_number_in(here)};
+              .lost = comm::absent_in(here),
+              .completed_calls = comm::least_number_in(here)};
     }
     if (made != nullptr) made->discard();
     failed_members = round.failure().empty() ? std::vector<int>() : members;

@@ -51,8 +51,6 @@ std::optional<Introduction> read(const std::string& text) {
 // Other programs may use the store too, so what it returns is checked before it is believed.
 std::vector<Introduction> read_all(const std::vector<std::string>& texts, const Endpoint& endpoint,
                                    const std::string& mine) {
-  PLAIT_CHECK(static_cast<int>(texts.size()) == endpoint.world, "the caller's all_gather returned ",
-              texts.size(), " parts in a world of ", endpoint.world);
   std::vector<Introduction> introductions;
   for (int rank = 0; rank < endpoint.world; ++rank) {
     const std::string& text = texts[rank];

@@ -45,8 +45,7 @@ void TcpGroup::compare_set_ups(const Awaited& awaited, base::FunctionRef<bool()>
   for (int peer = 0; peer < world(); ++peer) {
     const auto theirs = call_of_set_up(peer);
     if (!theirs) continue;
-    const std::string mismatch = announcer_.find_mismatch(rank(), peer, *theirs);
-    if (!mismatch.empty()) fail_and_raise({Code::mismatch, peer, mismatch});
+    compare_with(peer, *theirs);
     if (peer != awaited.peer || ready()) continue;
     fail_and_raise({Code::mismatch, peer,
                     sentence(describe(awaited, rank()), "; rank ", peer, " is in ",
@@ -81,7 +80,7 @@ std::vector<int> TcpGroup::find_missing() {
 // "; rank 1 waits in another communicator, in barrier, for rank 0", if it does.
 std::string TcpGroup::find_wait_elsewhere(const Awaited& awaited, PublishedWait& published) {
   const Culprit late = find_culprit(awaited, published);
-  return late.answer.where.elsewhere.waits == 0 ? "" : "; " + describe_late(late);
+  return late.account.where.elsewhere.waits == 0 ? "" : "; " + describe_late(late);
 }
 
 std::vector<std::string> TcpGroup::all_gather(const std::string& mine) {

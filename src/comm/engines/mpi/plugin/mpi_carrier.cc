@@ -117,7 +117,8 @@ MpiCarrier::MpiCarrier(const Comms& comms, int tag, int me,
 MpiCarrier::~MpiCarrier() {
   release_later(receives_);
   const auto is_idle = [](const Peer& peer) {
-    return peer.incoming.empty() && peer.outgoing.empty() && peer.asked == peer.received;
+    return peer.incoming.empty() && peer.outgoing.empty() && peer.held_back.empty() &&
+           peer.asked == peer.received;
   };
   if (std::all_of(peers_.begin(), peers_.end(), is_idle)) return;
   mpi::note_failure();
@@ -134,30 +135,30 @@ std::shared_ptr<const void> MpiCarrier::hold(const base::Region& memory) {
 
 // Over sockets, SIGPIPE ends a process that sends to one that has died. Where it is ignored, Open
 // MPI may never return.
-bool MpiCarrier::has_lost(int process) {
+bool MpiCarrier::may_send_to(int process) {
   Peer& peer = peers_[process];
   const base::Nanoseconds now = base::now();
   if (peer.error.empty() && now - peer.looked_at > kBetweenLooks) {
     peer.looked_at = now;
-    if (has_died(process)) peer.error = "it has died";
+    if (!seems_to_end(process)) {
+      peer.ending_since = 0;
+    } else if (local_processes_->has_ended(process)) {
+      peer.error = "it has died";
+      peer.held_back.clear();
+    }
   }
-  return !peer.error.empty();
+  return peer.error.empty() && peer.ending_since == 0;
 }
 
-// A process that seems to be ending is waited for, since nothing may be sent to it until it is
-// known that it only lacks its first thread.
-bool MpiCarrier::has_died(int process) {
-  if (!local_processes_->may_be_ending(process)) return false;
+// A process that seems to be ending has so long for that, until it is known that it only lacks its
+// first thread. Nothing may be sent to it before.
+bool MpiCarrier::seems_to_end(int process) {
   Peer& peer = peers_[process];
-  const base::Nanoseconds deadline = base::now() + kLongestEnd;
-  while (!local_processes_->has_ended(process)) {
-    if (peer.lacks_first_thread || base::now() > deadline) {
-      peer.lacks_first_thread = true;
-      return false;
-    }
-    ::usleep(20);
-  }
-  return true;
+  if (!local_processes_->may_be_ending(process)) return false;
+  if (peer.ending_since == 0) peer.ending_since = peer.looked_at;
+  peer.lacks_first_thread =
+      peer.lacks_first_thread || peer.looked_at - peer.ending_since > kLongestEnd;
+  return !peer.lacks_first_thread || local_processes_->has_ended(process);
 }
 
 void MpiCarrier::begin(Transfer& transfer, int process, const Frame& frame,
@@ -188,7 +189,16 @@ void MpiCarrier::send(int process, const Frame& frame, const std::byte* payload,
   const auto held = hold_mpi();
   Peer& peer = peers_[process];
   ++peer.sent;
-  if (has_lost(process)) return;
+  const bool may_send = may_send_to(process);
+  if (!peer.error.empty()) return;
+  if (may_send && peer.held_back.empty())
+    return send_now(process, frame, payload, std::move(owner));
+  peer.held_back.push_back({.frame = frame, .payload = payload, .owner = std::move(owner)});
+}
+
+void MpiCarrier::send_now(int process, const Frame& frame, const std::byte* payload,
+                          std::shared_ptr<const void> owner) {
+  Peer& peer = peers_[process];
   Transfer transfer;
   transfer.memory = std::move(owner);
   try {
@@ -286,6 +296,11 @@ void MpiCarrier::hand_on(int process, const Frame& frame, const tcp::Connection:
 bool MpiCarrier::advance(int process, const tcp::Connection::Find& find) try {
   Peer& peer = peers_[process];
   bool is_news = false;
+  while (!peer.held_back.empty() && may_send_to(process)) {
+    HeldBack next = std::move(peer.held_back.front());
+    peer.held_back.pop_front();
+    send_now(process, next.frame, next.payload, std::move(next.owner));
+  }
   for (; !peer.outgoing.empty() && peer.outgoing.front().is_done(); peer.outgoing.pop_front()) {
     is_news = true;
     keep_words(peer.outgoing.front());
@@ -321,8 +336,8 @@ bool MpiCarrier::is_received(int process, std::uint32_t count) try {
   const auto held = hold_mpi();
   Peer& peer = peers_[process];
   if (peer.asked != peer.received && peer.question.is_done()) peer.received = peer.asked;
-  if (static_cast<std::int32_t>(peer.received - count) >= 0) return peer.outgoing.empty();
-  if (peer.asked != peer.received || has_lost(process)) return false;
+  if (static_cast<std::int32_t>(peer.received - count) >= 0) return is_sent(process);
+  if (peer.asked != peer.received || !peer.held_back.empty() || !may_send_to(process)) return false;
   peer.question = {};
   begin(peer.question, process, {.kind = tcp::Kind::question, .receiver = 0}, nullptr);
   peer.asked = ++peer.sent;
@@ -334,7 +349,7 @@ bool MpiCarrier::is_received(int process, std::uint32_t count) try {
 
 bool MpiCarrier::arm() {
   const bool is_busy = std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return !peer.incoming.empty() || !peer.outgoing.empty();
+    return !peer.incoming.empty() || !peer.outgoing.empty() || !peer.held_back.empty();
   });
   if (base::now() - news_at_ < (is_busy ? kAwakeWhileBusy : kAwake)) return false;
   const itimerspec once = {.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = kNap}};

@@ -45,7 +45,9 @@ class MpiCarrier final : public tcp::Carrier {
   bool move(const tcp::Connection::Find& find) override;
   std::uint32_t sent_to(int process) const override { return peers_[process].sent; }
   std::uint32_t come_from(int process) const override { return peers_[process].come; }
-  bool is_sent(int process) const override { return peers_[process].outgoing.empty(); }
+  bool is_sent(int process) const override {
+    return peers_[process].outgoing.empty() && peers_[process].held_back.empty();
+  }
   bool is_received(int process, std::uint32_t count) override;
   bool takes_credits() const override { return true; }
   void note_credit(int /*process*/) override {}
@@ -66,6 +68,12 @@ class MpiCarrier final : public tcp::Carrier {
   struct Incoming : Transfer {
     tcp::Frame frame;
   };
+  // A frame for a process that may be ending.
+  struct HeldBack {
+    tcp::Frame frame;
+    const std::byte* payload;
+    std::shared_ptr<const void> owner;
+  };
   // Counts are of frames, and go on at 0 after the largest number.
   struct Peer {
     std::uint32_t sent = 0;
@@ -75,14 +83,18 @@ class MpiCarrier final : public tcp::Carrier {
     std::deque<Transfer> outgoing = {};
     Transfer question = {};
     std::deque<Incoming> incoming = {};
-    base::Nanoseconds looked_at = 0;  // the time at which its process lived
+    std::deque<HeldBack> held_back = {};
+    base::Nanoseconds looked_at = 0;  // the time of the last look at its process
+    base::Nanoseconds ending_since = 0;
     bool lacks_first_thread = false;  // the process goes on without it
     std::string error = {};
   };
   class Unfinished;
 
-  bool has_lost(int process);
-  bool has_died(int process);
+  bool may_send_to(int process);
+  bool seems_to_end(int process);
+  void send_now(int process, const tcp::Frame& frame, const std::byte* payload,
+                std::shared_ptr<const void> owner);
   // Whatever it throws, requests that have begun are the transfer's.
   void begin(Transfer& transfer, int process, const tcp::Frame& frame, const std::byte* payload);
   void take(const FrameReceives::Received& frame, const tcp::Connection::Find& find);

@@ -9,11 +9,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "comm/engines/ucx/plugin/beyond_calls.h"
 #include "comm/engines/ucx/plugin/lanes.h"
-#include "comm/engines/ucx/plugin/printed.h"
 #include "comm/engines/ucx/plugin/quiet.h"
-#include "comm/engines/ucx/plugin/sockets.h"
-#include "comm/engines/ucx/plugin/threshold.h"
 
 namespace plait::comm::ucx {
 namespace {

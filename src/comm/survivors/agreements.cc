@@ -1,11 +1,24 @@
-#include "comm/control/agreements.h"
+#include "comm/survivors/agreements.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "comm/control/tcp_group.h"
+#include "comm/core/patience.h"
+
+namespace plait::comm {
+
+using base::sentence;
+
+void refuse_given_up(int rank, Nanoseconds patience) {
+  throw Error(Code::timeout,
+              sentence("survivors: the others go on without rank ", rank, ", which had not joined ",
+                       "them within ", base::show_duration(patience)),
+              rank);
+}
+
+}  // namespace plait::comm
 
 namespace plait::comm::tcp {
 
@@ -41,8 +54,9 @@ std::string show_ranks(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Agreements::Agreements(TcpGroup& group)
+Agreements::Agreements(Group& group, AgreementMessages& messages)
     : group_(group),
+      messages_(messages),
       peers_(group.world()),
       has_withdrawn_(group.world()),
       has_cut_off_(group.world()),
@@ -125,7 +139,7 @@ bool Agreements::receive(int peer, const std::string& text) {
 
 void Agreements::announce_all(const std::string& text) noexcept {
   for (int peer = 0; peer < group_.world(); ++peer) {
-    if (peer != group_.rank()) group_.send(peer, Kind::agreement, text);
+    if (peer != group_.rank()) messages_.send_agreement(peer, text);
   }
 }
 
@@ -136,8 +150,8 @@ std::optional<Agreements::Answer> Agreements::taken() {
 
 // The kernel of a process that ends closes the carrier's connection and this one in any order.
 // Until both are closed, the process would seem to be alive beyond a broken cable.
-bool Agreements::may_still_close(int peer) {
-  if (!group_.mesh()->is_lost_by_carrier_alone(group_.members().processes[peer])) return false;
+bool Agreements::may_still_close(int peer, const AgreementMessages::PeerState& state) {
+  if (!state.is_only_chunks) return false;
   Nanoseconds& since = peers_[peer].without_chunks_since;
   const Nanoseconds now = base::now();
   if (since == 0) since = now;
@@ -146,18 +160,16 @@ bool Agreements::may_still_close(int peer) {
 
 // All that a peer sent before its connection ended has been received by then.
 void Agreements::note_losses() {
-  Mesh& mesh = *group_.mesh();
   for (int peer = 0; peer < group_.world(); ++peer) {
     if (peer == group_.rank()) continue;
-    const int process = group_.members().processes[peer];
-    const bool is_cut_off = !mesh.loss_of(process).empty() && !may_still_close(peer);
-    const bool has_ended = mesh.is_closed_by(process);
+    const auto state = messages_.look_at(peer);
+    const bool is_cut_off = state.is_lost && !may_still_close(peer, state);
     const std::lock_guard lock(mutex_);
-    const bool has_left = group_.has_left(peer) || has_withdrawn_[peer];
+    const bool has_left = state.has_left || has_withdrawn_[peer];
     Peer& known = peers_[peer];
     known.is_lost = known.is_lost || is_cut_off || has_left || has_cut_off_[peer];
-    known.is_gone = known.is_gone || has_ended || has_left;
-    known.is_silent = known.is_silent || (is_cut_off && !has_ended);
+    known.is_gone = known.is_gone || state.has_ended || has_left;
+    known.is_silent = known.is_silent || (is_cut_off && !state.has_ended);
   }
 }
 
@@ -168,7 +180,7 @@ void Agreements::announce_cut_off() {
     Peer& known = peers_[peer];
     if (!known.is_silent || known.was_told) continue;
     known.was_told = true;
-    group_.send(peer, Kind::agreement, std::string(kCutOff));
+    messages_.send_agreement(peer, std::string(kCutOff));
   }
 }
 
@@ -261,7 +273,6 @@ void Agreements::check_majority(Answer& answer) const {
 Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   ++number_;
   const int rank = group_.rank();
-  Mesh& mesh = *group_.mesh();
   Nanoseconds beat_at = 0;
   int follows = -1;
   std::string told;  // to the rank that is followed
@@ -270,8 +281,8 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
   Patience polls(group_.policy(), kAtOnce);  // each peer's beats decide how long to wait
   Nanoseconds turn = base::now();
   for (;;) {
-    const std::uint64_t seen = mesh.news();
-    mesh.move();
+    const std::uint64_t seen = messages_.news();
+    messages_.move();
     answer = taken();
     if (answer) break;
     const Nanoseconds now = base::now();
@@ -294,7 +305,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
     }
     if (follows != rank) {
       std::string part = sentence(kPart, ' ', number_, '\n', mine, '\n', list_silent());
-      if (part != told) group_.send(follows, Kind::agreement, part);
+      if (part != told) messages_.send_agreement(follows, part);
       told = std::move(part);
     }
     if (follows == rank) {
@@ -305,7 +316,7 @@ Parts Agreements::agree(const std::string& mine, Nanoseconds patience) {
       // The coordinator may have begun one patience later, and waits as long for others.
       peers_[follows].is_lost = is_late(follows, since, patience, kMostPatiences + 1);
     }
-    mesh.sleep(polls.poll_peers_at(), seen);
+    messages_.sleep(polls.poll_peers_at(), seen);
   }
   announce_all(write(number_, *answer));
   if (!answer->refusal.empty()) throw Error(Code::peer_lost, answer->refusal);
@@ -340,7 +351,7 @@ bool Agreements::has_moved_on(int peer) {
 void Agreements::conclude() noexcept {
   is_concluded_.store(true, std::memory_order_relaxed);
   for (int peer = 0; peer < group_.world(); ++peer) {
-    if (peers_[peer].is_lost) group_.mesh()->give_up_on(group_.members().processes[peer]);
+    if (peers_[peer].is_lost) messages_.give_up_on(peer);
   }
 }
 

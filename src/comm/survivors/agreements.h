@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,15 +16,39 @@
 #include <utility>
 #include <vector>
 
-#include "comm/core/regrouping.h"
+#include "comm/core/group.h"
+#include "comm/survivors/regrouping.h"
 
 namespace plait::comm::tcp {
 
-class TcpGroup;
+// How the ranks of a group reach each other, and what this one knows of them.
+class AgreementMessages {
+ public:
+  AgreementMessages() = default;
+  AgreementMessages(const AgreementMessages&) = delete;
+  AgreementMessages& operator=(const AgreementMessages&) = delete;
+  virtual ~AgreementMessages() = default;
+
+  virtual void send_agreement(int peer, const std::string& text) noexcept = 0;
+
+  // See Mesh.
+  virtual std::uint64_t news() const = 0;
+  virtual void move() noexcept = 0;
+  virtual void sleep(base::Nanoseconds until, std::uint64_t seen) = 0;
+
+  struct PeerState {
+    bool is_lost;         // nothing comes from it any more, or goes to it
+    bool is_only_chunks;  // what carries its chunks is lost, and the connection is there
+    bool has_ended;       // its kernel has said so
+    bool has_left;
+  };
+  virtual PeerState look_at(int peer) = 0;
+  virtual void give_up_on(int peer) noexcept = 0;
+};
 
 class Agreements {
  public:
-  explicit Agreements(TcpGroup& group);
+  Agreements(Group& group, AgreementMessages& messages);
 
   // A peer's message. False: it makes no sense.
   bool receive(int peer, const std::string& text);
@@ -63,7 +88,7 @@ class Agreements {
   static std::optional<Answer> read_answer(const std::vector<std::string_view>& lines, int world);
 
   void note_losses();
-  bool may_still_close(int peer);
+  bool may_still_close(int peer, const AgreementMessages::PeerState& state);
   void announce_cut_off();
   std::string list_silent() const;
   [[noreturn]] void refuse_left_out(const Answer& answer, base::Nanoseconds patience);
@@ -76,12 +101,13 @@ class Agreements {
   std::optional<Answer> taken();
   void announce_all(const std::string& text) noexcept;
 
-  TcpGroup& group_;
+  Group& group_;
+  AgreementMessages& messages_;
   int number_ = 0;           // of the agreement that this rank is in; they count from 1
   std::vector<Peer> peers_;  // for the thread that agrees, as the number
   std::atomic<bool> is_concluded_{false};  // relaxed: nothing is read because of it
 
-  std::mutex mutex_;  // for what follows; never held while the mesh is called
+  std::mutex mutex_;  // for what follows; never held while messages are moved
   std::map<int, Agreement> agreements_;
   std::vector<bool> has_withdrawn_;
   std::vector<bool> has_cut_off_;  // takes this rank for lost
