@@ -32,4 +32,5 @@ NB_MODULE(_native, m) {
   bind_grouped(m);
   bind_linear(m);
   bind_torch(m);
+  bind_ulysses(m);
 }

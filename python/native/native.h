@@ -31,6 +31,7 @@ void bind_ops(nb::module_& m);
 void bind_grouped(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_torch(nb::module_& m);
+void bind_ulysses(nb::module_& m);
 
 // Runs what computes or waits without the GIL.
 //
