@@ -1,13 +1,13 @@
 // Sequence parallelism by all-to-all, beside the product before or after it: own rows of all heads
 // become all rows of own heads, and go back.
 //
-//   const plait::ColumnGroups qkv = plait::qkv_columns({.heads = 32, .kv_heads = 4, .size = 128}, P);
-//   plait::matmul_all_to_all(x, w_qkv, qkv, own_heads, comm);      // [all rows, q | k | v]
-//   attend(own_heads, attended);                                   // this rank's heads, all rows
-//   plait::all_to_all_matmul(attended, w_out, heads, y, comm);     // y: own rows
+//   const plait::Heads heads = {.heads = 32, .kv_heads = 4, .size = 128};
+//   plait::matmul_all_to_all(x, w_qkv, qkv_columns(heads, P), qkv, comm);    // [all rows, q | k | v]
+//   attend(qkv, attended);                                                   // of this rank's heads
+//   plait::all_to_all_matmul(attended, w, head_columns(heads, P), y, comm);  // y: own rows
 //
-// There are P ranks, and this one is r. Each has the whole weight. Rows are cut into balanced shards
-// (see balanced_shard()), and a group of columns belongs to each rank.
+// There are P ranks, and this one is r. Each has the whole weight. Rows are cut into balanced
+// shards (see balanced_shard()), and a group of columns belongs to each rank.
 //
 //   matmul_all_to_all   X own rows [m_r, k]   W [k, n]   out [m, n_r]: own columns of X·W
 //   all_to_all_matmul   X [m, k_r]            W [k, n]   out own rows [m_r, n]
@@ -45,8 +45,8 @@ struct ColumnRange {
   bool operator==(const ColumnRange&) const = default;
 };
 
-// The columns of each rank, in the order in which they lie there. Each column is in one group, once.
-// A group may be empty.
+// The columns of each rank, in the order in which they lie there. Each column is in one group,
+// once. A group may be empty.
 using ColumnGroups = std::vector<std::vector<ColumnRange>>;
 
 // Equal shares of columns, one after another; the first ranks have one more where it is uneven.

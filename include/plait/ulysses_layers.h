@@ -1,5 +1,5 @@
-// The two linear layers around an attention whose ranks share rows outside and heads inside, forward
-// and backward, each with its all-to-all hidden behind a product.
+// The two linear layers around an attention whose ranks share rows outside and heads inside,
+// forward and backward, each with its all-to-all hidden behind a product.
 //
 //   plait::UlyssesQKV qkv({.inputs = 2048, .outputs = 5120, .layout = WeightLayout::out_in,
 //                          .columns = qkv_columns(heads, comm.world())}, comm);

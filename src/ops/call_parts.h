@@ -1,4 +1,4 @@
-// What every call of an operator does beside its product and its communication.
+// The parts of every call of an operator beside its product and its communication.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace plait::ops {
 
-// In a catch clause: one rank alone may lack memory, when the others have all they need and wait for
-// its chunks.
+// In a catch clause: one rank alone may lack memory, when the others have all they need and wait
+// for its chunks.
 inline void tell_shortage(std::string_view caller, const Error& error, Communicator& comm) {
   if (comm.state().group().was_interrupted()) throw;  // what the caller's hook threw
   if (error.code() != Code::system) return;

@@ -99,7 +99,7 @@ class UlyssesOp final : private comm::Parcels {
   comm::ExchangeFlow flow_;
   overlap::PollHook poll_;
 
-  // What a call was cut for last.
+  // The rows and the plan that the last call was cut for.
   std::optional<Plan> plan_;
   std::int64_t m_ = -1;
   Tag tag_;

@@ -1,4 +1,4 @@
-// Promises of plait/ulysses.h: the bits of one rank, whatever the ranks, groups, plans and transports.
+// Promises of plait/ulysses.h: the bits of one rank, in every world, plan and transport.
 #include "plait/ulysses.h"
 
 #include <gtest/gtest.h>
