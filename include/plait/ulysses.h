@@ -2,9 +2,9 @@
 // become all rows of own heads, and go back.
 //
 //   const plait::Heads heads = {.heads = 32, .kv_heads = 4, .size = 128};
-//   plait::matmul_all_to_all(x, w_qkv, qkv_columns(heads, P), qkv, comm);    // [all rows, q | k | v]
-//   attend(qkv, attended);                                                   // of this rank's heads
-//   plait::all_to_all_matmul(attended, w, head_columns(heads, P), y, comm);  // y: own rows
+//   plait::matmul_all_to_all(x, w_qkv, qkv_columns(heads, P), qkv, comm);   // qkv: all rows
+//   attend(qkv, attended);                                                  // of own heads
+//   plait::all_to_all_matmul(attended, w, head_columns(heads, P), y, comm); // y: own rows
 //
 // There are P ranks, and this one is r. Each has the whole weight. Rows are cut into balanced
 // shards (see balanced_shard()), and a group of columns belongs to each rank.
