@@ -1,6 +1,7 @@
 // The layers of sequence parallelism by all-to-all.
 #include "plait/ulysses_layers.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -37,6 +38,20 @@ void check_weight(const char* layer, const Weight& weight, const nn::Sizes& size
               " k=", sizes.inputs);
 }
 
+// The weight with which backward multiplies grad_out.
+Weight turned_weight(const char* layer, const UlyssesDesc& desc, const LinearBackward& call) {
+  const auto found = [&]() -> std::optional<Weight> {
+    if (call.turned) return call.turned;
+    if (call.weight && !call.weight->is_packed()) return call.weight->view().turned();
+    return {};
+  }();
+  if (!found) {
+    base::fail(Code::invalid_argument, layer, ": grad_x needs a plain weight, or the turned one");
+  }
+  check_weight(layer, *found, {.outputs = desc.inputs, .inputs = desc.outputs});
+  return *found;
+}
+
 void check_gradients(const char* layer, const UlyssesDesc& desc, const LinearBackward& call) {
   const bool out_in = desc.layout == WeightLayout::out_in;
   if (nn::is_given(call.grad_weight)) {
@@ -45,23 +60,7 @@ void check_gradients(const char* layer, const UlyssesDesc& desc, const LinearBac
   }
   if (nn::is_given(call.grad_bias))
     check_matrix(layer, "grad_bias", call.grad_bias, 1, desc.outputs);
-  PLAIT_CHECK(
-      !nn::is_given(call.grad_x) || call.turned || (call.weight && !call.weight->is_packed()),
-      layer, ": grad_x needs a plain weight, or the turned one");
-}
-
-// The weight with which backward multiplies grad_out.
-Weight turned_weight(const char* layer, const UlyssesDesc& desc, const LinearBackward& call) {
-  if (!call.turned) {
-    const WeightView view = call.weight->view();
-    const WeightLayout turned =
-        view.layout == WeightLayout::out_in ? WeightLayout::in_out : WeightLayout::out_in;
-    const Weight weight = WeightView{.view = view.view, .layout = turned};
-    check_weight(layer, weight, {.outputs = desc.inputs, .inputs = desc.outputs});
-    return weight;
-  }
-  check_weight(layer, *call.turned, {.outputs = desc.inputs, .inputs = desc.outputs});
-  return *call.turned;
+  if (nn::is_given(call.grad_x)) static_cast<void>(turned_weight(layer, desc, call));
 }
 
 // Gathers own rows without a product: the weight has no outputs.

@@ -149,6 +149,7 @@ void UlyssesOp::fit(std::int64_t m, const Plan& plan) {
         kind_.product_first ? BlockCut(its, group(rank()), rule) : BlockCut(own, group(peer), rule);
   }
   writes_into_slots_ = kind_.product_first && rule.plan.schedule == Schedule::fused;
+  poll_interval_ = plan.poll;
   is_serial_ = plan.schedule == Schedule::serial;
   rows_in_turns_ = rule.plan.schedule != Schedule::serial &&
                    (!kind_.product_first || !rule.by_columns || rule.height < own);
@@ -216,7 +217,7 @@ void UlyssesOp::run_numbered(const Operands& operands, const UlyssesOptions& opt
   std::fill(ready_.begin(), ready_.end(), 0U);
   std::fill(next_part_.begin(), next_part_.end(), 0U);
   multiplier_.begin({.x = x_, .weight = operands.weight, .bias = options.bias},
-                    {.poll = plan_->poll,
+                    {.poll = poll_interval_,
                      .fused_rows = writes_into_slots_ ? x_.rows : 0,
                      .rows_in_turns = rows_in_turns_});
   if (kind_.product_first) {

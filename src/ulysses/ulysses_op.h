@@ -107,6 +107,7 @@ class UlyssesOp final : private comm::Parcels {
   std::vector<BlockCut> to_;   // by rank; this rank's own too
   std::vector<BlockCut> from_;
   bool writes_into_slots_ = false;
+  std::int64_t poll_interval_ = 0;
   bool is_serial_ = false;
   bool rows_in_turns_ = false;
   std::int64_t least_rows_ = 0;  // of a product, if it comes last
