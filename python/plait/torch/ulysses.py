@@ -176,6 +176,9 @@ class _Ulysses(nn.Module):
             all_rows = first
         own = shard_of_rows(all_rows, inner, rank, world, kind)
         call = _Call(kind, context, self.columns, all_rows * inner)
+        cols = weight.shape[1] if kind == "UlyssesQKV" else call.own_columns()
+        if x.shape[-1] != cols:
+            refuse(kind, f"x is {list(x.shape)}; its last dimension must be {cols}")
         matrix, by = as_rows(x.reshape(first * inner, x.shape[-1])), as_rows(weight)
         if tensors.wants_gradient(matrix, by, bias):
             out: torch.Tensor = _Linear.apply(matrix, by, bias, call)  # type: ignore[no-untyped-call]
@@ -245,7 +248,8 @@ class UlyssesQKV(_Ulysses):
 
     def split(self, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return q, k and v of a result, of a layer made by from_linear()."""
-        return out.split(self.sizes, dim=-1)
+        parts: tuple[torch.Tensor, ...] = out.split(self.sizes, dim=-1)
+        return parts
 
 
 class UlyssesOutput(_Ulysses):
