@@ -58,7 +58,9 @@ constexpr Options::About kAbout = {
         "results must be unchanged.\n"
         "A failing case is printed with the command that repeats it.\n\n"
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
-        "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.",
+        "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.\n"
+        "With --ulysses: matmul_all_to_all and all_to_all_matmul, with groups of columns of any\n"
+        "size and order, compared byte by byte with the product of one rank.",
     .examples =
         "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
         "3 a rank was lost; 130 after Ctrl-C.\n\n"
@@ -66,6 +68,7 @@ constexpr Options::About kAbout = {
         "  plait verify\n"
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
         "  plait verify --layers --cases 2000\n"
+        "  plait verify --ulysses --ranks 2,3\n"
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
@@ -89,10 +92,15 @@ struct Verification {
   std::vector<Operator> ops = all_ops();
   std::string ops_text;
   bool layers = false;
+  bool ulysses = false;
   std::string json;
 
   verify::Rounds rounds_of(std::size_t world) const {
-    return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .layers = layers};
+    return {.seed = seed,
+            .numbers = numbers_of(world),
+            .ops = ops,
+            .layers = layers,
+            .ulysses = ulysses};
   }
 
   // The cases of one world.
@@ -171,6 +179,8 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
   options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
   options.add_flag("--layers|-l", what.layers,
                    "check linear layers, forward and backward, in place of operators");
+  options.add_flag("--ulysses", what.ulysses,
+                   "check the operators of sequence parallelism in place of the others");
   options.add("--only", "I[,I...]", what.only, read_case_numbers,
               "run only these problems, by the numbers that a failure prints");
   options.add("--json", "FILE", what.json, "also write the counts as JSON; -: print only JSON");
@@ -184,6 +194,8 @@ std::optional<Verification> read_verification(Words words) {
   if (!options.parse_all(words)) return std::nullopt;
   what.ops_text = options.typed("--op");
   PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
+  PLAIT_CHECK(!what.ulysses || (what.ops_text.empty() && !what.layers),
+              "--ulysses cannot be combined with --op or --layers");
   what.worlds = read_worlds(worlds);
   return what;
 }
@@ -197,6 +209,7 @@ std::string again(const Verification& what, const World& world,
     text = fmt::format("mpirun -n {} {}", world.ranks, text);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
   if (what.layers) text += " --layers";
+  if (what.ulysses) text += " --ulysses";
   return text;
 }
 

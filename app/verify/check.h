@@ -17,6 +17,7 @@
 #include "verify/exact.h"
 #include "verify/layer_case.h"
 #include "verify/operands.h"
+#include "verify/ulysses_case.h"
 
 namespace plait::verify {
 
@@ -103,6 +104,7 @@ class Subject {
 
 std::unique_ptr<Subject> subject_of(const VerifyCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const LayerCase& one, Communicator& comm);
+std::unique_ptr<Subject> subject_of(const UlyssesCase& one, Communicator& comm);
 
 // Collective.
 template <class Case>

@@ -37,7 +37,8 @@ struct Rounds {
   std::uint64_t seed = 1;
   CaseNumbers numbers;
   std::vector<Operator> ops;
-  bool layers = false;  // check layers in place of operators
+  bool layers = false;   // check layers in place of operators
+  bool ulysses = false;  // check the operators of plait/ulysses.h in place of the others
 };
 
 struct Tally {

@@ -31,5 +31,7 @@
 #include "plait/timeline.h"
 #include "plait/trace.h"
 #include "plait/tune.h"
+#include "plait/ulysses.h"
+#include "plait/ulysses_layers.h"
 #include "plait/version.h"
 #include "plait/weight.h"

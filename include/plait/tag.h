@@ -34,6 +34,8 @@ enum class Operation : std::uint16_t {
   all_gather_matmul,
   reduce_scatter_matmul,
   all_reduce_matmul,
+  matmul_all_to_all,  // plait/ulysses.h
+  all_to_all_matmul,
 };
 
 PLAIT_EXPORT std::string_view name(Operation operation);

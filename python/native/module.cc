@@ -33,4 +33,5 @@ NB_MODULE(_native, m) {
   bind_experts(m);
   bind_linear(m);
   bind_torch(m);
+  bind_ulysses(m);
 }

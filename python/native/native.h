@@ -32,6 +32,7 @@ void bind_grouped(nb::module_& m);
 void bind_experts(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_torch(nb::module_& m);
+void bind_ulysses(nb::module_& m);
 
 // Runs what computes or waits without the GIL.
 //

@@ -1276,3 +1276,74 @@ class _TorchOperator:
 
     def forget_calls(self) -> None:
         """Start counting anew which to trace."""
+
+def qkv_columns(heads: int, kv_heads: int, size: int, world: int, *, interleaved: bool = False) -> list[list[tuple[int, int]]]:
+    """
+    The columns of each rank's heads in a weight of q, k and v: [all q | all k | all v],
+    or with `interleaved` for each kv head [its q | k | v]. Pairs of a first column and
+    a number of columns.
+    """
+
+def head_columns(heads: int, kv_heads: int, size: int, world: int, *, interleaved: bool = False) -> list[list[tuple[int, int]]]:
+    """
+    The columns of each rank's heads alone, which the product after an attention reads.
+    """
+
+def equal_columns(columns: int, world: int) -> list[list[tuple[int, int]]]:
+    """
+    Equal shares of columns; the first ranks have one more where it is uneven.
+    """
+
+class UlyssesState:
+    """The rows that UlyssesOutput.forward() keeps for backward()."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def held_bytes(self) -> int: ...
+
+class UlyssesQKV:
+    """
+    Own rows by a whole weight; each rank gets all rows of its own columns. With all ranks'
+    rows in one rank it has the same bits.
+    """
+
+    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, threads: int = 0, backend: str = '') -> None:
+        """
+        Sizes of the whole weight, and for each rank pairs of a first column and a number of
+        columns.
+        """
+
+    def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: UlyssesState | None = None) -> None:
+        """
+        Collective. `bias` is [1, outputs], all of them. UlyssesQKV uses no state.
+        """
+
+    def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, state: UlyssesState | None = None) -> None:
+        """
+        Collective. A gradient that is left out is not asked for. Those of weight and bias are
+        sums over this rank's rows. `x` is needed for grad_weight, `weight` for grad_x.
+        """
+
+class UlyssesOutput:
+    """
+    All rows of own columns go to their owners, which multiply their rows by a whole weight.
+    With all columns in one rank it has the same bits.
+    """
+
+    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, threads: int = 0, backend: str = '') -> None:
+        """
+        Sizes of the whole weight, and for each rank pairs of a first column and a number of
+        columns.
+        """
+
+    def forward(self, x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, *, bias: Array | TensorView | None = None, state: UlyssesState | None = None) -> None:
+        """
+        Collective. `bias` is [1, outputs], all of them. UlyssesQKV uses no state.
+        """
+
+    def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, state: UlyssesState | None = None) -> None:
+        """
+        Collective. A gradient that is left out is not asked for. Those of weight and bias are
+        sums over this rank's rows. `x` is needed for grad_weight, `weight` for grad_x.
+        """

@@ -44,6 +44,12 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
     "torch_checkpoint.py": (TORCHRUN, [], None, r"saved by 2: \[2048, 512\], with the sum"),
     "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_ulysses.py": (
+        TORCHRUN,
+        [],
+        None,
+        r"(?s)(rank [01]: 45 of 90 positions, as one rank: True.*){2}",
+    ),
     "torch_lora.py": (
         TORCHRUN,
         [],

@@ -10,6 +10,7 @@
 #include "comm/session/gather.h"
 #include "comm/session/state.h"
 #include "ops/busy.h"
+#include "ops/call_parts.h"
 #include "ops/op_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
@@ -108,23 +109,6 @@ std::unique_ptr<overlap::OpImpl> make_impl(overlap::OpSpec spec, Communicator& c
                                            : overlap::make_comm_first(std::move(spec), comm);
 }
 
-// One rank alone may lack memory, when the others have all they need and wait for its chunks.
-void tell_shortage(Operator op, const Error& error, Communicator& comm) {
-  if (comm.state().group().was_interrupted()) throw;  // what the caller's hook threw
-  if (error.code() != Code::system) return;
-  comm.state().group().fail_and_raise(
-      {.code = Code::system,
-       .culprit = comm.rank(),
-       .sentence = base::sentence(name(op), ": rank ", comm.rank(), ": ", error.what())});
-}
-
-// Gives a view of one row the usual stride: the caller's is never used and may be any number.
-template <class View>
-View counted(View view) {
-  if (view.rows <= 1) view.row_stride = view.cols;
-  return view;
-}
-
 }  // namespace
 
 OpRunner::OpRunner(const OpDesc& desc, Communicator& comm, const OpOptions& options)
@@ -181,10 +165,10 @@ void OpRunner::make(Make&& make) {
   try {
     make();
   } catch (const Error& error) {
-    tell_shortage(desc_.op, error, comm_);
+    tell_shortage(name(desc_.op), error, comm_);
     throw in_words_of(name(desc_.op), error);
   } catch (const std::exception& error) {  // of lists of parts and chunks, as long as a plan says
-    tell_shortage(desc_.op, Error(Code::system, error.what()), comm_);
+    tell_shortage(name(desc_.op), Error(Code::system, error.what()), comm_);
     throw;  // never: all hear of it
   }
 }
@@ -224,37 +208,16 @@ void OpRunner::mark_return() {
   if (Trace* trace = this->trace(); trace != nullptr) trace->mark(Lane::compute, "return");
 }
 
-namespace {
-
-// A mismatch that a poll hook meets is none of the operator's: its words must not be taken for
-// such, on whichever rank they are heard.
-void call_hook(Operator op, const PollHook& poll) try {
-  const base::DefaultFloats floats;  // also afterwards, whatever it sets
-  poll();
-} catch (const Error& error) {
-  if (error.code() != Code::mismatch) throw;
-  throw Error(error.code(), base::sentence("poll hook of ", name(op), ": ", error.what()),
-              error.culprit());
-}
-
-// Empty if `poll` is, which outlives it.
-PollHook hook_of(Operator op, const PollHook& poll) {
-  if (!poll) return {};
-  return [op, &poll] { call_hook(op, poll); };
-}
-
-}  // namespace
-
 void OpRunner::set_up(const OpCall& call, std::int64_t m, const Plan& plan) {
-  const Busy busy(state_, desc_.op);
-  const PollHook poll = hook_of(desc_.op, call.poll);
+  const Busy busy(state_, name(desc_.op));
+  const PollHook poll = hook_of(name(desc_.op), call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
   fit(m, plan);
 }
 
 void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
-  const Busy busy(state_, desc_.op);
-  const PollHook poll = hook_of(desc_.op, call.poll);
+  const Busy busy(state_, name(desc_.op));
+  const PollHook poll = hook_of(name(desc_.op), call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
   fit(m, plan);
   mark_call(m);

@@ -108,7 +108,7 @@ namespace {
 
 bool is_operation(std::string_view word) {
   if (parse_operator(word)) return true;
-  for (int i = 0; i <= static_cast<int>(Operation::split); ++i) {
+  for (int i = 0; i <= static_cast<int>(Operation::all_to_all_matmul); ++i) {
     if (word == name(static_cast<Operation>(i))) return true;
   }
   return false;

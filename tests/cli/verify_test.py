@@ -24,6 +24,7 @@ class VerifyTest(CommandTest):
     def test_counts_what_it_has_run(self):
         self.assertRegex(self.verify("--cases", 8, "--seed", 5), r"^8 passed, 0 failed\n" + AS_ONE)
         self.assertRegex(self.verify("--layers", "--cases", 6, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
+        self.assertRegex(self.verify("--ulysses", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
 
     def test_only_one_problem_in_each_world(self):
         self.assertRegex(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), r"^2 passed, 0 failed\n" + AS_ONE)

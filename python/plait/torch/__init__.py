@@ -40,6 +40,7 @@ with _package.needs_extra("torch"):
     from plait.torch.quantized import QuantizedWeight, quantize
     from plait.torch.report import Report, forget_report, report
     from plait.torch.start import init
+    from plait.torch.ulysses import UlyssesOutput, UlyssesQKV
     from plait.torch.weights import packed_bytes
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "RowParallelLinear",
     "Schedule",
     "Swiglu",
+    "UlyssesOutput",
+    "UlyssesQKV",
     "all_gather_matmul",
     "all_reduce_matmul",
     "column_parallel_linear",

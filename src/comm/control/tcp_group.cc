@@ -286,8 +286,8 @@ bool TcpGroup::note_answer(int peer, const std::string& text) {
   if (text.size() != sizeof(where)) return false;
   std::memcpy(&where, text.data(), sizeof(where));
   const Nanoseconds now = base::now();
-  if (where.has_call > 1 || where.call.operation > Operation::all_reduce_matmul) return false;
-  if (where.elsewhere.operation > Operation::all_reduce_matmul || where.elsewhere.peer >= world())
+  if (where.has_call > 1 || where.call.operation > Operation::all_to_all_matmul) return false;
+  if (where.elsewhere.operation > Operation::all_to_all_matmul || where.elsewhere.peer >= world())
     return false;
   if (where.sign.doing > Sign::Doing::product || where.sign.at < 0 || where.sign.at > now)
     return false;

@@ -6,7 +6,8 @@
 
 namespace plait::comm {
 
-// The operators that communicate come last among the operations, in the order of Operator.
+// The operators that communicate follow the other operations, in the order of Operator. After them
+// come those of plait/ulysses.h, which are no Operator.
 constexpr Operation operation_of(Operator op) {
   if (!traits_of(op).communicates()) return Operation::custom;
   return static_cast<Operation>(static_cast<int>(Operation::split) + static_cast<int>(op));

@@ -29,9 +29,21 @@ constexpr std::array<Names, 11> kNames = {{
     {"split", {"m", "n", "k"}},
 }};
 
+// The operators that are no Operator.
+constexpr std::array<Names, 2> kUlysses = {{
+    {"matmul_all_to_all", {"m", "n", "k"}},
+    {"all_to_all_matmul", {"m", "n", "k"}},
+}};
+
+constexpr bool has_groups(Operation operation) {
+  return operation == Operation::matmul_all_to_all || operation == Operation::all_to_all_matmul;
+}
+
 // Without a name of its own, what has the sizes of a product: an operator, or an unknown operation.
 const Names& names(Operation operation) {
   const auto index = static_cast<std::size_t>(operation);
+  if (has_groups(operation))
+    return kUlysses[index - static_cast<std::size_t>(Operation::matmul_all_to_all)];
   return kNames[index < kNames.size() ? index : 0];
 }
 
@@ -75,7 +87,9 @@ std::string difference(const Tag& a, const Tag& b) {
     if (i == 2 && comm::is_operator(a.operation)) return last_difference(field, a, b);
     return both(field, a.sizes[i], b.sizes[i]);
   }
-  if (a.plan != b.plan) return "the plan";  // of which a tag has a fingerprint
+  // A tag has one fingerprint of the plan and of the groups of columns.
+  if (a.plan != b.plan)
+    return has_groups(a.operation) ? "the plan or the groups of columns" : "the plan";
   if (a.call != b.call) return both("the order of calls", a.call, b.call);
   return both("the chunk", a.chunk, b.chunk);
 }
