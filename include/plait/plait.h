@@ -32,4 +32,5 @@
 #include "plait/trace.h"
 #include "plait/tune.h"
 #include "plait/version.h"
+#include "plait/vocabulary.h"
 #include "plait/weight.h"
