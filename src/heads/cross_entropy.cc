@@ -46,7 +46,9 @@ Rows own_rows(const CrossEntropyCall& call, std::int64_t first, Communicator& co
 double loss_of(const RowSums& row, std::int64_t vocabulary, const CrossEntropyOptions& options) {
   const double sum = row.log_sum_exp();
   const double smoothing = options.label_smoothing;
-  double loss = (1 - smoothing) * (sum - static_cast<double>(row.target));
+  const double unlikeliness = sum - static_cast<double>(row.target);
+  // Below 0 it is by a rounding alone: no id is likelier than 1.
+  double loss = (1 - smoothing) * (unlikeliness < 0 ? 0 : unlikeliness);
   if (smoothing > 0) {
     const double mean = static_cast<double>(row.logits) * kInMean / static_cast<double>(vocabulary);
     loss += smoothing * (sum - mean);

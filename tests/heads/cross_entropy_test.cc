@@ -178,6 +178,17 @@ TEST(CrossEntropy, IsNearThePlainOne) {
   }
 }
 
+TEST(CrossEntropy, DoesNotDependOnPadding) {
+  const Head head(5, 600, 24);
+  const Head padded(5, 700, 24);
+  CrossEntropyOptions options = all_options();
+  const Losses wanted = Training(head, options).alone();
+  options.vocabulary.vocab_size = 600;
+  const Losses found = Training(padded, options).alone();
+  EXPECT_TRUE(same_bits(found.loss, wanted.loss));
+  EXPECT_TRUE(same_bits(found.sums, wanted.sums));
+}
+
 TEST(CrossEntropy, RoundsLogitsAsAFrameworkDoes) {
   const Head head(4, 300, 24, Dtype::bf16);
   const Training training(head, {.vocabulary = {.logits = Dtype::bf16}});

@@ -155,7 +155,7 @@ TEST(Top, RefusesInASentence) {
             "matmul_top: rank 1 has k 3, and rank 0 has 2");
 }
 
-TEST(Top, SendsAFewBytes) {
+TEST(Top, SavesAnExchangeIfFirstIdsAreGiven) {
   const Head head(1, 4000, 16);
   for (const bool knows : {false, true}) {
     std::atomic<int> calls{0};

@@ -38,6 +38,7 @@ with _package.needs_extra("torch"):
     from plait.torch.quantized import QuantizedWeight, quantize
     from plait.torch.report import Report, forget_report, report
     from plait.torch.start import init
+    from plait.torch.vocabulary import linear_cross_entropy, linear_log_probs, linear_top
     from plait.torch.weights import packed_bytes
 
 __all__ = [
@@ -54,6 +55,9 @@ __all__ = [
     "communicator",
     "forget_report",
     "init",
+    "linear_cross_entropy",
+    "linear_log_probs",
+    "linear_top",
     "matmul_all_gather",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
