@@ -11,7 +11,8 @@
 
 namespace plait::heads {
 
-// What ranks must have alike in a call. All are whole numbers, which a sentence shows.
+// The terms of a call, which all ranks must have alike. All are whole numbers, which a sentence
+// can show.
 struct Terms {
   std::int64_t rows;
   std::int64_t k_of_x;

@@ -1,4 +1,4 @@
-// What the calls refuse, before anything is written.
+// The checks of a call, before anything is written.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ void check_targets(const char* name, std::span<const std::int64_t> targets, std:
 // The columns of this rank that are no padding.
 std::int64_t own_columns(std::int64_t share, std::int64_t first, std::int64_t vocab_size);
 
-// What options and targets have in common on all ranks, as one number.
+// Options and targets as one number each, for comparing those of ranks.
 std::int64_t fingerprint_of(const CrossEntropyOptions& options);
 std::int64_t fingerprint_of(std::span<const std::int64_t> targets);
 

@@ -1,4 +1,5 @@
-// What a loss needs of a row of logits: added in any order, in any blocks, with the same bits.
+// The sums over a row of logits that a loss needs. They have the same bits in any order and with any
+// blocks.
 //
 // An exponential is a number of 24 bits. It belongs to the part that has its binary exponent:
 // 16 · base to 16 · base + 15 the first part, 16 less the next one, and so on. Each part is a whole

@@ -9,7 +9,7 @@
 namespace plait::heads {
 namespace {
 
-// So many logits are looked at together: most of them hold none that is kept.
+// The number of logits that are looked at together: most such runs hold none that is kept.
 constexpr std::int64_t kTogether = 256;
 
 // A whole number for each value, in the order of values: -0 equals 0, and NaNs come first.

@@ -2,7 +2,8 @@
 // names here are local to the source that includes this.
 //
 // exp(x) = 2^n · p(r), with n = round(x · log2 e), r = x - n · ln 2, and p the first nine terms of
-// the series of exp. |r| is at most 0.347, and what the series leaves out is below 2^-32 of the sum.
+// the series of exp. |r| is at most 0.347, so the terms that are left out are below 2^-32 of the
+// sum.
 #pragma once
 
 #include <cstdint>

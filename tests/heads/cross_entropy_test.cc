@@ -63,7 +63,7 @@ struct Training {
     return found;
   }
 
-  // By the definition, in f64.
+  // Follows the definition, in f64.
   Losses plain() const {
     const std::vector<float> logits = head.logits(options.vocabulary.logits);
     const auto m = static_cast<std::size_t>(head.m), k = static_cast<std::size_t>(head.k),

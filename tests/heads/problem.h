@@ -76,7 +76,7 @@ struct Head {
   }
 };
 
-// Where each rank's rows of the vocabulary begin, and where the last one's end.
+// The first ids of the ranks, and the end of the last one's. Here all have about the same number.
 inline std::vector<std::int64_t> even_shares(std::int64_t v, int world) {
   std::vector<std::int64_t> firsts;
   for (int rank = 0; rank <= world; ++rank) firsts.push_back(v * rank / world);

@@ -1,4 +1,4 @@
-"""What follows a vocabulary head: the largest logits, or losses, without the logits themselves."""
+"""Largest logits and losses of a vocabulary that ranks share, without the logits themselves."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

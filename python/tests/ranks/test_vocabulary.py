@@ -1,5 +1,7 @@
 """Vocabulary heads: the largest logits, losses and gradients, against torch's own on one rank."""
 
+from typing import Any
+
 import pytest
 import torch
 from ranks import UNIT, agree, shard
@@ -42,20 +44,20 @@ def test_top_is_that_of_all_logits(dtype: torch.dtype, fixed: bool) -> None:
 )
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_loss_and_gradients_are_torchs(
-    smoothing: float, z: float, vocab_size: int, reduction: pt.vocabulary.Reduction
+    smoothing: float, z: float, vocab_size: int, reduction: str
 ) -> None:
     x, weight, targets = _problem(10, 300, 32, torch.float32)
     targets = targets % vocab_size
     targets[3] = -100
     x = (x / 4).requires_grad_()
     own = weight[shard(300)].clone().requires_grad_()
-    how = {"label_smoothing": smoothing, "reduction": reduction}
+    how: dict[str, Any] = {"label_smoothing": smoothing, "reduction": reduction}
     loss = pt.linear_cross_entropy(x, own, targets, vocab_size=vocab_size, z_loss=z, **how)
     grad = torch.arange(1.0, 11.0) if reduction == "none" else torch.tensor(2.0)
     loss.backward(grad)
     exact_x, exact_weight = x.detach().double().requires_grad_(), weight.double().requires_grad_()
     logits = (exact_x @ exact_weight.T)[:, :vocab_size]
-    wanted = functional.cross_entropy(logits, targets, **how)  # type: ignore[arg-type]
+    wanted = functional.cross_entropy(logits, targets, **how)
     squares = z * logits.logsumexp(1).square() * (targets != -100)
     wanted = wanted + (squares if reduction == "none" else squares.sum() / 9)
     wanted.backward(grad.double())
@@ -129,5 +131,5 @@ def test_refusals() -> None:
         ),
     ):
         with pytest.raises(plait.Error) as caught:
-            call()  # type: ignore[no-untyped-call]
+            call()
         agree(str(caught.value).startswith(sentence), str(caught.value))
