@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kBlock = 256 * 1024;
 constexpr std::int64_t kPanel = 64;
 constexpr std::int64_t kFewest = 128;
-constexpr std::int64_t kMost = 4096;
+constexpr std::int64_t kMost = 16384;
 
 std::int64_t columns_of_block(std::int64_t rows, std::int64_t columns, int threads) {
   const std::int64_t each = (columns + threads - 1) / threads;

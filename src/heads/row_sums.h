@@ -1,4 +1,4 @@
-// The sums over a row of logits that a loss needs. They have the same bits in any order and with any
+// The sums over a row of logits that a loss needs. They have the same bits in any order and for all
 // blocks.
 //
 // An exponential is a number of 24 bits. It belongs to the part that has its binary exponent:
