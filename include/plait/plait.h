@@ -5,6 +5,7 @@
 #include "plait/all_to_all_rows.h"
 #include "plait/buffer.h"
 #include "plait/collectives.h"
+#include "plait/columns.h"
 #include "plait/communicator.h"
 #include "plait/dtype.h"
 #include "plait/error.h"

@@ -30,6 +30,7 @@ NB_MODULE(_native, m) {
   bind_plans(m);
   bind_ops(m);
   bind_grouped(m);
+  bind_columns(m);
   bind_vocabulary(m);
   bind_linear(m);
   bind_torch(m);

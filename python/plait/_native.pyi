@@ -1115,6 +1115,23 @@ def grouped_matmul(x: Array | TensorView, weights: Sequence[PackedWeight | Weigh
     those of a product for each group.
     """
 
+def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = ()) -> None:
+    """
+    Bring the columns of all ranks to their places in a matrix that every rank gets.
+
+    `mine` is [m, n_r], and `all` [m, the sum of all n_r]. `counts` is every rank's n_r; without
+    it the columns are balanced.
+    """
+
+def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
+    """
+    out = all ranks' columns of x·weight, of which each rank has a weight for its own.
+
+    x is [m, k], the same on all ranks, weight [k, n_r], out [m, the sum of all n_r]. Columns
+    travel to their places while the next ones are multiplied. `counts` is every rank's n_r;
+    without it the columns are balanced. `bias` is of this rank's columns.
+    """
+
 def matmul_top(x: Array | TensorView, weight: PackedWeight | WeightView, k: int, values: Array, ids: Array, comm: Communicator, *, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
     """
     Find the k largest logits of each row and their ids: the lowest of equal ones first.

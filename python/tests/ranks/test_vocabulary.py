@@ -92,6 +92,22 @@ def test_the_bits_are_those_of_one_rank() -> None:
     agree(torch.equal(found, values) and torch.equal(at, ids), "another top")
 
 
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_columns_come_to_their_places(rows: int) -> None:
+    x, weight, _ = _problem(rows, 1001, 64, torch.bfloat16)
+    own = weight[shard(1001)]
+    comm = pt.communicator()
+    out = torch.empty(rows, 1001, dtype=torch.bfloat16)
+    plait.matmul_all_gather_columns(x, plait.WeightView(own, plait.WeightLayout.out_in), out, comm)
+    alone = plait.Communicator.connect(place=plait.Place(0, 1, "alone"))
+    wanted = torch.empty_like(out)
+    plait.matmul(x, plait.WeightView(weight, plait.WeightLayout.out_in), wanted, alone)
+    agree(torch.equal(out, wanted), "another product")
+    again = torch.empty_like(out)
+    plait.all_gather_columns(wanted[:, shard(1001)], again, comm)
+    agree(torch.equal(again, wanted), "other columns")
+
+
 def test_main_grad_and_frozen_operands() -> None:
     x, weight, targets = _problem(5, 64, 16, torch.float32)
     own = torch.nn.Parameter(weight[shard(64)].clone())
