@@ -154,7 +154,7 @@ ColumnCut cut_of(const char* name, const TensorView& all, std::int64_t own, Colu
 struct KeptGemm {
   std::optional<GemmDesc> desc;
   GemmOptions options;
-  std::optional<Gemm> gemm;
+  std::unique_ptr<Gemm> gemm;
   PackedInput packed;
 
   static KeptGemm& of(Communicator& comm) {
@@ -169,7 +169,7 @@ struct KeptGemm {
     options = {.backend = how.backend, .threads = how.threads};
     desc = wanted;
     wanted.m = rows;
-    gemm.emplace(select_gemm(wanted, options));
+    gemm = std::make_unique<Gemm>(select_gemm(wanted, options));
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/check.h"
 #include "base/default_floats.h"
@@ -43,7 +44,8 @@ class Gradient {
             select_gemm(logits_of(call.x, call.weight, options.vocabulary.logits), gemm_options_)),
         trace_(comm.trace()) {
     logits_.pack({.view = call.x}, packed_x_);
-    if (wants_dw()) x_as_weight_.emplace(WeightView{call.x, WeightLayout::in_out});
+    if (wants_dw())
+      x_as_weight_ = std::make_unique<PackedWeight>(WeightView{call.x, WeightLayout::in_out});
   }
 
   void run(Communicator& comm) {
@@ -228,7 +230,7 @@ class Gradient {
   Trace* trace_;
   const Loops& loops_ = loops();
   PackedInput packed_x_;
-  std::optional<PackedWeight> x_as_weight_;
+  std::unique_ptr<PackedWeight> x_as_weight_;
   Products dx_;  // by k
   Products dw_;
   Buffer block_, grad_, sum_;

@@ -29,7 +29,7 @@ double logarithm(double x) {
   constexpr std::int64_t kRootHalf = 0x3fe6a09e667f3bcd;
   const auto bits = std::bit_cast<std::int64_t>(x);
   const std::int64_t n = (bits - kRootHalf) >> 52;
-  const double m = std::bit_cast<double>(bits - n * (std::int64_t{1} << 52));
+  const auto m = std::bit_cast<double>(bits - n * (std::int64_t{1} << 52));
   const double f = (m - 1) / (m + 1);
   const double squared = f * f;
   double series = 0;

@@ -95,7 +95,7 @@ Extent extent(const float* x, std::int64_t n) {
     Floats some;
     std::memcpy(&some, x + i, sizeof some);
     largest = some > largest ? some : largest;
-    nans |= some != some;
+    nans |= some != some;  // NOLINT(misc-redundant-expression): true for NaNs
   }
   Extent found = {-__builtin_inff(), false};
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -36,8 +36,8 @@ struct Gapped {
 class ColumnsOfRanks : public RanksTest {
  protected:
   void expect_product(const Head& head, Dtype out) const {
-    std::vector<float> bias;
-    for (std::int64_t i = 0; i < head.v; ++i) bias.push_back(static_cast<float>(i % 7));
+    std::vector<float> bias(static_cast<std::size_t>(head.v));
+    for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i % 7);
     for (const bool has_bias : {false, true}) {
       Gapped wanted(head.m, head.v, out);
       Gemm gemm = select_gemm({.m = head.m,

@@ -203,14 +203,14 @@ TEST(CrossEntropy, IsTheLogarithmOfAProbability) {
   run_in_threads(2, [&](Communicator& comm) {
     std::vector<float> found(6);
     matmul_log_probs({.x = head.x_view(),
-                      .weight = head.weight(150 * comm.rank(), 150),
+                      .weight = head.weight(std::int64_t{150} * comm.rank(), 150),
                       .targets = training.targets,
                       .out = found},
                      comm);
     for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(found[i], -wanted.loss[i]);
     expect_error(Code::invalid_argument, [&] {
       matmul_log_probs({.x = head.x_view(),
-                        .weight = head.weight(150 * comm.rank(), 150),
+                        .weight = head.weight(std::int64_t{150} * comm.rank(), 150),
                         .targets = training.targets,
                         .out = found},
                        comm, {.z_loss = 1});

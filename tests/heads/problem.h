@@ -87,7 +87,7 @@ inline std::vector<std::int64_t> even_shares(std::int64_t v, int world) {
 inline std::vector<std::int64_t> odd_shares(std::int64_t v, int world) {
   std::vector<std::int64_t> firsts = {0};
   for (int rank = 1; rank < world; ++rank)
-    firsts.push_back(v * (rank - 1) * rank / (3 * world * world));
+    firsts.push_back(v * (rank - 1) * rank / (std::int64_t{3} * world * world));
   firsts.push_back(v);
   return firsts;
 }

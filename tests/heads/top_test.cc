@@ -163,9 +163,9 @@ TEST(Top, SavesAnExchangeIfFirstIdsAreGiven) {
       const std::uint64_t before = comm.completed_calls();
       float value = 0;
       std::int64_t id = 0;
-      matmul_top(head.x_view(), head.weight(comm.rank() * 2000, 2000),
+      matmul_top(head.x_view(), head.weight(std::int64_t{2000} * comm.rank(), 2000),
                  {.k = 1, .values = {&value, 1}, .ids = {&id, 1}}, comm,
-                 {.first_id = knows ? comm.rank() * 2000 : -1});
+                 {.first_id = knows ? std::int64_t{2000} * comm.rank() : -1});
       calls += static_cast<int>(comm.completed_calls() - before);
     });
     EXPECT_EQ(calls, knows ? 2 : 4);  // of both ranks
