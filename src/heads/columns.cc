@@ -26,7 +26,6 @@ constexpr const char* kProduct = "matmul_all_gather_columns";
 
 // Windows of fewer columns take the product longer, and their rows are short runs of bytes.
 constexpr std::int64_t kLeastWindow = 512;
-constexpr std::int64_t kPanel = 64;
 
 // How a matrix is cut: each rank's columns in windows, and a window's rows in chunks.
 class ColumnCut {

@@ -13,7 +13,6 @@ namespace {
 // A block has so many logits, which stay in the second cache, within these numbers of columns.
 // Fewer would have rows of X read too often; with more, threads would share few rows unevenly.
 constexpr std::int64_t kBlock = 256 * 1024;
-constexpr std::int64_t kPanel = 64;
 constexpr std::int64_t kFewest = 128;
 constexpr std::int64_t kMost = 16384;
 

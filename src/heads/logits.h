@@ -16,6 +16,9 @@
 
 namespace plait::heads {
 
+// Blocks and windows of columns are multiples of a product's panels.
+inline constexpr std::int64_t kPanel = 64;
+
 // Logits of one row, of columns that follow one another.
 struct LogitRow {
   int thread;
