@@ -5,6 +5,7 @@
 #include "plait/all_to_all_rows.h"
 #include "plait/buffer.h"
 #include "plait/collectives.h"
+#include "plait/columns.h"
 #include "plait/communicator.h"
 #include "plait/dtype.h"
 #include "plait/error.h"
@@ -34,4 +35,5 @@
 #include "plait/ulysses.h"
 #include "plait/ulysses_layers.h"
 #include "plait/version.h"
+#include "plait/vocabulary.h"
 #include "plait/weight.h"

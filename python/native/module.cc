@@ -31,6 +31,8 @@ NB_MODULE(_native, m) {
   bind_ops(m);
   bind_grouped(m);
   bind_experts(m);
+  bind_columns(m);
+  bind_vocabulary(m);
   bind_linear(m);
   bind_torch(m);
   bind_ulysses(m);

@@ -30,6 +30,8 @@ void bind_plans(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_grouped(nb::module_& m);
 void bind_experts(nb::module_& m);
+void bind_columns(nb::module_& m);
+void bind_vocabulary(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_torch(nb::module_& m);
 void bind_ulysses(nb::module_& m);

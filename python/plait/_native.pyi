@@ -1132,6 +1132,59 @@ def _combine_gradient(grad: TensorView, y: TensorView, places: int, weights: int
 
 def _route(ids: int, tokens: int, slots: int, bin_of: Sequence[int], bins: int, rows: int, places: int, who: str) -> list[int]: ...
 
+def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = ()) -> None:
+    """
+    Bring the columns of all ranks to their places in a matrix that every rank gets.
+
+    `mine` is [m, n_r], and `all` [m, the sum of all n_r]. `counts` is every rank's n_r; without
+    it the columns are balanced.
+    """
+
+def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
+    """
+    out = all ranks' columns of x·weight, of which each rank has a weight for its own.
+
+    x is [m, k], the same on all ranks, weight [k, n_r], out [m, the sum of all n_r]. Columns
+    travel to their places while the next ones are multiplied. `counts` is every rank's n_r;
+    without it the columns are balanced. `bias` is of this rank's columns.
+    """
+
+def matmul_top(x: Array | TensorView, weight: PackedWeight | WeightView, k: int, values: Array, ids: Array, comm: Communicator, *, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
+    """
+    Find the k largest logits of each row and their ids: the lowest of equal ones first.
+
+    All ranks have the same x; `weight` is this rank's rows of the vocabulary. `values` takes
+    [m, k] f32, and `ids` [m, k] int64. Ids from `vocab_size` on are padding. With `first_id`,
+    the id of this rank's first row, given by all ranks, one exchange is saved. Logits are
+    rounded to the dtype `logits` before they are compared.
+    """
+
+def matmul_cross_entropy(x: Array | TensorView, weight: PackedWeight | WeightView, targets: Array, out: Array, comm: Communicator, *, log_sum_exp: Array | None = None, label_smoothing: float = 0.0, z_loss: float = 0.0, ignored_target: int = -100, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
+    """
+    Compute the losses of rows whose logits are x·weight, without keeping logits.
+
+    All ranks have the same x and `targets` [m] int64; `weight` is this rank's rows of
+    the vocabulary. `out` and `log_sum_exp` take [m] f32, the same on all ranks. A row
+    with `ignored_target` has a loss of 0. Ids from `vocab_size` on are padding.
+    Logits are rounded to the dtype `logits` before they are used.
+    """
+
+def matmul_log_probs(x: Array | TensorView, weight: PackedWeight | WeightView, targets: Array, out: Array, comm: Communicator, *, log_sum_exp: Array | None = None, label_smoothing: float = 0.0, z_loss: float = 0.0, ignored_target: int = -100, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
+    """
+    Compute the logarithms of the targets' probabilities, as matmul_cross_entropy()
+    computes losses. label_smoothing and z_loss must be 0.
+    """
+
+def matmul_cross_entropy_gradient(x: Array | TensorView, weight: WeightView, targets: Array, log_sum_exp: Array, grad_loss: Array, comm: Communicator, *, grad_log_sum_exp: Array | None = None, dx: Array | TensorView | None = None, dw: Array | TensorView | None = None, accumulate_dw: bool = False, label_smoothing: float = 0.0, z_loss: float = 0.0, ignored_target: int = -100, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
+    """
+    Compute the gradients of matmul_cross_entropy(): of x, summed over ranks, and of the
+    weight.
+
+    `log_sum_exp` is what the loss has returned, `grad_loss` [m] the gradient of the result.
+    `dx` is [m, k] and `dw` as the weight [ids, k]; None: not wanted, for dx by all ranks.
+    `accumulate_dw` adds to dw.
+    """
+
 class LinearDesc:
     """What a layer is made for: this rank's sizes."""
 

@@ -41,6 +41,7 @@ with _package.needs_extra("torch"):
     from plait.torch.report import Report, forget_report, report
     from plait.torch.start import init
     from plait.torch.ulysses import UlyssesOutput, UlyssesQKV
+    from plait.torch.vocabulary import linear_cross_entropy, linear_log_probs, linear_top
     from plait.torch.weights import packed_bytes
 
 __all__ = [
@@ -63,6 +64,9 @@ __all__ = [
     "forget_report",
     "grouped_linear",
     "init",
+    "linear_cross_entropy",
+    "linear_log_probs",
+    "linear_top",
     "matmul_all_gather",
     "matmul_all_reduce",
     "matmul_reduce_scatter",

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from plait import _native
 from plait.torch import tensors
 from plait.torch.context import communicator_of
-from plait.torch.rows import float_dtype
+from plait.torch.rows import as_rows, float_dtype, view
 
 Shares = tuple[int, ...]  # of each rank
 
@@ -56,17 +56,11 @@ def split_columns(
 
 def _gathered(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) -> torch.Tensor:
     comm = communicator_of(group, "gather_columns")
-    leading, dtype = x.shape[:-1], float_dtype(x, "gather_columns", "x")
-    rows, own = leading.numel(), x.contiguous()
-    counts = [share * rows for share in shares]
-    out = x.new_empty(sum(counts))
-    _native._all_gather_at(
-        own.data_ptr(), own.numel(), out.data_ptr(), out.numel(), dtype, comm, counts
-    )
-    if rows > 1:  # the shares of all rows lie one behind the other
-        parts = zip(out.split(counts), shares, strict=True)
-        out = torch.cat([part.view(rows, share) for part, share in parts], 1)
-    return out.reshape(*leading, sum(shares))
+    float_dtype(x, "gather_columns", "x")
+    own = as_rows(x.reshape(-1, x.shape[-1]))
+    out = x.new_empty(own.shape[0], sum(shares))
+    _native.all_gather_columns(view(own), view(out), comm, counts=shares)
+    return out.reshape(*x.shape[:-1], sum(shares))
 
 
 def _own(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) -> torch.Tensor:

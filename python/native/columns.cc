@@ -1,0 +1,61 @@
+#include "plait/columns.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "communicator.h"
+#include "views.h"
+
+namespace plait::python {
+
+void bind_columns(nb::module_& m) {
+  constexpr const char* kGather = "all_gather_columns";
+  constexpr const char* kProduct = "matmul_all_gather_columns";
+  m.def(
+      kGather,
+      [](nb::handle mine, nb::handle all, PyCommunicator& comm,
+         const std::vector<std::int64_t>& counts) {
+        const ConstTensorView own = const_view_of(mine, {kGather, "mine"});
+        const TensorView to = view_of(all, {kGather, "all"});
+        comm.use([&](Communicator& c) { all_gather_columns(own, to, c, counts); });
+      },
+      nb::arg("mine"), nb::arg("all"), nb::arg("comm"), nb::kw_only(),
+      nb::arg("counts") = std::vector<std::int64_t>(),
+      nb::sig("def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, "
+              "comm: Communicator, *, counts: collections.abc.Sequence[int] = ()) -> None"),
+      "Bring the columns of all ranks to their places in a matrix that every rank gets.\n\n"
+      "`mine` is [m, n_r], and `all` [m, the sum of all n_r]. `counts` is every rank's n_r; "
+      "without\n"
+      "it the columns are balanced.");
+  m.def(
+      kProduct,
+      [](nb::handle x, nb::handle weight, nb::handle out, PyCommunicator& comm,
+         const std::vector<std::int64_t>& counts, nb::handle bias, int threads,
+         const std::string& backend) {
+        const ConstTensorView rows = const_view_of(x, {kProduct, "x"});
+        const Weight by = weight_of(weight, {kProduct, "weight"});
+        const TensorView to = view_of(out, {kProduct, "out"});
+        const ColumnsOptions options = {.counts = counts,
+                                        .bias = const_view_of(bias, {kProduct, "bias"}),
+                                        .threads = threads,
+                                        .backend = backend};
+        comm.use([&](Communicator& c) { matmul_all_gather_columns(rows, by, to, c, options); });
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("out"), nb::arg("comm"), nb::kw_only(),
+      nb::arg("counts") = std::vector<std::int64_t>(), nb::arg("bias") = nb::none(),
+      nb::arg("threads") = 0, nb::arg("backend") = "",
+      nb::sig("def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | "
+              "WeightView, out: Array | TensorView, comm: Communicator, *, "
+              "counts: collections.abc.Sequence[int] = (), bias: Array | TensorView | None = None, "
+              "threads: int = 0, backend: str = '') -> None"),
+      "out = all ranks' columns of x·weight, of which each rank has a weight for its own.\n\n"
+      "x is [m, k], the same on all ranks, weight [k, n_r], out [m, the sum of all n_r]. Columns\n"
+      "travel to their places while the next ones are multiplied. `counts` is every rank's n_r;\n"
+      "without it the columns are balanced. `bias` is of this rank's columns.");
+}
+
+}  // namespace plait::python

@@ -1,0 +1,250 @@
+"""Largest logits and losses of a vocabulary that ranks share, without the logits themselves."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+import torch.distributed as dist
+
+from plait import _native
+from plait.errors import refuse
+from plait.torch import tensors, weights
+from plait.torch.context import Context, context_of
+from plait.torch.graphs import outside_of_graphs
+from plait.torch.main_grad import main_grad_of, placeholder
+from plait.torch.once import differentiable_once
+from plait.torch.options import Options
+from plait.torch.rows import as_rows, check_matrix, float_dtype, view
+
+_DEFAULTS = Options()
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+@outside_of_graphs
+def linear_top(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    k: int = 1,
+    *,
+    group: dist.ProcessGroup | None = None,
+    vocab_size: int | None = None,
+    logits: torch.dtype = torch.float32,
+    options: Options = _DEFAULTS,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Find the k largest logits of each row and their ids, the lowest of equal ones first.
+
+    >>> linear_top(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    (tensor([[7.]]), tensor([[1]]))
+
+    `x` is [..., inputs], the same on all ranks, and `weight` [ids of this rank, inputs]. All ranks
+    make the call, and get the values in f32 and the ids, both [..., k]. A NaN is larger than any
+    number. Ids from `vocab_size` on are padding. Logits are rounded to the dtype `logits` before
+    they are compared: with that of x, the ids are those of torch's argmax of rounded logits, if no
+    two are equal. There are no gradients.
+    """
+    name = "linear_top"
+    with torch.no_grad():
+        rows, by = _operands(name, x, weight)
+        context = _context(name, group, options)
+        most = max(k, 0) if isinstance(k, int) else 0
+        values = torch.empty(rows.shape[0], most)
+        ids = torch.empty(rows.shape[0], most, dtype=torch.int64)
+        operand: Any = weights.plain(by)
+        if options.fixed_weights:
+            operand = weights.packed(by, by.dtype, weights.owner_of(weight))
+        _native.matmul_top(
+            view(rows),
+            operand,
+            k,
+            values,
+            ids,
+            context.comm,
+            **_how(name, context, vocab_size, logits),
+        )
+    return values.reshape(*x.shape[:-1], most), ids.reshape(*x.shape[:-1], most)
+
+
+@outside_of_graphs
+def linear_cross_entropy(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    group: dist.ProcessGroup | None = None,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    ignore_index: int = -100,
+    vocab_size: int | None = None,
+    logits: torch.dtype = torch.float32,
+    accumulate_into_main_grad: bool = False,
+    options: Options = _DEFAULTS,
+) -> torch.Tensor:
+    """Compute the cross entropy of logits that are never in memory together.
+
+    >>> linear_cross_entropy(torch.ones(1, 2), torch.zeros(4, 2), torch.tensor([3]))
+    tensor(1.3863)
+
+    `x` is [..., inputs], the same on all ranks, `weight` [ids of this rank, inputs], and `targets`
+    [...] ids. All ranks make the call and get the same loss in f32, with the same bits for every
+    number of ranks. The mean is that of rows whose target is not `ignore_index`. `label_smoothing`
+    is torch's, and `z_loss` is multiplied by the square of each row's log-sum-exp. Ids from
+    `vocab_size` on are padding. Logits are rounded to the dtype `logits` before they are used. The
+    gradient of `x` is summed over the ranks. `accumulate_into_main_grad` adds the weight's gradient
+    to `weight.main_grad`.
+    """
+    name = "linear_cross_entropy"
+    if reduction not in get_args(Reduction):
+        refuse(name, f"reduction is {reduction!r}; it can be {', '.join(get_args(Reduction))}")
+    how: dict[str, Any] = {"label_smoothing": float(label_smoothing), "z_loss": float(z_loss)}
+    how["ignored_target"] = ignore_index
+    context = _context(name, group, options)
+    how.update(_how(name, context, vocab_size, logits))
+    call = _Call(name, context, how, weight if accumulate_into_main_grad else None)
+    loss, _ = _losses(call, x, weight, targets)
+    if reduction == "none":
+        return loss
+    total = loss.sum()
+    return total if reduction == "sum" else total / (targets != ignore_index).sum()
+
+
+@outside_of_graphs
+def linear_log_probs(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    group: dist.ProcessGroup | None = None,
+    ignore_index: int = -100,
+    vocab_size: int | None = None,
+    logits: torch.dtype = torch.float32,
+    options: Options = _DEFAULTS,
+) -> torch.Tensor:
+    """Compute the logarithms of the targets' probabilities, of which 0 stands for ignored ones.
+
+    >>> linear_log_probs(torch.ones(1, 2), torch.zeros(4, 2), torch.tensor([3]))
+    tensor([-1.3863])
+
+    The arguments are those of linear_cross_entropy().
+    """
+    name = "linear_log_probs"
+    context = _context(name, group, options)
+    how = {"ignored_target": ignore_index, **_how(name, context, vocab_size, logits)}
+    loss, _ = _losses(_Call(name, context, how, None), x, weight, targets)
+    return 0 - loss
+
+
+def _operands(
+    name: str, x: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return both as rows that a product reads, in autocast's dtype where that is on."""
+    tensors.refuse_tracing(name, x)
+    tensors.refuse_transforms(name, {"x": x, "weight": weight})
+    x, weight = tensors.resolved(x), tensors.resolved(weight)
+    tensors.check(x, name, "x")
+    check_matrix(weight, name, "weight")
+    if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
+        refuse(name, f"x is {list(x.shape)}; its last dimension must be {weight.shape[1]}")
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        x, weight = tensors.cast(x, dtype), tensors.cast(weight, dtype)
+    float_dtype(x, name, "x")
+    return as_rows(x.reshape(-1, x.shape[-1])), as_rows(weight)
+
+
+def _context(name: str, group: dist.ProcessGroup | None, options: Options) -> Context:
+    if options.engine != "native":
+        refuse(name, f"it has the engine native alone, and options have {options.engine}")
+    return context_of(group, options, name)
+
+
+def _how(
+    name: str, context: Context, vocab_size: int | None, logits: torch.dtype
+) -> dict[str, Any]:
+    dtype = tensors.DTYPES.get(logits)
+    if dtype is None:
+        refuse(name, f"logits is {logits}; it can be float32, bfloat16 or float16")
+    settings = context.settings
+    return {
+        "vocab_size": -1 if vocab_size is None else vocab_size,
+        "logits": dtype,
+        "threads": settings.threads,
+        "backend": settings.backend,
+    }
+
+
+@dataclass
+class _Call:
+    name: str
+    context: Context
+    how: dict[str, Any]  # arguments of the native calls
+    main_grad: torch.Tensor | None
+
+
+def _losses(
+    call: _Call, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return losses and logarithms of sums, both shaped as the targets."""
+    rows, by = _operands(call.name, x, weight)
+    if targets.dtype != torch.int64 or not targets.is_cpu or targets.shape != x.shape[:-1]:
+        refuse(
+            call.name,
+            f"targets is {targets.dtype} {list(targets.shape)} on {targets.device}; it must be "
+            f"torch.int64 {list(x.shape[:-1])} on cpu",
+        )
+    ids = targets.reshape(-1).contiguous()
+    loss, log_sum_exp = _CrossEntropy.apply(rows, by, ids, call)  # type: ignore[no-untyped-call]
+    return loss.reshape(targets.shape), log_sum_exp.reshape(targets.shape)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, call: _Call
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        loss = torch.empty(x.shape[0])
+        log_sum_exp = torch.empty(x.shape[0])
+        _native.matmul_cross_entropy(
+            view(x),
+            weights.plain(weight),
+            targets,
+            loss,
+            call.context.comm,
+            log_sum_exp=log_sum_exp,
+            **call.how,
+        )
+        ctx.call = call
+        ctx.save_for_backward(x, weight, targets, log_sum_exp)
+        return loss, log_sum_exp
+
+    @staticmethod
+    @differentiable_once
+    def backward(
+        ctx: Any, grad_loss: torch.Tensor, grad_log_sum_exp: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
+        call: _Call = ctx.call
+        x, weight, targets, log_sum_exp = ctx.saved_tensors
+        needs_x, needs_weight = ctx.needs_input_grad[:2]
+        dx = torch.empty_like(x) if needs_x else None
+        dw, given = None, None
+        if needs_weight and call.main_grad is None:
+            dw = given = torch.empty_like(weight)
+        elif needs_weight:
+            dw = main_grad_of(call.main_grad, call.name)
+        _native.matmul_cross_entropy_gradient(
+            view(x),
+            weights.plain(weight),
+            targets,
+            log_sum_exp,
+            grad_loss.contiguous(),
+            call.context.comm,
+            grad_log_sum_exp=grad_log_sum_exp.contiguous(),
+            dx=None if dx is None else view(dx),
+            dw=None if dw is None else view(dw),
+            accumulate_dw=given is None,
+            **call.how,
+        )
+        if needs_weight and given is None:
+            given = placeholder(call.main_grad, weight)
+        return dx, given, None, None

@@ -1,0 +1,82 @@
+#include "heads/agreement.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "plait/collectives.h"
+#include "plait/vocabulary.h"
+
+namespace plait::heads {
+namespace {
+
+struct Term {
+  const char* name;
+  std::int64_t Terms::* value;
+};
+
+constexpr std::array<Term, 6> kTerms = {{{"rows of x", &Terms::rows},
+                                         {"columns of x", &Terms::k_of_x},
+                                         {"vocab_size", &Terms::vocab_size},
+                                         {"k", &Terms::k},
+                                         {"targets with the fingerprint", &Terms::targets},
+                                         {"options with the fingerprint", &Terms::options}}};
+
+[[noreturn]] void fail(const std::string& sentence, int culprit) {
+  throw Error(Code::mismatch, sentence, culprit);
+}
+
+}  // namespace
+
+std::vector<std::byte> Agreement::gather(std::span<const std::byte> mine) {
+  const Header header = {.terms = terms_, .place = place_};
+  const std::size_t each = sizeof header + mine.size();
+  const auto world = static_cast<std::size_t>(comm_.world());
+  std::vector<std::byte> own(each);
+  std::memcpy(own.data(), &header, sizeof header);
+  if (!mine.empty()) std::memcpy(own.data() + sizeof header, mine.data(), mine.size());
+  std::vector<std::byte> all(world * each);
+  all_gather({own.data(), each, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm_);
+  std::vector<Header> headers(world);
+  std::vector<std::byte> rest(world * mine.size());
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    const std::byte* from = all.data() + rank * each;
+    std::memcpy(&headers[rank], from, sizeof header);
+    if (!mine.empty())
+      std::memcpy(rest.data() + rank * mine.size(), from + sizeof header, mine.size());
+  }
+  check(headers);
+  return rest;
+}
+
+void Agreement::check(std::span<const Header> all) {
+  total_ = 0;
+  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
+    const Header& one = all[static_cast<std::size_t>(rank)];
+    for (const Term& term : kTerms) {
+      const std::int64_t first = all[0].terms.*term.value;
+      const std::int64_t other = one.terms.*term.value;
+      if (other == first) continue;
+      fail(base::sentence(name_, ": rank ", rank, " has ", term.name, ' ', other,
+                          ", and rank 0 has ", first),
+           rank);
+    }
+    if (one.place.first >= 0 && one.place.first != total_) {
+      fail(base::sentence(name_, ": rank ", rank, " gives first_id ", one.place.first,
+                          ", but the ranks before it have ", total_, " rows of the weight"),
+           rank);
+    }
+    if (rank == comm_.rank()) place_.first = total_;
+    total_ += one.place.share;
+  }
+  PLAIT_CHECK(total_ <= kMostVocabulary, name_, ": the ranks' weights have ", total_,
+              " rows; at most ", kMostVocabulary, " are allowed");
+  PLAIT_CHECK(terms_.vocab_size <= total_, name_, ": vocab_size is ", terms_.vocab_size,
+              ", but the ranks' weights have ", total_, " rows");
+}
+
+void Agreement::find_place() {
+  if (place_.first < 0) gather({});
+}
+
+}  // namespace plait::heads

@@ -1,0 +1,61 @@
+// How ranks learn of one another's shares of a vocabulary, and find out that their calls differ.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plait/communicator.h"
+
+namespace plait::heads {
+
+// The terms of a call, which all ranks must have alike. All are whole numbers, which a sentence
+// can show.
+struct Terms {
+  std::int64_t rows;
+  std::int64_t k_of_x;
+  std::int64_t vocab_size;
+  std::int64_t k = 0;        // of matmul_top()
+  std::int64_t targets = 0;  // a fingerprint
+  std::int64_t options = 0;  // a fingerprint
+
+  bool operator==(const Terms&) const = default;
+};
+
+struct Place {
+  std::int64_t share;       // of the weight's rows
+  std::int64_t first = -1;  // -1: not known yet
+};
+
+class Agreement {
+ public:
+  Agreement(const char* name, Communicator& comm, const Terms& terms, Place place)
+      : name_(name), comm_(comm), terms_(terms), place_(place) {}
+
+  // Collective. What this rank has for all, of the same size on each: returns the bytes of all, one
+  // rank after another. Error{mismatch} on all ranks where terms or places don't fit together.
+  std::vector<std::byte> gather(std::span<const std::byte> mine);
+
+  // Collective, unless this rank's first id is known.
+  void find_place();
+
+  std::int64_t first() const { return place_.first; }
+  std::int64_t total() const { return total_; }  // rows of all ranks' weights; after a gather
+
+ private:
+  struct Header {
+    Terms terms;
+    Place place;
+  };
+  void check(std::span<const Header> all);
+
+  const char* name_;
+  Communicator& comm_;
+  Terms terms_;
+  Place place_;
+  std::int64_t total_ = -1;
+};
+
+}  // namespace plait::heads

@@ -1,0 +1,94 @@
+#include <cstring>
+
+#include "base/check.h"
+#include "base/default_floats.h"
+#include "base/parallel.h"
+#include "comm/session/state.h"
+#include "heads/agreement.h"
+#include "heads/checks.h"
+#include "heads/logits.h"
+#include "heads/top_rows.h"
+#include "plait/trace.h"
+
+namespace plait {
+namespace heads {
+namespace {
+
+constexpr const char* kTop = "matmul_top";
+
+// A logit on its way to the other ranks.
+struct Candidate {
+  float value;
+  std::int32_t id;  // -1: none
+};
+
+TopRows own_top(const ConstTensorView& x, const Weight& weight, const Agreement& agreement,
+                std::int64_t k, Communicator& comm, const VocabularyOptions& options) {
+  const std::int64_t first = agreement.first();
+  const Span span(comm.trace(), Lane::compute, "product",
+                  {.flops = 2 * x.rows * weight.n() * weight.k()});
+  std::vector<TopRows> tops(static_cast<std::size_t>(base::thread_count(options.threads)),
+                            TopRows(x.rows, k));
+  Logits::of(comm).run(x, weight, own_columns(weight.n(), first, options.vocab_size), options,
+                       [&](const LogitRow& row) {
+                         tops[static_cast<std::size_t>(row.thread)].add(
+                             row.row, first + row.first_column, row.values, row.count);
+                       });
+  for (std::size_t i = 1; i < tops.size(); ++i) tops[0].add(tops[i]);
+  return std::move(tops[0]);
+}
+
+std::vector<Candidate> candidates_of(const TopRows& top) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(top.entries().size());
+  for (const TopEntry& entry : top.entries()) {
+    candidates.push_back(
+        {.value = entry.value, .id = entry.key == 0 ? -1 : static_cast<std::int32_t>(entry.id())});
+  }
+  return candidates;
+}
+
+}  // namespace
+}  // namespace heads
+
+void matmul_top(const ConstTensorView& x, const Weight& weight, const Top& top, Communicator& comm,
+                const VocabularyOptions& options) {
+  using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
+  const Communicator::State::Use use(comm.state());
+  const base::DefaultFloats floats;
+  check_operands(kTop, x, weight, options);
+  PLAIT_CHECK(top.k >= 1 && top.k <= kMostTop, kTop, ": k is ", top.k, "; it must be from 1 to ",
+              kMostTop);
+  check_size(kTop, "values", top.values.size(), x.rows * top.k);
+  check_size(kTop, "ids", top.ids.size(), x.rows * top.k);
+  const auto enough = [&](std::int64_t vocabulary) {
+    PLAIT_CHECK(top.k <= vocabulary, kTop, ": k is ", top.k, ", but the vocabulary has ",
+                vocabulary, " ids");
+  };
+  if (options.vocab_size >= 0) enough(options.vocab_size);
+  Agreement agreement(kTop, comm,
+                      {.rows = x.rows,
+                       .k_of_x = x.cols,
+                       .vocab_size = options.vocab_size,
+                       .k = top.k,
+                       .options = static_cast<std::int64_t>(options.logits)},
+                      {.share = weight.n(), .first = options.first_id});
+  agreement.find_place();
+  const std::vector<Candidate> own =
+      candidates_of(own_top(x, weight, agreement, top.k, comm, options));
+  const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(own)));
+  enough(options.vocab_size >= 0 ? options.vocab_size : agreement.total());
+  TopRows merged(x.rows, top.k);
+  for (std::size_t i = 0; i * sizeof(Candidate) < all.size(); ++i) {
+    Candidate one;
+    std::memcpy(&one, all.data() + i * sizeof one, sizeof one);
+    const auto row = static_cast<std::int64_t>(i % own.size()) / top.k;
+    if (one.id >= 0) merged.add(row, TopEntry::of(one.value, one.id));
+  }
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    top.values[i] = merged.entries()[i].value;
+    top.ids[i] = merged.entries()[i].id();
+  }
+}
+
+}  // namespace plait

@@ -1,0 +1,141 @@
+// Columns that ranks share, against the product of one rank, to the bit.
+#include "plait/columns.h"
+
+#include <gtest/gtest.h>
+
+#include "problem.h"
+
+namespace plait {
+namespace {
+
+constexpr std::byte kUntouched{0x5a};
+
+std::vector<std::int64_t> counts_of(const std::vector<std::int64_t>& firsts) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t rank = 0; rank + 1 < firsts.size(); ++rank)
+    counts.push_back(firsts[rank + 1] - firsts[rank]);
+  return counts;
+}
+
+// A matrix with gaps between its rows.
+struct Gapped {
+  std::int64_t stride;
+  std::vector<std::byte> bytes;
+  TensorView view;
+
+  Gapped(std::int64_t rows, std::int64_t cols, Dtype dtype)
+      : stride(cols + 3),
+        bytes(static_cast<std::size_t>(rows * stride) * size_of(dtype), kUntouched),
+        view({.data = bytes.data(),
+              .dtype = dtype,
+              .rows = rows,
+              .cols = cols,
+              .row_stride = stride}) {}
+};
+
+class ColumnsOfRanks : public RanksTest {
+ protected:
+  void expect_product(const Head& head, Dtype out) const {
+    std::vector<float> bias(static_cast<std::size_t>(head.v));
+    for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i % 7);
+    for (const bool has_bias : {false, true}) {
+      Gapped wanted(head.m, head.v, out);
+      Gemm gemm = select_gemm({.m = head.m,
+                               .n = head.v,
+                               .k = head.k,
+                               .x = head.dtype,
+                               .weight = head.dtype,
+                               .out = out});
+      GemmCall call = {.x = {head.x_view()}, .weight = head.weight(0, head.v), .out = wanted.view};
+      if (has_bias) call.bias = ConstTensorView::of(bias.data(), 1, head.v);
+      gemm.run(call);
+      run([&](Communicator& comm) {
+        for (const auto& firsts : {even_shares(head.v, world()), odd_shares(head.v, world())}) {
+          const auto counts = counts_of(firsts);
+          const auto rank = static_cast<std::size_t>(comm.rank());
+          const WeightView weight = head.weight(firsts[rank], counts[rank]);
+          ColumnsOptions options = {.counts = counts, .threads = 2};
+          if (has_bias)
+            options.bias = ConstTensorView::of(bias.data() + firsts[rank], 1, counts[rank]);
+          Gapped found(head.m, head.v, out);
+          matmul_all_gather_columns(head.x_view(), weight, found.view, comm, options);
+          EXPECT_TRUE(same_bits(found.bytes, wanted.bytes));
+          // The columns alone, from elsewhere and from their place.
+          Gapped own(head.m, counts[rank], out);
+          for (std::int64_t row = 0; row < head.m && counts[rank] > 0; ++row)
+            std::memcpy(own.view.row(row),
+                        wanted.view.column_range(firsts[rank], firsts[rank + 1]).row(row),
+                        own.view.row_bytes());
+          Gapped all(head.m, head.v, out);
+          all_gather_columns(own.view, all.view, comm, counts);
+          EXPECT_TRUE(same_bits(all.bytes, wanted.bytes));
+          const TensorView place = all.view.column_range(firsts[rank], firsts[rank + 1]);
+          all_gather_columns(place, all.view, comm, counts);
+          EXPECT_TRUE(same_bits(all.bytes, wanted.bytes));
+        }
+      });
+    }
+  }
+};
+
+TEST_P(ColumnsOfRanks, HaveTheBitsOfOneProduct) {
+  for (const std::int64_t m : {0, 1, 5, 130}) expect_product(Head(m, 2003, 17), Dtype::f32);
+  expect_product(Head(1, 40'000, 16, Dtype::bf16), Dtype::bf16);
+  expect_product(Head(64, 1300, 64, Dtype::bf16), Dtype::f16);
+  expect_product(Head(3, 2, 17), Dtype::f32);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ColumnsOfRanks,
+                         worlds_of({.name = "threads", .run = run_as_threads}, {1, 2, 3}),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Shm, ColumnsOfRanks,
+                         worlds_of({.name = "shm", .run = run_in_processes}, {2, 4}), case_name);
+INSTANTIATE_TEST_SUITE_P(Hosts, ColumnsOfRanks,
+                         worlds_of({.name = "hosts", .run = over_hosts({0, 0, 1, 1})}, {4}),
+                         case_name);
+
+TEST(Columns, AreBalancedUnlessCounted) {
+  const Head head(4, 5, 3);
+  run_in_threads(2, [&](Communicator& comm) {
+    std::vector<float> out(20);
+    const TensorView view = TensorView::of(out.data(), 4, 5);
+    const std::int64_t first = comm.rank() == 0 ? 0 : 3;
+    matmul_all_gather_columns(head.x_view(), head.weight(first, comm.rank() == 0 ? 3 : 2), view,
+                              comm);
+    EXPECT_TRUE(same_bits(out, head.logits()));
+  });
+}
+
+TEST(Columns, RefuseInASentence) {
+  const Head head(2, 10, 4);
+  const auto sentence = [&](Code code, const std::vector<std::int64_t>& counts,
+                            std::int64_t last = -1) {
+    std::string said;
+    run_in_threads(2, [&](Communicator& comm) {
+      std::vector<float> out(20, -7);
+      std::vector<std::int64_t> own_counts = counts;
+      if (comm.rank() == 1 && last >= 0) own_counts = {10 - last, last};
+      const std::int64_t own = comm.rank() == 1 && last >= 0 ? last : 5;
+      const Error error = expect_error(code, [&] {
+        matmul_all_gather_columns(head.x_view(), head.weight(0, own),
+                                  TensorView::of(out.data(), 2, 10), comm, {.counts = own_counts});
+      });
+      if (code == Code::invalid_argument) {
+        EXPECT_EQ(out[0], -7);
+      }
+      if (comm.rank() == 0) said = error.what();
+    });
+    return said;
+  };
+  EXPECT_EQ(
+      sentence(Code::invalid_argument, {5, 4}),
+      "matmul_all_gather_columns: the counts add up to 9, not to the 10 columns of the output");
+  EXPECT_EQ(sentence(Code::invalid_argument, {10}),
+            "matmul_all_gather_columns: 1 counts for 2 ranks");
+  EXPECT_EQ(sentence(Code::invalid_argument, {6, 4}),
+            "matmul_all_gather_columns: rank 0 has 5 columns, not 6");
+  EXPECT_TRUE(contains(sentence(Code::mismatch, {5, 5}, 4), "shards"));
+}
+
+}  // namespace
+}  // namespace plait
