@@ -1,16 +1,17 @@
 // One operator of a communicator at a time: their chunks share slots.
 #pragma once
 
+#include <string_view>
+
 #include "base/check.h"
 #include "base/default_floats.h"
 #include "comm/session/state.h"
-#include "plait/operator.h"
 
 namespace plait::ops {
 
-inline void refuse_within_another(const Communicator::State& state, Operator op) {
+inline void refuse_within_another(const Communicator::State& state, std::string_view call) {
   state.check_not_forked();  // the parent may have been in an operator
-  PLAIT_CHECK(!state.is_in_operator(), name(op),
+  PLAIT_CHECK(!state.is_in_operator(), call,
               ": called from the poll hook of another operator of this communicator");
 }
 
@@ -18,8 +19,8 @@ inline void refuse_within_another(const Communicator::State& state, Operator op)
 // products and sums have wherever they run, and the caller's poll hook has with them.
 class Busy {
  public:
-  Busy(Communicator::State& state, Operator op) : state_(state), use_(state) {
-    refuse_within_another(state, op);
+  Busy(Communicator::State& state, std::string_view call) : state_(state), use_(state) {
+    refuse_within_another(state, call);
     state_.set_in_operator(true);
   }
   ~Busy() { state_.set_in_operator(false); }

@@ -246,14 +246,14 @@ PollHook hook_of(Operator op, const PollHook& poll) {
 }  // namespace
 
 void OpRunner::set_up(const OpCall& call, std::int64_t m, const Plan& plan) {
-  const Busy busy(state_, desc_.op);
+  const Busy busy(state_, name(desc_.op));
   const PollHook poll = hook_of(desc_.op, call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
   fit(m, plan);
 }
 
 void OpRunner::run(const OpCall& call, std::int64_t m, const Plan& plan) try {
-  const Busy busy(state_, desc_.op);
+  const Busy busy(state_, name(desc_.op));
   const PollHook poll = hook_of(desc_.op, call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), name(desc_.op), poll);
   fit(m, plan);

@@ -19,7 +19,7 @@ OpCache& OpCache::of(Communicator& comm) {
 void OpCache::run(const OpDesc& desc, Communicator& comm, const OpOptions& options,
                   const OpCall& call) {
   const Communicator::State::Use use(comm.state());
-  refuse_within_another(comm.state(), desc.op);  // find() might throw out what is running
+  refuse_within_another(comm.state(), name(desc.op));  // find() might throw out what is running
   const auto follow = [&](const Plan& plan) { run(find(desc, comm, options), call, plan); };
   if (!asks_for_plans(desc, options)) {
     follow(plan_for(desc, comm, options));

@@ -29,8 +29,12 @@ constexpr std::array<Names, 11> kNames = {{
     {"split", {"m", "n", "k"}},
 }};
 
+constexpr Names kExperts = {"expert_parallel_mlp",
+                            {"columns", "rows", "the fingerprint of ids and weights"}};
+
 // Without a name of its own, what has the sizes of a product: an operator, or an unknown operation.
 const Names& names(Operation operation) {
+  if (operation == Operation::expert_parallel_mlp) return kExperts;
   const auto index = static_cast<std::size_t>(operation);
   return kNames[index < kNames.size() ? index : 0];
 }
@@ -75,7 +79,9 @@ std::string difference(const Tag& a, const Tag& b) {
     if (i == 2 && comm::is_operator(a.operation)) return last_difference(field, a, b);
     return both(field, a.sizes[i], b.sizes[i]);
   }
-  if (a.plan != b.plan) return "the plan";  // of which a tag has a fingerprint
+  // A tag has a fingerprint of these.
+  if (a.plan != b.plan)
+    return a.operation == Operation::expert_parallel_mlp ? "the layer's description" : "the plan";
   if (a.call != b.call) return both("the order of calls", a.call, b.call);
   return both("the chunk", a.chunk, b.chunk);
 }
