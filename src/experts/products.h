@@ -7,17 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "base/function_ref.h"
 #include "comm/core/group.h"
 #include "experts/activation.h"
+#include "experts/exchange.h"
 #include "plait/buffer.h"
 #include "plait/experts.h"
 #include "plait/grouped_gemm.h"
 
 namespace plait::experts {
-
-// Called now and then by the thread that made the call, while it multiplies.
-using PollStep = base::FunctionRef<void()>;
 
 class Products {
  public:

@@ -7,47 +7,51 @@
 
 namespace plait::experts {
 
-std::int64_t RowStore::distance() const {
-  return static_cast<std::int64_t>(base::round_up(static_cast<std::size_t>(shape_.bytes()), 64));
+namespace {
+
+// Rows begin at cache lines, and their parts can be read as elements.
+std::int64_t distance_of(std::int64_t bytes) {
+  return static_cast<std::int64_t>(base::round_up(static_cast<std::size_t>(bytes), 64));
 }
+
+TensorView part_of(const Buffer& memory, const TensorView& shape, std::int64_t bytes,
+                   std::int64_t offset) {
+  TensorView view = shape;
+  view.data = memory.data() + offset;
+  view.row_stride = distance_of(bytes) / static_cast<std::int64_t>(size_of(shape.dtype));
+  return view;
+}
+
+}  // namespace
 
 void RowStore::make(std::int64_t rows) {
   rows_ = rows;
-  tensor::make_room(memory_, static_cast<std::size_t>(rows * distance()));
-  tensor::make_room(results_memory_,
-                    static_cast<std::size_t>(rows * shape_.hidden) * size_of(shape_.wire));
-  results_ = results_memory_.view(shape_.wire, rows, shape_.hidden);
+  tensor::make_room(memory_, static_cast<std::size_t>(rows * distance_of(row_bytes_)));
+  tensor::make_room(results_memory_, static_cast<std::size_t>(rows * distance_of(result_bytes_)));
 }
 
-TensorView RowStore::bytes() const {
-  return {.data = memory_.data(),
-          .dtype = Dtype::s8,
-          .rows = rows_,
-          .cols = shape_.bytes(),
-          .row_stride = distance()};
+TensorView RowStore::part(Dtype dtype, std::int64_t cols, std::int64_t offset) const {
+  return part_of(memory_, {.dtype = dtype, .rows = rows_, .cols = cols}, row_bytes_, offset);
 }
 
-TensorView RowStore::x() const {
-  return {.data = memory_.data(),
-          .dtype = shape_.dtype,
-          .rows = rows_,
-          .cols = shape_.hidden,
-          .row_stride = distance() / static_cast<std::int64_t>(size_of(shape_.dtype))};
+TensorView RowStore::result_part(Dtype dtype, std::int64_t cols, std::int64_t offset) const {
+  return part_of(results_memory_, {.dtype = dtype, .rows = rows_, .cols = cols}, result_bytes_,
+                 offset);
 }
 
-const std::byte* RowStore::weights() const {
-  return shape_.has_weight ? memory_.data() + shape_.x_bytes() : nullptr;
-}
+TensorView RowStore::bytes() const { return part(Dtype::s8, row_bytes_, 0); }
+TensorView RowStore::results() const { return result_part(Dtype::s8, result_bytes_); }
 
-void Progress::begin(const comm::CountedRows& rows, std::int64_t groups, int world) {
-  groups_ = groups;
+void Progress::begin(const comm::CountedRows& rows, Groups groups, int world) {
+  groups_ = groups.count;
+  whole_ = groups.whole;
   world_ = world;
   received_.assign(static_cast<std::size_t>(world), 0);
   next_.assign(static_cast<std::size_t>(world), 0);
   parts_.clear();
   left_ = 0;
   std::vector<std::int64_t> in_block(static_cast<std::size_t>(world), 0);
-  for (std::int64_t group = 0; group < groups; ++group) {
+  for (std::int64_t group = 0; group < groups_; ++group) {
     for (int rank = 0; rank < world; ++rank) {
       const std::int64_t count = rows.counts(rank)[static_cast<std::size_t>(group)];
       parts_.push_back({.in_block = in_block[index(rank)], .first = left_, .count = count});
@@ -86,9 +90,9 @@ bool Progress::find(std::int64_t most, Work& work) const {
     if (left_of(group) == 0 || !has_all(group)) continue;
     const bool is_short = rows_of(group) <= most;
     return is_short && is_untouched(group) ? find_groups(group, most, work)
-                                           : find_rest(group, most, work);
+                                           : find_rest(group, whole_ ? rows_of(group) : most, work);
   }
-  return find_many(most, work);
+  return !whole_ && find_many(most, work);
 }
 
 // The group, and those after it, as long as they have all their rows and are not too many.

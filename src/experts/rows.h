@@ -13,18 +13,6 @@
 
 namespace plait::experts {
 
-// How rows lie in memory: elements of x, perhaps an f32 behind them, and then a gap.
-struct RowShape {
-  std::int64_t hidden;
-  Dtype dtype;
-  Dtype wire;
-  bool has_weight;
-
-  std::int64_t x_bytes() const { return hidden * static_cast<std::int64_t>(size_of(dtype)); }
-  // Bytes that travel.
-  std::int64_t bytes() const { return x_bytes() + (has_weight ? 4 : 0); }
-};
-
 // A matrix as bytes.
 template <class View>
 View as_bytes(const View& view) {
@@ -36,28 +24,31 @@ View as_bytes(const View& view) {
           .row_stride = view.row_stride * element};
 }
 
-// Rows for experts, one group after another, and the results of their products.
+// Rows for experts, one group after another, and their results.
 class RowStore {
  public:
-  explicit RowStore(const RowShape& shape) : shape_(shape) {}
+  // Bytes of a row and of its result, as they travel.
+  RowStore(std::int64_t row_bytes, std::int64_t result_bytes)
+      : row_bytes_(row_bytes), result_bytes_(result_bytes) {}
 
   void make(std::int64_t rows);
 
-  TensorView bytes() const;  // as they travel
-  TensorView x() const;
-  const std::byte* weights() const;  // null: there are none
-  const TensorView& results() const { return results_; }
+  std::int64_t rows() const { return rows_; }
+  TensorView bytes() const;    // rows
+  TensorView results() const;  // as bytes
+
+  // A part of each row, or of each result, from this byte on.
+  TensorView part(Dtype dtype, std::int64_t cols, std::int64_t offset) const;
+  TensorView result_part(Dtype dtype, std::int64_t cols, std::int64_t offset = 0) const;
 
   std::size_t held_bytes() const { return memory_.bytes() + results_memory_.bytes(); }
 
  private:
-  std::int64_t distance() const;  // between rows, in bytes
-
-  RowShape shape_;
+  std::int64_t row_bytes_;
+  std::int64_t result_bytes_;
   std::int64_t rows_ = 0;
   Buffer memory_;
   Buffer results_memory_;
-  TensorView results_;
 };
 
 // Rows [begin, end) of a store, which belong to consecutive groups.
@@ -72,8 +63,12 @@ struct Work {
 // results may go back.
 class Progress {
  public:
-  // `rows` has been laid out by group.
-  void begin(const comm::CountedRows& rows, std::int64_t groups, int world);
+  // `rows` has been laid out by group. `whole`: a group is multiplied at once.
+  struct Groups {
+    std::int64_t count;
+    bool whole = false;
+  };
+  void begin(const comm::CountedRows& rows, Groups groups, int world);
 
   // Rows of the ranks' blocks that have come: the first ones.
   void set_received(int rank, std::int64_t rows) { received_[index(rank)] = rows; }
@@ -113,6 +108,7 @@ class Progress {
   bool find_many(std::int64_t most, Work& work) const;
 
   std::int64_t groups_ = 0;
+  bool whole_ = false;
   int world_ = 0;
   std::vector<Part> parts_;             // by group and rank
   std::vector<std::int64_t> received_;  // by rank
