@@ -106,13 +106,12 @@ void ExpertParallelMLP::State::multiply(const experts::RowStore& store, const ex
   const std::int64_t behind_x = bytes_of(desc_, desc_.dtype);
   const auto rows_of = [&](const TensorView& all) { return all.row_range(work.begin, work.end); };
   const TensorView weights = rows_of(store.part(Dtype::s8, sizeof(float), behind_x));
-  products_.multiply(
-      {.first_group = work.first_group,
-       .counts = work.counts,
-       .x = rows_of(store.part(desc_.dtype, desc_.hidden, 0)),
-       .weights = weighs_rows() ? static_cast<const std::byte*>(weights.data) : nullptr,
-       .out = rows_of(store.result_part(desc_.wire, desc_.hidden))},
-      poll_step);
+  products_.multiply({.first_group = work.first_group,
+                      .counts = work.counts,
+                      .x = rows_of(store.part(desc_.dtype, desc_.hidden, 0)),
+                      .weights = weighs_rows() ? weights : TensorView{},
+                      .out = rows_of(store.result_part(desc_.wire, desc_.hidden))},
+                     poll_step);
 }
 
 void ExpertParallelMLP::State::combine() {

@@ -3,16 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
 
 #include "comm/core/group.h"
 #include "experts/activation.h"
-#include "experts/exchange.h"
+#include "experts/polled_product.h"
 #include "plait/buffer.h"
 #include "plait/experts.h"
-#include "plait/grouped_gemm.h"
 
 namespace plait::experts {
 
@@ -27,7 +24,7 @@ class Products {
     std::int64_t first_group;
     std::span<const std::int64_t> counts;  // of this group and those after it
     ConstTensorView x;                     // their rows
-    const std::byte* weights;  // an f32 behind each row of x, `x`'s rows apart; null: none
+    ConstTensorView weights;               // [rows, 4] bytes: an f32 each; no data: none
     TensorView out;
   };
   void multiply(const Rows& rows, PollStep poll_step);
@@ -37,8 +34,7 @@ class Products {
   }
 
  private:
-  void multiply_part(const Rows& part, PollStep poll_step);
-  void run(GroupedGemm& gemm, const GroupedGemmCall& call, PollStep poll_step) const;
+  void multiply_piece(const Rows& rows, PollStep poll_step);
 
   ExpertsDesc desc_;
   int threads_;
@@ -48,7 +44,9 @@ class Products {
   const ExpertsForward* call_ = nullptr;
   Buffer outputs_;  // of the first product
   Buffer inputs_;   // of the second one
-  std::vector<std::int64_t> counts_;
 };
+
+// The weight of a row. `weights`: as in Rows.
+float weight_of(const ConstTensorView& weights, std::int64_t row);
 
 }  // namespace plait::experts

@@ -73,7 +73,9 @@ TEST(Progress, FindsEachRowOnce) {
       }
       if (!progress.find(100, work)) continue;
       ASSERT_LT(work.begin, work.end);
-      if (!whole) ASSERT_LE(work.end - work.begin, 100);
+      if (!whole) {
+        ASSERT_LE(work.end - work.begin, 100);
+      }
       std::int64_t sum = 0;
       for (const std::int64_t count : work.counts) sum += count;
       ASSERT_EQ(sum, work.end - work.begin);
