@@ -108,6 +108,27 @@ struct ExpertsForward {
   const std::function<void()>* poll = nullptr;  // to be called now and then
 };
 
+// Gradients for the rows of a forward call, which is given again; its `out` is not used. Nothing is
+// kept from forward: rows travel again, and the first product is made again. A gradient that is
+// empty is not made. Sums of weights' gradients are those of an expert's rows in the order of ranks
+// and their rows: the bits of one rank, if ranks have consecutive rows. Not for replicated batches.
+struct ExpertsBackward {
+  ExpertsForward forward;
+  ConstTensorView grad_out;  // [rows, hidden], of x's dtype
+
+  // For packed weights: those with inputs and outputs exchanged, of the same kind.
+  std::span<const Weight> turned_up = {};
+  std::span<const Weight> turned_down = {};
+
+  TensorView grad_x = {};                             // [rows, hidden]
+  std::span<float> grad_weights = {};                 // [rows * top]; 0 without an expert
+  std::span<const TensorView> grad_up = {};           // [outputs, hidden], of each own expert
+  std::span<const TensorView> grad_down = {};         // [hidden, inner]
+  std::span<const TensorView> grad_up_biases = {};    // [1, outputs]
+  std::span<const TensorView> grad_down_biases = {};  // [1, hidden]
+  bool accumulate = false;                            // adds to the gradients of weights and biases
+};
+
 // How many rows a call has brought to this rank's experts, from this rank and from others.
 struct ExpertRows {
   std::vector<std::int64_t> of_ranks;    // by the rank that they came from
@@ -132,6 +153,7 @@ class PLAIT_EXPORT ExpertParallelMLP {
 
   // Collective.
   void forward(const ExpertsForward& call);
+  void backward(const ExpertsBackward& call);
 
   // The rows of the last call that has returned.
   const ExpertRows& rows() const;

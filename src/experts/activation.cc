@@ -47,7 +47,72 @@ float clamped(const Activation& activation, float gate, float up) {
   return gate * sigmoid(activation.alpha * gate) * (up + 1.0F);
 }
 
+// A result, and the slopes by the gate and by the other input.
+struct Slopes {
+  float value;
+  float gate;
+  float up;
+};
+
+Slopes slopes_of(const Activation& activation, float gate, float up) {
+  if (activation.kind == ExpertActivation::silu) {
+    const float s = sigmoid(gate);
+    return {gate * s, s + gate * s * (1.0F - s), 0.0F};
+  }
+  if (activation.kind == ExpertActivation::swiglu) {
+    const float s = sigmoid(gate);
+    return {gate * s * up, up * (s + gate * s * (1.0F - s)), gate * s};
+  }
+  const float least = gate > activation.limit ? activation.limit : gate;
+  float other = up > activation.limit ? activation.limit : up;
+  other = other < -activation.limit ? -activation.limit : other;
+  const float s = sigmoid(activation.alpha * least);
+  const float slope = s + activation.alpha * least * s * (1.0F - s);
+  return {least * s * (other + 1.0F), gate > activation.limit ? 0.0F : (other + 1.0F) * slope,
+          other != up ? 0.0F : least * s};
+}
+
 }  // namespace
+
+float activate_back(const Activation& activation, const ActivationGradient& of,
+                    const TensorView& results, const TensorView& grad_from) {
+  constexpr std::int64_t kBlock = 128;
+  std::array<float, kBlock> value;
+  std::array<float, 2 * kBlock> slopes;
+  const std::int64_t inner = results.cols;
+  const bool is_interleaved = activation.kind == ExpertActivation::swiglu_interleaved;
+  const bool has_two = activation.kind != ExpertActivation::silu;
+  float sum = 0;
+  for (std::int64_t begin = 0; begin < inner; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, inner - begin);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t gate = is_interleaved ? 2 * (begin + i) : begin + i;
+      const std::int64_t up = is_interleaved ? gate + 1 : gate + inner;
+      const Slopes its = slopes_of(activation, of.from[gate], has_two ? of.from[up] : 0.0F);
+      const float grad = of.grad[begin + i];
+      sum += grad * its.value;
+      value[static_cast<std::size_t>(i)] = its.value * of.weight;
+      slopes[static_cast<std::size_t>(is_interleaved ? 2 * i : i)] = grad * of.weight * its.gate;
+      if (has_two) {
+        slopes[static_cast<std::size_t>(is_interleaved ? 2 * i + 1 : kBlock + i)] =
+            grad * of.weight * its.up;
+      }
+    }
+    const auto write = [&](const float* from, const TensorView& to, std::int64_t first,
+                           std::int64_t number) {
+      convert(from, Dtype::f32, to.column_range(first, first + number).data, to.dtype,
+              static_cast<std::size_t>(number));
+    };
+    write(value.data(), results, begin, count);
+    if (is_interleaved) {
+      write(slopes.data(), grad_from, 2 * begin, 2 * count);
+    } else {
+      write(slopes.data(), grad_from, begin, count);
+      if (has_two) write(slopes.data() + kBlock, grad_from, inner + begin, count);
+    }
+  }
+  return sum;
+}
 
 void activate(const Activation& activation, const float* from, const float* weight,
               const TensorView& to) {

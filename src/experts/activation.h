@@ -24,4 +24,15 @@ struct Activation {
 void activate(const Activation& activation, const float* from, const float* weight,
               const TensorView& to);
 
+struct ActivationGradient {
+  const float* from;
+  const float* grad;  // of the activation's results, without the weight
+  float weight;
+};
+
+// Makes the weighted results again, rounded, and the gradient of `from`, rounded. Returns the
+// gradient of the weight: the sum of grad * activation(from), in order.
+float activate_back(const Activation& activation, const ActivationGradient& of,
+                    const TensorView& results, const TensorView& grad_from);
+
 }  // namespace plait::experts

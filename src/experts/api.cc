@@ -38,6 +38,7 @@ std::vector<std::int64_t> ExpertParallelMLP::experts_of(int rank) const {
 }
 
 void ExpertParallelMLP::forward(const ExpertsForward& call) { state().forward(call); }
+void ExpertParallelMLP::backward(const ExpertsBackward& call) { state().backward(call); }
 const ExpertRows& ExpertParallelMLP::rows() const { return state().rows(); }
 std::size_t ExpertParallelMLP::held_bytes() const { return state().held_bytes(); }
 

@@ -64,18 +64,27 @@ void check_biases(std::span<const ConstTensorView> biases, const Wanted& wanted,
   }
 }
 
-void check_rows(const ExpertsForward& call, const ExpertsDesc& desc) {
+void check_x(const ExpertsForward& call, const ExpertsDesc& desc) {
   tensor::validate_on_cpu(call.x, base::sentence(kLayer, ": x"));
-  tensor::validate_on_cpu(call.out, base::sentence(kLayer, ": out"));
-  PLAIT_CHECK(call.x.cols == desc.hidden && call.out.cols == desc.hidden, kLayer, ": x has ",
-              call.x.cols, " columns and out ", call.out.cols, "; both must have ", desc.hidden);
-  PLAIT_CHECK(call.x.rows == call.out.rows, kLayer, ": x has ", call.x.rows, " rows and out ",
-              call.out.rows);
+  PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": x has ", call.x.cols,
+              " columns; it must have ", desc.hidden);
   PLAIT_CHECK(call.x.rows <= comm::kMostRows / desc.top, kLayer, ": x has ", call.x.rows, " rows");
-  PLAIT_CHECK(call.x.rows == 0 || (call.x.dtype == desc.dtype && call.out.dtype == desc.out),
-              kLayer, ": x is ", name(call.x.dtype), " and out ", name(call.out.dtype),
-              " but the layer was made for ", name(desc.dtype), " and ", name(desc.out));
-  PLAIT_CHECK(tensor::are_apart(call.out, call.x), kLayer, ": out overlaps x");
+  PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": x is ", name(call.x.dtype),
+              " but the layer was made for ", name(desc.dtype));
+}
+
+// A result beside x, as large as x, or a gradient.
+struct Beside {
+  const char* name;
+  Dtype dtype;
+};
+
+void check_beside(const ConstTensorView& view, const ExpertsForward& call, const Beside& what) {
+  tensor::validate_on_cpu(view, base::sentence(kLayer, ": ", what.name));
+  PLAIT_CHECK(view.rows == call.x.rows && view.cols == call.x.cols, kLayer, ": x is ", call.x.rows,
+              " x ", call.x.cols, " and ", what.name, " ", view.rows, " x ", view.cols);
+  PLAIT_CHECK(view.rows == 0 || view.dtype == what.dtype, kLayer, ": ", what.name, " is ",
+              name(view.dtype), "; it must be ", name(what.dtype));
 }
 
 void check_slots(const ExpertsForward& call, const ExpertsDesc& desc, int rank) {
@@ -88,6 +97,53 @@ void check_slots(const ExpertsForward& call, const ExpertsDesc& desc, int rank) 
     PLAIT_CHECK(id >= -1 && id < desc.experts, kLayer, ": rank ", rank, "'s row ", slot / desc.top,
                 " has the expert ", id, " in slot ", slot % desc.top, "; it can be -1, or 0 to ",
                 desc.experts - 1);
+  }
+}
+
+// The operands that forward and backward have.
+struct OwnSizes {
+  Wanted up, down;
+};
+
+OwnSizes own_sizes(const ExpertsDesc& desc, const Placement& placement, int rank) {
+  const auto own = std::ssize(placement.experts_of(rank));
+  return {.up = {.name = "up",
+                 .count = own,
+                 .n = outputs_of(desc.activation, desc.inner),
+                 .k = desc.hidden},
+          .down = {.name = "down", .count = own, .n = desc.hidden, .k = desc.inner}};
+}
+
+void check_operands(const ExpertsForward& call, const ExpertsDesc& desc, const OwnSizes& own,
+                    int rank) {
+  check_x(call, desc);
+  check_slots(call, desc, rank);
+  check_weights(call.up, own.up, desc.weight, rank);
+  check_weights(call.down, own.down, desc.weight, rank);
+  check_biases(call.up_biases, own.up, rank);
+  check_biases(call.down_biases, own.down, rank);
+}
+
+void check_turned(std::span<const Weight> turned, const Wanted& of, const char* name,
+                  const WeightKind& kind, int rank) {
+  if (turned.empty()) {
+    PLAIT_CHECK(!kind.is_packed || of.count == 0, kLayer, ": packed weights need `", name, "`");
+    return;
+  }
+  check_weights(turned, {.name = name, .count = of.count, .n = of.k, .k = of.n}, kind, rank);
+}
+
+// Views of n by k.
+void check_gradients(std::span<const TensorView> grads, const Wanted& wanted) {
+  const char* const name = wanted.name;
+  if (grads.empty()) return;
+  PLAIT_CHECK(std::ssize(grads) == wanted.count, kLayer, ": ", grads.size(), " views of ", name,
+              " for ", wanted.count, " experts");
+  for (const TensorView& grad : grads) {
+    tensor::validate_on_cpu(grad, base::sentence(kLayer, ": ", name));
+    PLAIT_CHECK(grad.rows == wanted.n && grad.cols == wanted.k && is_number(grad.dtype), kLayer,
+                ": ", name, " is ", grad.rows, " x ", grad.cols, " ", plait::name(grad.dtype),
+                "; it must be ", wanted.n, " x ", wanted.k);
   }
 }
 
@@ -118,16 +174,32 @@ void check(const ExpertsDesc& desc, const ExpertsOptions& options, Caller caller
 
 void check(const ExpertsForward& call, const ExpertsDesc& desc, const Placement& placement,
            Caller caller) {
-  check_rows(call, desc);
-  check_slots(call, desc, caller.rank);
-  const auto own = std::ssize(placement.experts_of(caller.rank));
-  const Wanted up = {
-      .name = "up", .count = own, .n = outputs_of(desc.activation, desc.inner), .k = desc.hidden};
-  const Wanted down = {.name = "down", .count = own, .n = desc.hidden, .k = desc.inner};
-  check_weights(call.up, up, desc.weight, caller.rank);
-  check_weights(call.down, down, desc.weight, caller.rank);
-  check_biases(call.up_biases, up, caller.rank);
-  check_biases(call.down_biases, down, caller.rank);
+  check_operands(call, desc, own_sizes(desc, placement, caller.rank), caller.rank);
+  check_beside(call.out, call, {.name = "out", .dtype = desc.out});
+  PLAIT_CHECK(tensor::are_apart(call.out, call.x), kLayer, ": out overlaps x");
+}
+
+void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement& placement,
+           Caller caller) {
+  const OwnSizes own = own_sizes(desc, placement, caller.rank);
+  check_operands(call.forward, desc, own, caller.rank);
+  check_beside(call.grad_out, call.forward, {.name = "grad_out", .dtype = desc.dtype});
+  if (call.grad_x.data != nullptr) {
+    check_beside(call.grad_x, call.forward, {.name = "grad_x", .dtype = call.grad_x.dtype});
+    PLAIT_CHECK(tensor::are_apart(call.grad_x, call.forward.x) &&
+                    tensor::are_apart(call.grad_x, call.grad_out),
+                kLayer, ": grad_x overlaps x or grad_out");
+  }
+  PLAIT_CHECK(call.grad_weights.empty() || call.grad_weights.size() == call.forward.ids.size(),
+              kLayer, ": ", call.grad_weights.size(), " gradients for ", call.forward.ids.size(),
+              " weights of slots");
+  check_turned(call.turned_up, own.up, "turned_up", desc.weight, caller.rank);
+  check_turned(call.turned_down, own.down, "turned_down", desc.weight, caller.rank);
+  const std::int64_t count = own.up.count;
+  check_gradients(call.grad_up, {"grad_up", count, own.up.n, own.up.k});
+  check_gradients(call.grad_down, {"grad_down", count, own.down.n, own.down.k});
+  check_gradients(call.grad_up_biases, {"grad_up_biases", count, 1, own.up.n});
+  check_gradients(call.grad_down_biases, {"grad_down_biases", count, 1, own.down.n});
 }
 
 }  // namespace plait::experts

@@ -15,6 +15,8 @@ struct Caller {
 };
 
 void check(const ExpertsDesc& desc, const ExpertsOptions& options, Caller caller);
+void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement& placement,
+           Caller caller);
 void check(const ExpertsForward& call, const ExpertsDesc& desc, const Placement& placement,
            Caller caller);
 

@@ -97,6 +97,7 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
     wait([&] { return call_.fused ? dispatch_.flow().has_places() : dispatch_.done(); });
   }
   multiply_all();
+  finish();
   wait([&] { return return_.done() && (call_.replicated || dispatch_.done()); });
 }
 
@@ -284,6 +285,15 @@ void ExpertExchange::multiply(const RowStore& store, Work& work) {
 void ExpertExchange::send_results() {
   for (const int peer : exchange_.peers()) return_.flow().ready(peer, progress_.finished(peer));
   step();
+}
+
+void ExpertExchange::finish() {
+  std::vector<std::int64_t> counts(placement_.experts_of(rank()).size(), 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (int peer = 0; peer < world(); ++peer)
+      counts[i] += progress_.count(static_cast<std::int64_t>(i), peer);
+  }
+  user_->finish(store_, counts, [&] { between_tiles(); });
 }
 
 void ExpertExchange::gather(const TensorView& out) {

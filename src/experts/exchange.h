@@ -30,6 +30,11 @@ class RowUser {
 
   // Makes the results of these rows of the store.
   virtual void multiply(const RowStore& store, const Work& work, PollStep poll_step) = 0;
+
+  // All results are made, and may be on their way. `counts`: the rows of each of this rank's
+  // experts in the store.
+  virtual void finish(const RowStore& /*store*/, std::span<const std::int64_t> /*counts*/,
+                      PollStep /*poll_step*/) {}
 };
 
 class ExpertExchange {
@@ -92,6 +97,7 @@ class ExpertExchange {
   void multiply_all();
   void multiply(const RowStore& store, Work& work);
   void send_results();
+  void finish();
 
   void step();
   comm::Awaited awaited();

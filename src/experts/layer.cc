@@ -94,6 +94,19 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) {
   note_rows();
 }
 
+void ExpertParallelMLP::State::backward(const ExpertsBackward& call) {
+  const ops::Busy busy(state_, kLayer);
+  const comm::Group& group = state_.group();
+  experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
+  PLAIT_CHECK(!options_.replicated, kLayer, ": a layer of replicated batches makes no gradients");
+  if (!backward_)
+    backward_ = std::make_unique<experts::Backward>(desc_, options_, placement_, state_);
+  overlap::PollHook poll(call.forward.poll);
+  Tag tag = tag_of(call.forward);
+  ++tag.plan;  // not that of forward
+  backward_->run(tag, call, poll);
+}
+
 void ExpertParallelMLP::State::write_row(std::int64_t slot, std::byte* to) const {
   const auto bytes = static_cast<std::size_t>(bytes_of(desc_, desc_.dtype));
   std::memcpy(to, call_->x.row(slot / desc_.top), bytes);

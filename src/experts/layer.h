@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "experts/backward.h"
 #include "experts/checks.h"
 #include "experts/exchange.h"
 #include "experts/placement.h"
@@ -20,7 +22,11 @@ class ExpertParallelMLP::State final : private experts::RowUser {
   const experts::Placement& placement() const { return placement_; }
   const ExpertRows& rows() const { return shown_; }
   void forward(const ExpertsForward& call);
-  std::size_t held_bytes() const { return products_.held_bytes() + exchange_.held_bytes(); }
+  void backward(const ExpertsBackward& call);
+  std::size_t held_bytes() const {
+    return products_.held_bytes() + exchange_.held_bytes() +
+           (backward_ ? backward_->held_bytes() : 0);
+  }
 
  private:
   bool weighs_rows() const { return desc_.weights_at == ExpertWeightsAt::activation; }
@@ -39,6 +45,7 @@ class ExpertParallelMLP::State final : private experts::RowUser {
   experts::ExpertExchange exchange_;
   std::uint32_t fingerprint_;
   const ExpertsForward* call_ = nullptr;
+  std::unique_ptr<experts::Backward> backward_;  // from the first on
   ExpertRows shown_;
 };
 

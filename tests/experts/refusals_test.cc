@@ -80,12 +80,11 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.down_biases = call.down_biases.first(1); }),
               who + " gives 1 biases of `down` for its " + own + " experts");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x = call.x.column_range(0, 31); }),
-              "expert_parallel_mlp: x has 31 columns and out 32; both must have 32");
+              "expert_parallel_mlp: x has 31 columns; it must have 32");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.out = call.out.row_range(0, 3); }),
-              "expert_parallel_mlp: x has 4 rows and out 3");
-    EXPECT_EQ(
-        refusal([&](ExpertsForward& call) { call.x.dtype = Dtype::f16; }),
-        "expert_parallel_mlp: x is f16 and out bf16 but the layer was made for bf16 and bf16");
+              "expert_parallel_mlp: x is 4 x 32 and out 3 x 32");
+    EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x.dtype = Dtype::f16; }),
+              "expert_parallel_mlp: x is f16 but the layer was made for bf16");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x = call.out; }),
               "expert_parallel_mlp: out overlaps x");
     for (const std::byte byte : mine.out) ASSERT_EQ(byte, std::byte{0xee});
@@ -131,9 +130,9 @@ void expect_mismatch(Odd odd, const std::string& field) {
 
 TEST(ExpertsRefuse, RanksThatDisagree) {
   expect_mismatch(Odd::hidden, "columns: ");
-  expect_mismatch(Odd::inner, "the layer's description");
-  expect_mismatch(Odd::placement, "the layer's description");
-  expect_mismatch(Odd::schedule, "the layer's description");
+  expect_mismatch(Odd::inner, "the layer or the direction");
+  expect_mismatch(Odd::placement, "the layer or the direction");
+  expect_mismatch(Odd::schedule, "the layer or the direction");
   expect_mismatch(Odd::wire, "the wire: ");
   expect_mismatch(Odd::skips, "the operator: ");
   expect_mismatch(Odd::batch, "rows: ");

@@ -81,7 +81,7 @@ std::string difference(const Tag& a, const Tag& b) {
   }
   // A tag has a fingerprint of these.
   if (a.plan != b.plan)
-    return a.operation == Operation::expert_parallel_mlp ? "the layer's description" : "the plan";
+    return a.operation == Operation::expert_parallel_mlp ? "the layer or the direction" : "the plan";
   if (a.call != b.call) return both("the order of calls", a.call, b.call);
   return both("the chunk", a.chunk, b.chunk);
 }
