@@ -150,7 +150,7 @@ void Backward::activate_rows(const RowStore& store, const Part& part) {
   });
 }
 
-// Where weights multiply results, these have a bias too.
+// Results have a bias, which weights multiply too if they are multiplied at the sum.
 float Backward::weight_gradient(const RowStore& store, std::int64_t row, std::int64_t group,
                                 float of_activation) const {
   if (desc_.weights_at == ExpertWeightsAt::activation || call_->forward.down_biases.empty())

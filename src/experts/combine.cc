@@ -9,17 +9,17 @@ namespace plait::experts {
 namespace {
 
 // Columns whose sums stay in the innermost cache.
-constexpr std::int64_t kBlock = 512;
+constexpr std::int64_t kColumns = 512;
 
 // Rows that a thread adds up at a time.
-constexpr std::int64_t kRows = 8;
+constexpr std::int64_t kRowsEach = 8;
 
 void combine_row(const Combine& work, std::int64_t row, const TensorView& out) {
   const std::size_t element = size_of(work.dtype);
-  std::array<float, kBlock> sum;
-  std::array<float, kBlock> value;
-  for (std::int64_t begin = 0; begin < out.cols; begin += kBlock) {
-    const auto count = static_cast<std::size_t>(std::min(kBlock, out.cols - begin));
+  std::array<float, kColumns> sum;
+  std::array<float, kColumns> value;
+  for (std::int64_t begin = 0; begin < out.cols; begin += kColumns) {
+    const auto count = static_cast<std::size_t>(std::min(kColumns, out.cols - begin));
     std::fill_n(sum.begin(), count, 0.0F);
     for (std::int64_t slot = row * work.top; slot < (row + 1) * work.top; ++slot) {
       const auto* const result =
@@ -38,9 +38,9 @@ void combine_row(const Combine& work, std::int64_t row, const TensorView& out) {
 }  // namespace
 
 void combine(const Combine& work, const TensorView& out, int threads) {
-  base::parallel_for((out.rows + kRows - 1) / kRows, threads, [&](std::int64_t block) {
-    const std::int64_t end = std::min((block + 1) * kRows, out.rows);
-    for (std::int64_t row = block * kRows; row < end; ++row) combine_row(work, row, out);
+  base::parallel_for((out.rows + kRowsEach - 1) / kRowsEach, threads, [&](std::int64_t block) {
+    const std::int64_t end = std::min((block + 1) * kRowsEach, out.rows);
+    for (std::int64_t row = block * kRowsEach; row < end; ++row) combine_row(work, row, out);
   });
 }
 

@@ -76,7 +76,7 @@ Gradients by_one_rank(const Experts& experts, const Batch& batch, float before) 
   return all;
 }
 
-void expect_bits_everywhere(const Experts& experts, float before = 0) {
+void expect_gradients_everywhere(const Experts& experts, float before = 0) {
   const ExpertsDesc& desc = experts.desc;
   const bool has_biases = !experts.up_bias_views.empty();
   for (const int world : {2, 3}) {
@@ -111,24 +111,24 @@ void expect_bits_everywhere(const Experts& experts, float before = 0) {
   }
 }
 
-ExpertsDesc small() { return {.hidden = 64, .inner = 48, .experts = 5, .top = 2}; }
+ExpertsDesc layer_desc() { return {.hidden = 64, .inner = 48, .experts = 5, .top = 2}; }
 
 TEST(ExpertsBackward, AnyWorldGivesTheBitsOfOneRank) {
-  expect_bits_everywhere({small(), Dtype::bf16, "", true});
-  expect_bits_everywhere({small(), Dtype::bf16, "", false}, 0.5F);
+  expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", true});
+  expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", false}, 0.5F);
 }
 
 TEST(ExpertsBackward, AnyActivationGivesTheBitsOfOneRank) {
   for (const auto activation : {ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
-    ExpertsDesc desc = small();
+    ExpertsDesc desc = layer_desc();
     desc.activation = activation;
     desc.weights_at = ExpertWeightsAt::activation;
     desc.dtype = Dtype::f32;
-    expect_bits_everywhere({desc, Dtype::f32, "", true});
+    expect_gradients_everywhere({desc, Dtype::f32, "", true});
   }
 }
 
-double sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
+double logistic(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 
 // Sums in double, and of absolute values, from which a bound follows.
 struct Sum {
@@ -148,7 +148,7 @@ struct Sum {
 // has fewer than 200 of them, three follow one another, and slopes change by less than twice an
 // error of their inputs, which are below 8 here.
 TEST(ExpertsBackward, OneRankGivesWhatADoubleLoopGives) {
-  ExpertsDesc desc = small();
+  ExpertsDesc desc = layer_desc();
   desc.dtype = Dtype::f32;
   desc.out = Dtype::f32;
   const Experts experts(desc, Dtype::f32, "", true);
@@ -195,7 +195,7 @@ TEST(ExpertsBackward, OneRankGivesWhatADoubleLoopGives) {
         const double gate = u(i);
         const double other = u(inner + i);
         ASSERT_LT(std::max(std::abs(gate), std::abs(other)), 8);
-        const double s = sigmoid(gate);
+        const double s = logistic(gate);
         const double act = gate * s * other;
         Sum back;
         for (std::int64_t k = 0; k < hidden; ++k)
@@ -242,10 +242,10 @@ TEST(ExpertsBackward, SlopesAreThoseOfTheActivation) {
   const double alpha = 1.702F;
   const double limit = 2.5;
   const auto value = [&](ExpertActivation kind, double gate, double up) {
-    if (kind == ExpertActivation::silu) return gate * sigmoid(gate);
-    if (kind == ExpertActivation::swiglu) return gate * sigmoid(gate) * up;
+    if (kind == ExpertActivation::silu) return gate * logistic(gate);
+    if (kind == ExpertActivation::swiglu) return gate * logistic(gate) * up;
     gate = std::min(gate, limit);
-    return gate * sigmoid(alpha * gate) * (std::clamp(up, -limit, limit) + 1);
+    return gate * logistic(alpha * gate) * (std::clamp(up, -limit, limit) + 1);
   };
   for (const auto kind :
        {ExpertActivation::swiglu, ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
@@ -283,8 +283,8 @@ TEST(ExpertsBackward, SlopesAreThoseOfTheActivation) {
 
 // A packed weight is good for one direction.
 TEST(ExpertsBackward, PackedWeightsNeedThoseThatAreTurned) {
-  const Experts experts(small(), Dtype::bf16, "packed", false);
-  const Experts plain(small(), Dtype::bf16, "", false);
+  const Experts experts(layer_desc(), Dtype::bf16, "packed", false);
+  const Experts plain(layer_desc(), Dtype::bf16, "", false);
   const Batch batch(experts.desc, {12});
   const Values grads = grads_of(batch, experts.desc);
   const Gradients wanted = by_one_rank(plain, batch, 0);

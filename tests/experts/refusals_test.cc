@@ -12,12 +12,12 @@
 namespace plait {
 namespace {
 
-const ExpertsDesc kDesc = {.hidden = 32, .inner = 16, .experts = 5, .top = 2};
+const ExpertsDesc kRefusing = {.hidden = 32, .inner = 16, .experts = 5, .top = 2};
 
 std::string refusal_of(const std::function<void(ExpertsDesc&, ExpertsOptions&)>& change) {
   std::string said;
   run_in_threads(1, [&](Communicator& comm) {
-    ExpertsDesc desc = kDesc;
+    ExpertsDesc desc = kRefusing;
     ExpertsOptions options;
     change(desc, options);
     said = expect_error(Code::invalid_argument, [&] {
@@ -51,7 +51,7 @@ TEST(ExpertsRefuse, DescriptionsThatNoLayerCanHave) {
 
 // Each is refused before anything is written, and the layer can be used afterwards.
 TEST(ExpertsRefuse, CallsThatDoNotFit) {
-  const Experts experts(kDesc, Dtype::bf16, "", true);
+  const Experts experts(kRefusing, Dtype::bf16, "", true);
   run_in_threads(2, [&](Communicator& comm) {
     const Batch batch(experts.desc, {4, 4});
     ExpertParallelMLP layer(experts.desc, comm);
@@ -102,7 +102,7 @@ void expect_mismatch(Odd odd, const std::string& field) {
   const bool replicated = odd == Odd::batch || odd == Odd::ids;
   run_in_threads(3, [&](Communicator& comm) {
     const bool is_odd = comm.rank() == 2;
-    ExpertsDesc desc = kDesc;
+    ExpertsDesc desc = kRefusing;
     ExpertsOptions options = {.replicated = replicated};
     if (is_odd && odd == Odd::hidden) desc.hidden = 33;
     if (is_odd && odd == Odd::inner) desc.inner = 17;
@@ -140,7 +140,7 @@ TEST(ExpertsRefuse, RanksThatDisagree) {
 }
 
 TEST(ExpertsRefuse, CallsWithinAnother) {
-  const Experts experts(kDesc, Dtype::bf16, "", false);
+  const Experts experts(kRefusing, Dtype::bf16, "", false);
   run_in_threads(2, [&](Communicator& comm) {
     const Batch batch(experts.desc, {40, 40});
     ExpertParallelMLP layer(experts.desc, comm);
@@ -160,7 +160,7 @@ TEST(ExpertsRefuse, CallsWithinAnother) {
 
 // An exception of the caller's hook leaves as it is, and the other ranks are told.
 TEST(ExpertsRefuse, ToGoOnWhenTheHookThrows) {
-  const Experts experts(kDesc, Dtype::bf16, "", false);
+  const Experts experts(kRefusing, Dtype::bf16, "", false);
   run_in_threads(2, [&](Communicator& comm) {
     const Batch batch(experts.desc, {4, 4});
     ExpertParallelMLP layer(experts.desc, comm);

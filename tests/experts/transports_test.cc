@@ -15,10 +15,10 @@ namespace {
 
 class ExpertsOver : public RanksTest {};
 
-const ExpertsDesc kDesc = {.hidden = 192, .inner = 64, .experts = 10, .top = 3};
+const ExpertsDesc kTravelling = {.hidden = 192, .inner = 64, .experts = 10, .top = 3};
 
 TEST_P(ExpertsOver, RanksGiveTheBitsOfOne) {
-  const Experts experts(kDesc, Dtype::bf16, "", false);
+  const Experts experts(kTravelling, Dtype::bf16, "", false);
   std::vector<std::int64_t> rows;
   for (int rank = 0; rank < world(); ++rank) rows.push_back(rank == 1 ? 0 : 120 + 30 * rank);
   const Batch batch(experts.desc, rows);
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Mixed, ExpertsOver, worlds_of(kMixed, {3}), case_name);
 void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {
   run(3,
       [&](Communicator& comm) {
-        const Experts experts(kDesc, Dtype::bf16, "", false);
+        const Experts experts(kTravelling, Dtype::bf16, "", false);
         const Batch batch(experts.desc, {400, 400, 400});
         ExpertParallelMLP layer(experts.desc, comm, options);
         RankCall mine(experts, batch, batch.first_row(comm.rank()), 400,
