@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "comm/core/operation.h"
 #include "base/text.h"
 #include "ops/device_checks.h"
 #include "ops/planned_op.h"
@@ -108,7 +109,7 @@ namespace {
 
 bool is_operation(std::string_view word) {
   if (parse_operator(word)) return true;
-  for (int i = 0; i <= static_cast<int>(Operation::split); ++i) {
+  for (int i = 0; i <= static_cast<int>(comm::kLastOperation); ++i) {
     if (word == name(static_cast<Operation>(i))) return true;
   }
   return false;

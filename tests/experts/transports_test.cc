@@ -39,6 +39,30 @@ const RankMaker kThreads = {.name = "threads", .run = run_as_threads};
 INSTANTIATE_TEST_SUITE_P(Threads, ExpertsOver, worlds_of(kThreads, {1, 2, 3, 5}), case_name);
 const RankMaker kLinked = {.name = "linked", .run = run_as_threads, .link = "1gbit,50us"};
 INSTANTIATE_TEST_SUITE_P(Linked, ExpertsOver, worlds_of(kLinked, {2, 3}), case_name);
+
+// All others wait for its numbers of rows, and for nothing else of it.
+TEST(ExpertsOfALateRank, AreAwaitedUntilTheDeadlineNamesIt) {
+  const Experts experts(kTravelling, Dtype::bf16, "", false);
+  run_in_threads(3, [&](Communicator& comm) {
+    const Batch batch(experts.desc, {20, 20, 20});
+    ExpertParallelMLP layer(experts.desc, comm, {.threads = 1});
+    RankCall mine(experts, batch, batch.first_row(comm.rank()), 20,
+                  layer.experts_of(comm.rank()));
+    layer.forward(mine.call());  // so that there is a mailbox
+    barrier(comm);
+    set_timeout(comm, std::chrono::milliseconds(300));
+    try {
+      if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      layer.forward(mine.call());
+      ADD_FAILURE() << "rank 1 was not late";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::timeout) << error.what();
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(contains(error.what(), "expert_parallel_mlp")) << error.what();
+    }
+  });
+}
+
 #ifdef __SANITIZE_THREAD__
 const RankMaker kTcp = {.name = "tcp", .run = run_threads_over_tcp};
 INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
