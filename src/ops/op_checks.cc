@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "comm/core/operation.h"
 #include "base/text.h"
+#include "comm/core/operation.h"
 #include "ops/device_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
