@@ -15,8 +15,8 @@ namespace {
 
 using experts::kLayer;
 
-const ExpertsDesc& checked(const ExpertsDesc& desc, const ExpertsOptions& options,
-                           const Communicator& comm) {
+ExpertsDesc checked(const ExpertsDesc& desc, const ExpertsOptions& options,
+                    const Communicator& comm) {
   experts::check(desc, options, {.rank = comm.rank(), .world = comm.world()});
   return desc;
 }
