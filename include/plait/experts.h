@@ -155,7 +155,7 @@ class PLAIT_EXPORT ExpertParallelMLP {
   void forward(const ExpertsForward& call);
   void backward(const ExpertsBackward& call);
 
-  // The rows of the last call that has returned.
+  // The rows of the last forward() that has returned.
   const ExpertRows& rows() const;
 
   // Bytes that it keeps from call to call.

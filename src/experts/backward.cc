@@ -171,48 +171,51 @@ float Backward::weight_gradient(const RowStore& store, std::int64_t row, std::in
   return of_activation + sum;
 }
 
-// The gradients of weights, each a sum over an expert's rows in their order, while results travel.
+// The gradients of experts, each a sum over an expert's rows in their order, while results travel.
 void Backward::finish(const RowStore& store, std::span<const std::int64_t> counts,
                       PollStep poll_step) {
-  const nn::GradientSpec spec = {.gemm = {.backend = options_.backend, .threads = options_.threads},
-                                 .group = state_.group()};
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::int64_t end = begin + counts[i];
-    const auto add = [&](const ConstTensorView& grad_out, const ConstTensorView& x,
-                         const TensorView& to) {
-      if (counts[i] > 0) {
-        nn::run({.grad_out = grad_out,
-                 .x = x,
-                 .to = to,
-                 .layout = WeightLayout::out_in,
-                 .accumulate = call_->accumulate},
-                workspace_, spec, poll_step);
-      } else if (!call_->accumulate) {
-        fill_with_zeros(to);
+    if (counts[i] > 0) {
+      add_gradients(store, {.index = i, .begin = begin, .end = begin + counts[i]}, poll_step);
+    } else if (!call_->accumulate) {
+      for (const auto& grads :
+           {call_->grad_up, call_->grad_down, call_->grad_up_biases, call_->grad_down_biases}) {
+        if (!grads.empty()) fill_with_zeros(grads[i]);
       }
-    };
-    const auto rows_of = [&](const TensorView& all) { return all.row_range(begin, end); };
-    const TensorView inputs = counts[i] == 0
-                                  ? TensorView{}
-                                  : rows_of(inputs_.view(desc_.dtype, store.rows(), desc_.inner));
-    const TensorView grads =
-        counts[i] == 0
-            ? TensorView{.dtype = desc_.dtype, .cols = outputs(), .row_stride = outputs()}
-            : rows_of(grads_.view(desc_.dtype, store.rows(), outputs()));
-    if (!call_->grad_up.empty()) add(grads, rows_of(x_of(store)), call_->grad_up[i]);
-    if (!call_->grad_down.empty()) add(rows_of(grads_of(store)), inputs, call_->grad_down[i]);
-    if (!call_->grad_up_biases.empty())
-      nn::sum_rows(grads, call_->grad_up_biases[i], call_->accumulate, options_.threads);
-    if (!call_->grad_down_biases.empty()) {
-      sum_down_bias(store, {.first_group = 0, .begin = begin, .end = end, .counts = {}},
-                    call_->grad_down_biases[i]);
     }
-    begin = end;
+    begin += counts[i];
   }
 }
 
-void Backward::sum_down_bias(const RowStore& store, const Work& rows, const TensorView& to) const {
+void Backward::add_gradients(const RowStore& store, const Expert& expert, PollStep poll_step) {
+  const auto rows_of = [&](const TensorView& all) {
+    return all.row_range(expert.begin, expert.end);
+  };
+  const auto add = [&](const ConstTensorView& grad_out, const ConstTensorView& x,
+                       const TensorView& to) {
+    nn::run({.grad_out = grad_out,
+             .x = x,
+             .to = to,
+             .layout = WeightLayout::out_in,
+             .accumulate = call_->accumulate},
+            workspace_,
+            {.gemm = {.backend = options_.backend, .threads = options_.threads},
+             .group = state_.group()},
+            poll_step);
+  };
+  const std::size_t i = expert.index;
+  const TensorView inputs = rows_of(inputs_.view(desc_.dtype, store.rows(), desc_.inner));
+  const TensorView grads = rows_of(grads_.view(desc_.dtype, store.rows(), outputs()));
+  if (!call_->grad_up.empty()) add(grads, rows_of(x_of(store)), call_->grad_up[i]);
+  if (!call_->grad_down.empty()) add(rows_of(grads_of(store)), inputs, call_->grad_down[i]);
+  if (!call_->grad_up_biases.empty())
+    nn::sum_rows(grads, call_->grad_up_biases[i], call_->accumulate, options_.threads);
+  if (!call_->grad_down_biases.empty()) sum_down_bias(store, expert, call_->grad_down_biases[i]);
+}
+
+void Backward::sum_down_bias(const RowStore& store, const Expert& rows,
+                             const TensorView& to) const {
   const auto count = static_cast<std::size_t>(to.cols);
   std::vector<float> sum(count, 0.0F);
   std::vector<float> value(count);

@@ -64,7 +64,14 @@ class Backward final : private RowUser {
   void activate_rows(const RowStore& store, const Part& part);
   float weight_gradient(const RowStore& store, std::int64_t row, std::int64_t group,
                         float of_activation) const;
-  void sum_down_bias(const RowStore& store, const Work& rows, const TensorView& to) const;
+  // One of this rank's experts, and its rows in the store.
+  struct Expert {
+    std::size_t index;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  void add_gradients(const RowStore& store, const Expert& expert, PollStep poll_step);
+  void sum_down_bias(const RowStore& store, const Expert& rows, const TensorView& to) const;
   void collect();
 
   ExpertsDesc desc_;

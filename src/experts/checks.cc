@@ -185,6 +185,7 @@ void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement
   check_operands(call.forward, desc, own, caller.rank);
   check_beside(call.grad_out, call.forward, {.name = "grad_out", .dtype = desc.dtype});
   if (call.grad_x.data != nullptr) {
+    check_number(call.grad_x.dtype, "grad_x");
     check_beside(call.grad_x, call.forward, {.name = "grad_x", .dtype = call.grad_x.dtype});
     PLAIT_CHECK(tensor::are_apart(call.grad_x, call.forward.x) &&
                     tensor::are_apart(call.grad_x, call.grad_out),

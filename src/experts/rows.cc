@@ -17,7 +17,7 @@ std::int64_t distance_of(std::int64_t bytes) {
 TensorView part_of(const Buffer& memory, const TensorView& shape, std::int64_t bytes,
                    std::int64_t offset) {
   TensorView view = shape;
-  view.data = memory.data() + offset;
+  if (shape.rows > 0) view.data = memory.data() + offset;
   view.row_stride = distance_of(bytes) / static_cast<std::int64_t>(size_of(shape.dtype));
   return view;
 }
