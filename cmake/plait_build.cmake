@@ -28,7 +28,7 @@ endif()
 # of their own can't use them. clang-tidy reads each source without them, and so finds missing includes.
 #
 # In a sanitizer build only what computes is worth an optimiser's time, which is two fifths of the compiler's.
-set(modules_that_compute base tensor gemm quant ops overlap ulysses heads nn predict)
+set(modules_that_compute base tensor gemm quant ops overlap ulysses heads nn experts predict)
 function(plait_precompile name)
   add_library(${name} OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
   target_link_libraries(${name} PRIVATE plait_flags)

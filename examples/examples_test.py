@@ -76,6 +76,15 @@ class Examples(unittest.TestCase):
         first, last = (float(line.split()[-1]) for line in (alone[0], alone[-1]))
         self.assertLess(last, first / 2)
 
+    def test_experts(self):
+        alone = self.losses(EXAMPLES / "09_experts")
+        self.assertEqual(alone[0], "rank 0 of 1: 200 rows for 10 experts")
+        for world in 2, 3:
+            lines = self.losses(COMMAND, "run", "-n", world, "--", EXAMPLES / "09_experts")
+            rows = [int(line.split()[4]) for line in lines if line.startswith("rank")]
+            self.assertEqual(sum(rows), 200)
+            self.assertIn(alone[1], lines)
+
     def test_same_bits_on_any_number_of_ranks(self):
         alone, *others = [self.losses(COMMAND, "run", "-n", world, "--", EXAMPLES / "07_same_bits")
                           for world in (1, 2, 4)]

@@ -9,6 +9,7 @@
 #include "plait/communicator.h"
 #include "plait/dtype.h"
 #include "plait/error.h"
+#include "plait/experts.h"
 #include "plait/export.h"
 #include "plait/gemm.h"
 #include "plait/grouped_gemm.h"

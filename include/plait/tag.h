@@ -36,6 +36,7 @@ enum class Operation : std::uint16_t {
   all_reduce_matmul,
   matmul_all_to_all,  // plait/ulysses.h
   all_to_all_matmul,
+  expert_parallel_mlp,
 };
 
 PLAIT_EXPORT std::string_view name(Operation operation);
@@ -53,7 +54,8 @@ struct Tag {
   std::uint32_t chunk = 0;  // within the call
   std::uint32_t plan = 0;   // fingerprint of the plan
   // m, n and k of a product; those that may differ between ranks are 0. Of a collective: elements,
-  // shards and root.
+  // shards and root. Of experts: columns of x, and, if all ranks have the same rows, their number
+  // and a fingerprint of their experts.
   std::array<std::int64_t, 3> sizes = {};
 
   bool operator==(const Tag&) const = default;

@@ -15,7 +15,7 @@ namespace {
 std::string_view operator_of(std::string_view sentence) {
   const std::string_view word = sentence.substr(0, sentence.find(':'));
   if (const auto op = parse_operator(word)) return name(*op);
-  for (int i = 1; i <= static_cast<int>(Operation::all_to_all_matmul); ++i)
+  for (int i = 1; i <= static_cast<int>(Operation::expert_parallel_mlp); ++i)
     if (word == name(static_cast<Operation>(i))) return word;
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "comm/core/operation.h"
 #include "ops/device_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
@@ -108,7 +109,7 @@ namespace {
 
 bool is_operation(std::string_view word) {
   if (parse_operator(word)) return true;
-  for (int i = 0; i <= static_cast<int>(Operation::all_to_all_matmul); ++i) {
+  for (int i = 0; i <= static_cast<int>(comm::kLastOperation); ++i) {
     if (word == name(static_cast<Operation>(i))) return true;
   }
   return false;

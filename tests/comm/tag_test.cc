@@ -10,9 +10,9 @@ namespace {
 
 TEST(Tag, NamesEveryOperation) {
   std::set<std::string_view> names;
-  for (int value = 0; value <= static_cast<int>(Operation::all_to_all_matmul); ++value)
+  for (int value = 0; value <= static_cast<int>(Operation::expert_parallel_mlp); ++value)
     names.insert(name(static_cast<Operation>(value)));
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::all_to_all_matmul) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(Operation::expert_parallel_mlp) + 1);
   EXPECT_EQ(name(Operation::all_reduce), "all_reduce");
   EXPECT_EQ(name(Operation::with_link), "with_link");
   EXPECT_EQ(name(Operation::split), "split");
@@ -56,6 +56,7 @@ TEST(Tag, CallsSizesByWhatTheyAre) {
   EXPECT_EQ(difference({.operation = Operation::matmul_all_to_all},
                        {.operation = Operation::matmul_all_to_all, .plan = 9}),
             "the plan or the groups of columns");
+  EXPECT_EQ(sizes(Operation::expert_parallel_mlp, {0, 7, 0}), "rows: 0 and 7");
 }
 
 // Beside an operator's k, which may be as large as any.

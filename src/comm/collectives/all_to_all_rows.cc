@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "comm/collectives/tasks.h"
 #include "comm/flow/chunks.h"
+#include "comm/flow/counted_rows.h"
 #include "comm/flow/row_flow.h"
 
 namespace plait {
@@ -17,51 +18,7 @@ namespace {
 
 constexpr const char* kRows = "all_to_all_rows";
 
-// Far beyond any memory, and small enough that those of all groups and ranks can be added up.
-constexpr std::int64_t kMostRows = std::int64_t{1} << 36;
-constexpr std::int64_t kMostBytesOfRows = std::int64_t{1} << 46;
-
 static_assert(kMostRowGroups * sizeof(std::int64_t) <= kLeastChunkBytes, "a header is in a chunk");
-
-// How many rows go from this rank to each, or the other way, and where they lie.
-class RowBlocks {
- public:
-  RowBlocks(int world, std::int64_t groups)
-      : groups_(groups),
-        counts_(static_cast<std::size_t>(world) * static_cast<std::size_t>(groups)),
-        blocks_(static_cast<std::size_t>(world)) {}
-
-  std::span<std::int64_t> counts(int rank) {
-    return std::span(counts_).subspan(index(rank, 0), static_cast<std::size_t>(groups_));
-  }
-  std::span<const std::int64_t> all_counts() const { return counts_; }
-  const RowBlock& block(int rank) const { return blocks_[static_cast<std::size_t>(rank)]; }
-
-  // Lays all blocks out, one rank after another or one group after another.
-  void lay_out(bool by_group) {
-    const auto world = static_cast<std::int64_t>(blocks_.size());
-    rows_ = 0;
-    for (std::int64_t outer = 0; outer < (by_group ? groups_ : world); ++outer) {
-      for (std::int64_t inner = 0; inner < (by_group ? world : groups_); ++inner) {
-        const std::int64_t rank = by_group ? inner : outer;
-        const std::int64_t count = counts_[index(rank, by_group ? outer : inner)];
-        blocks_[static_cast<std::size_t>(rank)].add(rows_, count);
-        rows_ += count;
-      }
-    }
-  }
-  std::int64_t rows() const { return rows_; }
-
- private:
-  std::size_t index(std::int64_t rank, std::int64_t group) const {
-    return static_cast<std::size_t>(rank * groups_ + group);
-  }
-
-  std::int64_t groups_;
-  std::vector<std::int64_t> counts_;
-  std::vector<RowBlock> blocks_;
-  std::int64_t rows_ = 0;
-};
 
 class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
  public:
@@ -104,16 +61,7 @@ class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
   const RowBlock& block_from(int peer) const override { return from_.block(peer); }
 
   void learn(int peer, std::span<const std::int64_t> counts) override {
-    const std::span<std::int64_t> its = from_.counts(peer);
-    for (std::size_t group = 0; group < its.size(); ++group) {
-      const std::int64_t count = counts[group];
-      if (count < 0 || count > kMostRows) {
-        group_.fail_and_raise({Code::mismatch, peer,
-                               base::sentence(kRows, ": rank ", peer, " sends rank ", group_.rank(),
-                                              " ", count, " rows")});
-      }
-      its[group] = count;
-    }
+    from_.learn(peer, counts, kRows, group_);
   }
 
   void make_places() override {
@@ -160,8 +108,8 @@ class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
   ConstTensorView x_;
   ReceivedRows& received_;
   RowsOptions options_;
-  RowBlocks to_;
-  RowBlocks from_;
+  CountedRows to_;
+  CountedRows from_;
   RowFlow flow_;
 };
 

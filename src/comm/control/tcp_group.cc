@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/control/failure_frame.h"
+#include "comm/core/operation.h"
 #include "comm/core/started.h"
 
 namespace plait::comm::tcp {
@@ -286,9 +287,8 @@ bool TcpGroup::note_answer(int peer, const std::string& text) {
   if (text.size() != sizeof(where)) return false;
   std::memcpy(&where, text.data(), sizeof(where));
   const Nanoseconds now = base::now();
-  if (where.has_call > 1 || where.call.operation > Operation::all_to_all_matmul) return false;
-  if (where.elsewhere.operation > Operation::all_to_all_matmul || where.elsewhere.peer >= world())
-    return false;
+  if (where.has_call > 1 || where.call.operation > kLastOperation) return false;
+  if (where.elsewhere.operation > kLastOperation || where.elsewhere.peer >= world()) return false;
   if (where.sign.doing > Sign::Doing::product || where.sign.at < 0 || where.sign.at > now)
     return false;
   if (where.sign.at != 0) where.sign.at = now - where.sign.at;

@@ -38,9 +38,12 @@ constexpr std::array<Names, 2> kUlysses = {{
 constexpr bool has_groups(Operation operation) {
   return operation == Operation::matmul_all_to_all || operation == Operation::all_to_all_matmul;
 }
+constexpr Names kExperts = {"expert_parallel_mlp",
+                            {"columns", "rows", "the fingerprint of ids and weights"}};
 
 // Without a name of its own, what has the sizes of a product: an operator, or an unknown operation.
 const Names& names(Operation operation) {
+  if (operation == Operation::expert_parallel_mlp) return kExperts;
   const auto index = static_cast<std::size_t>(operation);
   if (has_groups(operation))
     return kUlysses[index - static_cast<std::size_t>(Operation::matmul_all_to_all)];
@@ -87,9 +90,12 @@ std::string difference(const Tag& a, const Tag& b) {
     if (i == 2 && comm::is_operator(a.operation)) return last_difference(field, a, b);
     return both(field, a.sizes[i], b.sizes[i]);
   }
-  // A tag has one fingerprint of the plan and of the groups of columns.
-  if (a.plan != b.plan)
-    return has_groups(a.operation) ? "the plan or the groups of columns" : "the plan";
+  // A tag has one fingerprint of these.
+  if (a.plan != b.plan) {
+    if (has_groups(a.operation)) return "the plan or the groups of columns";
+    return a.operation == Operation::expert_parallel_mlp ? "the layer or the direction"
+                                                         : "the plan";
+  }
   if (a.call != b.call) return both("the order of calls", a.call, b.call);
   return both("the chunk", a.chunk, b.chunk);
 }

@@ -71,7 +71,8 @@ struct RowPiece {
 
 // How blocks are cut. The first chunk begins with a header, the numbers of rows of each group, and
 // has as many rows as fit behind it. Chunks have whole rows, unless a row is longer than a chunk:
-// then each chunk is a piece of one row.
+// then each chunk is a piece of one row. Without groups there is no header: both ranks know how many
+// rows there are, and a block without rows is no chunk.
 class RowCut {
  public:
   // `chunk_bytes`: the largest chunk, a multiple of an element; it has room for the header.
@@ -91,8 +92,11 @@ class RowCut {
 
   std::size_t header_bytes() const { return header_bytes_; }
 
+  bool has_header() const { return header_bytes_ > 0; }
+
   // How many chunks a block of so many rows is. Even one without rows is a chunk, for its header.
   std::uint32_t chunks(std::int64_t rows) const {
+    if (rows == 0 && !has_header()) return 0;
     if (pieces_ == 0 || rows <= in_first_) return 1;
     return static_cast<std::uint32_t>(1 + base::ceil_div(rows - in_first_, per_chunk_) * pieces_);
   }
@@ -106,6 +110,19 @@ class RowCut {
     const std::int64_t column = number % pieces_ * piece_columns_;
     return {.rows = {begin, std::min(rows, begin + per_chunk_)},
             .columns = {column, std::min(columns_, column + piece_columns_)}};
+  }
+
+  // How many chunks of the block have none but its first `done` rows.
+  std::uint32_t whole_chunks(std::int64_t done, std::int64_t rows) const {
+    if (done >= rows || pieces_ == 0) return chunks(rows);
+    if (done < in_first_) return 0;
+    return static_cast<std::uint32_t>(1 + (done - in_first_) / per_chunk_ * pieces_);
+  }
+
+  // How many of the block's first rows are whole in its first `count` chunks.
+  std::int64_t whole_rows(std::uint32_t count, std::int64_t rows) const {
+    if (count >= chunks(rows)) return rows;
+    return count == 0 ? 0 : in_first_ + (count - 1) / pieces_ * per_chunk_;
   }
 
   std::size_t bytes(std::uint32_t chunk, std::int64_t rows) const {

@@ -1,5 +1,6 @@
 #include "comm/flow/row_flow.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "comm/flow/chunks.h"
@@ -28,21 +29,37 @@ Handling handling_of(const View& run, std::size_t bytes) {
 
 }  // namespace
 
-RowFlow::RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut)
+RowFlow::RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut, Way way)
     : lanes_(lanes),
       parcels_(parcels),
       cut_(cut),
+      way_(way),
       chunks_to_(static_cast<std::size_t>(lanes.world())),
+      ready_(chunks_to_.size()),
       chunks_from_(chunks_to_.size()) {}
 
 void RowFlow::begin() {
-  unknown_ = lanes_.peers().size();
+  unknown_ = cut_.has_header() ? lanes_.peers().size() : 0;
   for (const int peer : lanes_.peers()) {
-    chunks_to_[static_cast<std::size_t>(peer)] = cut_.chunks(parcels_.block_to(peer).rows());
-    chunks_from_[static_cast<std::size_t>(peer)] = 0;
-    counts_.resize(parcels_.counts_to(peer).size());
+    const auto index = static_cast<std::size_t>(peer);
+    chunks_to_[index] = cut_.chunks(parcels_.block_to(peer).rows());
+    chunks_from_[index] =
+        cut_.has_header() ? kUnknown : cut_.chunks(parcels_.block_from(peer).rows());
+    if (cut_.has_header()) counts_.resize(parcels_.counts_to(peer).size());
   }
-  if (unknown_ == 0) parcels_.make_places();
+  ready_ = chunks_to_;
+  if (cut_.has_header() && unknown_ == 0) parcels_.make_places();
+}
+
+void RowFlow::hold() { std::fill(ready_.begin(), ready_.end(), 0); }
+
+void RowFlow::ready(int peer, std::int64_t rows) {
+  ready_[static_cast<std::size_t>(peer)] = cut_.whole_chunks(rows, parcels_.block_to(peer).rows());
+}
+
+std::int64_t RowFlow::received(int peer) const {
+  if (unknown_ > 0) return 0;
+  return cut_.whole_rows(lanes_.taken(way_, peer), parcels_.block_from(peer).rows());
 }
 
 bool RowFlow::step_once() {
@@ -55,15 +72,15 @@ bool RowFlow::step_once() {
 }
 
 bool RowFlow::send_next(int peer) {
-  const std::uint32_t chunk = lanes_.posted(Way::out, peer);
-  if (chunk >= at(chunks_to_, peer) || !lanes_.vacant(Way::out, peer)) return false;
+  const std::uint32_t chunk = lanes_.posted(way_, peer);
+  if (chunk >= at(ready_, peer) || !lanes_.vacant(way_, peer)) return false;
   const ConstTensorView matrix = parcels_.outgoing();
   const RowBlock& block = parcels_.block_to(peer);
   const std::size_t bytes = cut_.bytes(chunk, block.rows());
   const SpanArgs args = args_of(peer, chunk, bytes);
   const Span span(lanes_.trace(), Lane::comm, "copy", args);
-  std::byte* slot = lanes_.outbox(Way::out, peer);
-  if (chunk == 0) {
+  std::byte* slot = lanes_.outbox(way_, peer);
+  if (chunk == 0 && cut_.has_header()) {
     const std::span<const std::int64_t> counts = parcels_.counts_to(peer);
     std::memset(slot, 0, cut_.header_bytes());
     std::memcpy(slot, counts.data(), counts.size_bytes());
@@ -82,15 +99,15 @@ bool RowFlow::send_next(int peer) {
       slot += run.bytes();
     });
   });
-  lanes_.post(Way::out, peer, bytes);
+  lanes_.post(way_, peer, bytes);
   return true;
 }
 
 bool RowFlow::take_next(int peer) {
   const bool is_new = !is_known(peer);
-  const std::uint32_t chunk = lanes_.taken(Way::out, peer);
+  const std::uint32_t chunk = lanes_.taken(way_, peer);
   if (!is_new && (unknown_ > 0 || chunk >= at(chunks_from_, peer))) return false;
-  if (!lanes_.arrived(Way::out, peer)) return false;
+  if (!lanes_.arrived(way_, peer)) return false;
   if (is_new) {
     read_header(peer);
     return true;
@@ -98,7 +115,7 @@ bool RowFlow::take_next(int peer) {
   const TensorView matrix = parcels_.incoming();
   const RowBlock& block = parcels_.block_from(peer);
   const std::size_t bytes = cut_.bytes(chunk, block.rows());
-  const std::byte* from = lanes_.inbox(Way::out, peer, bytes);
+  const std::byte* from = lanes_.inbox(way_, peer, bytes);
   const Span span(lanes_.trace(), Lane::comm, "take", args_of(peer, chunk, bytes));
   if (chunk == 0) from += cut_.header_bytes();
   const auto work = [&] {
@@ -115,20 +132,20 @@ bool RowFlow::take_next(int peer) {
     });
     if (block_bytes >= kLargeStreamBytes) tensor::stream_fence();
   });
-  lanes_.release(Way::out, peer);
+  lanes_.release(way_, peer);
   return true;
 }
 
 // The chunk stays where it is: its rows have no place yet.
 void RowFlow::read_header(int peer) {
-  const std::span<const std::byte> came = lanes_.inbox(Way::out, peer);
+  const std::span<const std::byte> came = lanes_.inbox(way_, peer);
   if (came.size() < cut_.header_bytes())  // of another cut, which this refuses
-    static_cast<void>(lanes_.inbox(Way::out, peer, cut_.header_bytes()));
+    static_cast<void>(lanes_.inbox(way_, peer, cut_.header_bytes()));
   std::memcpy(counts_.data(), came.data(), counts_.size() * sizeof(std::int64_t));
   parcels_.learn(peer, counts_);
   std::int64_t rows = 0;
   for (const std::int64_t count : counts_) rows += count;
-  static_cast<void>(lanes_.inbox(Way::out, peer, cut_.bytes(0, rows)));
+  static_cast<void>(lanes_.inbox(way_, peer, cut_.bytes(0, rows)));
   chunks_from_[static_cast<std::size_t>(peer)] = cut_.chunks(rows);
   if (--unknown_ == 0) parcels_.make_places();
 }
@@ -136,20 +153,19 @@ void RowFlow::read_header(int peer) {
 bool RowFlow::done() const {
   if (unknown_ > 0) return false;
   for (const int peer : lanes_.peers()) {
-    if (lanes_.posted(Way::out, peer) < at(chunks_to_, peer)) return false;
-    if (lanes_.taken(Way::out, peer) < at(chunks_from_, peer)) return false;
+    if (lanes_.posted(way_, peer) < at(chunks_to_, peer)) return false;
+    if (lanes_.taken(way_, peer) < at(chunks_from_, peer)) return false;
   }
   return true;
 }
 
 Awaited RowFlow::awaited() const {
   for (const int peer : lanes_.peers()) {
-    const bool is_missing =
-        !is_known(peer) || lanes_.taken(Way::out, peer) < at(chunks_from_, peer);
-    if (is_missing && !lanes_.arrived(Way::out, peer)) return lanes_.chunk_from(Way::out, peer);
+    const bool is_missing = !is_known(peer) || lanes_.taken(way_, peer) < at(chunks_from_, peer);
+    if (is_missing && !lanes_.arrived(way_, peer)) return lanes_.chunk_from(way_, peer);
   }
   for (const int peer : lanes_.peers()) {
-    if (lanes_.posted(Way::out, peer) < at(chunks_to_, peer)) return lanes_.room_at(Way::out, peer);
+    if (lanes_.posted(way_, peer) < at(ready_, peer)) return lanes_.room_at(way_, peer);
   }
   return lanes_.nothing_awaited();
 }

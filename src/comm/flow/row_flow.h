@@ -31,23 +31,28 @@ class RowParcels {
   virtual std::span<const std::int64_t> counts_to(int peer) const = 0;
 
   // Told once for each peer, and then that these are all. The counts are as the peer sent them:
-  // they may be anything.
+  // they may be anything. Neither is called if the cut has no header.
   virtual void learn(int peer, std::span<const std::int64_t> counts) = 0;
   virtual void make_places() = 0;
 
-  // After make_places().
+  // After make_places(), if the cut has a header.
   virtual TensorView incoming() const = 0;
   virtual const RowBlock& block_from(int peer) const = 0;
 };
 
 class RowFlow {
  public:
-  RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut);
+  // Its chunks go on the lanes of this way.
+  RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut, Way way = Way::out);
   RowFlow(const RowFlow&) = delete;
   RowFlow& operator=(const RowFlow&) = delete;
 
-  // The next call.
+  // The next call. All rows may be sent, unless hold() is called before the first step.
   void begin();
+
+  // From here on only those rows are sent, the first of the peer's block, that are ready.
+  void hold();
+  void ready(int peer, std::int64_t rows);
 
   // Sends and receives what can be now.
   void step() {
@@ -58,6 +63,12 @@ class RowFlow {
 
   bool done() const;
 
+  // True if all headers have come, and places have been made.
+  bool has_places() const { return unknown_ == 0; }
+
+  // How many rows of the peer's block are in their places: the first ones.
+  std::int64_t received(int peer) const;
+
   // Which rank is waited for: one that has not said how many rows it has, or sent them all, and
   // failing that one that has no room.
   Awaited awaited() const;
@@ -66,17 +77,21 @@ class RowFlow {
   bool send_next(int peer);
   bool take_next(int peer);
   void read_header(int peer);
-  bool is_known(int peer) const { return at(chunks_from_, peer) > 0; }
+  bool is_known(int peer) const { return at(chunks_from_, peer) != kUnknown; }
 
   static std::uint32_t at(const std::vector<std::uint32_t>& chunks, int peer) {
     return chunks[static_cast<std::size_t>(peer)];
   }
 
+  static constexpr std::uint32_t kUnknown = UINT32_MAX;
+
   Lanes& lanes_;
   RowParcels& parcels_;
   RowCut cut_;
+  Way way_;
   std::vector<std::uint32_t> chunks_to_;
-  std::vector<std::uint32_t> chunks_from_;  // 0: the header has not come
+  std::vector<std::uint32_t> ready_;        // of these
+  std::vector<std::uint32_t> chunks_from_;  // kUnknown: the header has not come
   std::vector<std::int64_t> counts_;        // of a header
   std::size_t unknown_ = 0;                 // peers
 };

@@ -1,0 +1,170 @@
+// A layer of experts that are spread over the ranks: rows go to the ranks of their experts and back.
+//
+//   plait::ExpertParallelMLP layer({.hidden = 2048, .inner = 768, .experts = 128, .top = 8}, comm);
+//   layer.forward({.x = x, .ids = ids, .weights = weights, .up = up, .down = down, .out = out});
+//
+// Each rank has rows of its own, any number of them, and some of the experts. For a row t and its
+// slots j = 0 ... top - 1, whose experts e the router has chosen:
+//
+//   a(t, j) = activation(x[t] * up[e] + up_bias[e])         f32, rounded to x's dtype
+//   y(t, j) = a(t, j) * down[e] + down_bias[e]              rounded to the wire
+//   out[t]  = weights[t, 0] * y(t, 0) + weights[t, 1] * y(t, 1) + ...
+//
+// The last sum is taken in f32, in the order of the slots, and rounded once. So a row has the bits
+// that one rank with all experts gives, for every number of ranks, placement, schedule, transport,
+// order of arrival and batch: they depend on the row and its experts alone. A slot without an
+// expert (-1) adds nothing. A row may have the same expert twice.
+//
+// All ranks make the same calls, those without rows too. A refused call has written nothing. After
+// a lost peer `out` is undefined.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/communicator.h"
+#include "plait/export.h"
+#include "plait/plan.h"
+#include "plait/tensor_view.h"
+#include "plait/weight.h"
+
+namespace plait {
+
+inline constexpr std::int64_t kMostExperts = 4096;
+inline constexpr std::int64_t kMostExpertsOfARow = 64;
+
+// The function between the two products, element by element. sigmoid(z) = 1 / (1 + exp(-z)).
+enum class ExpertActivation : std::uint8_t {
+  swiglu,              // up has 2 * inner outputs, gates first: gate * sigmoid(gate) * up
+  swiglu_interleaved,  // gate, up, gate, up, ...: gate * sigmoid(alpha * gate) * (up + 1), with
+                       // gate at most `limit`, and up between -limit and limit
+  silu,                // up has `inner` outputs: up * sigmoid(up)
+};
+
+PLAIT_EXPORT std::string_view name(ExpertActivation activation);
+
+// The place at which a slot's weight is multiplied: with y(t, j), or with the result of the
+// activation, before that is rounded. The bits differ.
+enum class ExpertWeightsAt : std::uint8_t { combine, activation };
+
+PLAIT_EXPORT std::string_view name(ExpertWeightsAt place);
+
+// The description of a layer, the same on all ranks.
+struct ExpertsDesc {
+  std::int64_t hidden;   // columns of x and out
+  std::int64_t inner;    // inputs of `down`
+  std::int64_t experts;  // on all ranks together
+  std::int64_t top;      // slots of a row
+
+  Dtype dtype = Dtype::bf16;  // of x
+  Dtype out = Dtype::bf16;
+  Dtype wire = Dtype::f32;  // in which results travel back: f32, bf16 or f16
+  WeightKind weight = {};   // of all experts: plait::Weight(w).kind()
+  ExpertActivation activation = ExpertActivation::swiglu;
+  float alpha = 1.702F;  // of swiglu_interleaved alone, as is the limit
+  float limit = 7.0F;
+  ExpertWeightsAt weights_at = ExpertWeightsAt::combine;
+
+  // The rank of each expert. Empty: as even as it can be, in order, so that the first
+  // `experts mod world` ranks have one more.
+  std::vector<int> ranks = {};
+};
+
+struct ExpertsOptions {
+  // serial: all rows go to their experts, are multiplied, and come back. fused: products begin with
+  // this rank's own rows, and go on with those that have come; results leave as they are made. Both
+  // give the same bits. All ranks give the same.
+  Schedule schedule = Schedule::fused;
+
+  // All ranks have the same rows, ids and weights, as in decoding. No row goes to its experts. Their
+  // results go to the rank that owns the row (see balanced_shard()), which adds them, and its sums
+  // go to all. The same bits again. All ranks give the same.
+  bool replicated = false;
+
+  int threads = 0;           // 0: as many as OpenMP would use
+  std::string backend = {};  // of the products; empty: the best
+};
+
+struct ExpertsForward {
+  ConstTensorView x;                  // [rows, hidden]
+  std::span<const std::int64_t> ids;  // [rows * top]: experts, or -1
+  std::span<const float> weights;     // [rows * top]
+
+  // The weights of this rank's experts, in the order of the experts' numbers.
+  std::span<const Weight> up;                         // hidden -> inner, or 2 * inner
+  std::span<const Weight> down;                       // inner -> hidden
+  std::span<const ConstTensorView> up_biases = {};    // [1, outputs] each; none: no bias
+  std::span<const ConstTensorView> down_biases = {};  // [1, hidden] each
+
+  TensorView out;  // [rows, hidden]
+
+  const std::function<void()>* poll = nullptr;  // to be called now and then
+};
+
+// Gradients for the rows of a forward call, which is given again; its `out` is not used. Nothing is
+// kept from forward: rows travel again, and the first product is made again. A gradient that is
+// empty is not made. Sums of weights' gradients are those of an expert's rows in the order of ranks
+// and their rows: the bits of one rank, if ranks have consecutive rows. Not for replicated batches.
+struct ExpertsBackward {
+  ExpertsForward forward;
+  ConstTensorView grad_out;  // [rows, hidden], of x's dtype
+
+  // For packed weights: those with inputs and outputs exchanged, of the same kind.
+  std::span<const Weight> turned_up = {};
+  std::span<const Weight> turned_down = {};
+
+  TensorView grad_x = {};                             // [rows, hidden]
+  std::span<float> grad_weights = {};                 // [rows * top]; 0 without an expert
+  std::span<const TensorView> grad_up = {};           // [outputs, hidden], of each own expert
+  std::span<const TensorView> grad_down = {};         // [hidden, inner]
+  std::span<const TensorView> grad_up_biases = {};    // [1, outputs]
+  std::span<const TensorView> grad_down_biases = {};  // [1, hidden]
+  bool accumulate = false;                            // adds to the gradients of weights and biases
+};
+
+// How many rows a call has brought to this rank's experts, from this rank and from others.
+struct ExpertRows {
+  std::vector<std::int64_t> of_ranks;    // by the rank that they came from
+  std::vector<std::int64_t> of_experts;  // by this rank's expert
+};
+
+class PLAIT_EXPORT ExpertParallelMLP {
+ public:
+  class State;
+
+  // Not collective. The communicator must outlive the layer.
+  ExpertParallelMLP(const ExpertsDesc& desc, Communicator& comm,
+                    const ExpertsOptions& options = {});
+  ExpertParallelMLP(ExpertParallelMLP&&) noexcept;
+  ExpertParallelMLP& operator=(ExpertParallelMLP&&) noexcept;
+  ~ExpertParallelMLP();
+
+  const ExpertsDesc& desc() const;
+
+  // The experts of a rank, in the order in which it gives their weights.
+  std::vector<std::int64_t> experts_of(int rank) const;
+
+  // Collective.
+  void forward(const ExpertsForward& call);
+  void backward(const ExpertsBackward& call);
+
+  // The rows of the last forward() that has returned.
+  const ExpertRows& rows() const;
+
+  // Bytes that it keeps from call to call.
+  std::size_t held_bytes() const;
+
+ private:
+  State& state() const;  // refuses if it was moved to another
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plait

@@ -1,0 +1,157 @@
+#include "experts/layer.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "base/fingerprint.h"
+#include "comm/core/executor.h"
+#include "experts/combine.h"
+#include "ops/busy.h"
+#include "plait/trace.h"
+
+namespace plait {
+namespace {
+
+using experts::kLayer;
+
+ExpertsDesc checked(const ExpertsDesc& desc, const ExpertsOptions& options,
+                    const Communicator& comm) {
+  experts::check(desc, options, {.rank = comm.rank(), .world = comm.world()});
+  return desc;
+}
+
+std::int64_t bytes_of(const ExpertsDesc& desc, Dtype dtype) {
+  return desc.hidden * static_cast<std::int64_t>(size_of(dtype));
+}
+
+// A row of x, and its weight if that is multiplied with the activation.
+experts::ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
+  const bool has_weight = desc.weights_at == ExpertWeightsAt::activation;
+  return {.row_bytes = bytes_of(desc, desc.dtype) +
+                       (has_weight ? static_cast<std::int64_t>(sizeof(float)) : 0),
+          .result_bytes = bytes_of(desc, desc.wire),
+          .gathered_bytes = bytes_of(desc, desc.out),
+          .top = desc.top};
+}
+
+std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& options,
+                             const experts::Placement& placement) {
+  const std::string text = base::sentence(
+      desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ', name(desc.out), ' ',
+      name(desc.weight), ' ', name(desc.activation), ' ', desc.alpha, ' ', desc.limit, ' ',
+      name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
+  return static_cast<std::uint32_t>(base::fingerprint(placement.ranks(), base::fingerprint(text)));
+}
+
+}  // namespace
+
+ExpertParallelMLP::State::State(const ExpertsDesc& desc, Communicator& comm,
+                                const ExpertsOptions& options)
+    : desc_(checked(desc, options, comm)),
+      options_(options),
+      state_(comm.state()),
+      placement_(desc.experts, comm.world(), desc.ranks),
+      products_(desc, options, comm.state().group()),
+      exchange_(comm.state(), placement_, shape_of(desc)),
+      fingerprint_(fingerprint_of(desc, options, placement_)) {}
+
+Tag ExpertParallelMLP::State::tag_of(const ExpertsForward& call) const {
+  Tag tag = {.operation = Operation::expert_parallel_mlp,
+             .dtype = desc_.dtype,
+             .wire = desc_.wire,
+             .plan = fingerprint_,
+             .sizes = {desc_.hidden, 0, 0}};
+  if (options_.replicated) {
+    const std::span<const std::byte> weights = std::as_bytes(call.weights);
+    tag.sizes[1] = call.x.rows;
+    tag.sizes[2] =
+        static_cast<std::uint32_t>(base::fingerprint(weights, base::fingerprint(call.ids)));
+  }
+  return tag;
+}
+
+void ExpertParallelMLP::State::forward(const ExpertsForward& call) {
+  const ops::Busy busy(state_, kLayer);
+  const comm::Group& group = state_.group();
+  experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
+  call_ = &call;
+  products_.begin(call);
+  const Tag tag = tag_of(call);
+  exchange_.prepare(tag);
+  overlap::PollHook poll(call.poll);
+  overlap::run_call(state_, tag, poll, [&](const Tag& numbered) {
+    exchange_.run(numbered,
+                  {.rows = call.x.rows,
+                   .ids = call.ids,
+                   .fused = options_.schedule == Schedule::fused,
+                   .replicated = options_.replicated,
+                   .direct = weighs_rows() ? ConstTensorView{} : experts::as_bytes(call.x)},
+                  *this, poll);
+    combine();
+    if (options_.replicated) exchange_.gather(call.out);
+  });
+  note_rows();
+}
+
+void ExpertParallelMLP::State::backward(const ExpertsBackward& call) {
+  const ops::Busy busy(state_, kLayer);
+  const comm::Group& group = state_.group();
+  experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
+  PLAIT_CHECK(!options_.replicated, kLayer, ": a layer of replicated batches makes no gradients");
+  if (!backward_)
+    backward_ = std::make_unique<experts::Backward>(desc_, options_, placement_, state_);
+  overlap::PollHook poll(call.forward.poll);
+  Tag tag = tag_of(call.forward);
+  ++tag.plan;  // not that of forward
+  backward_->run(tag, call, poll);
+}
+
+void ExpertParallelMLP::State::write_row(std::int64_t slot, std::byte* to) const {
+  const auto bytes = static_cast<std::size_t>(bytes_of(desc_, desc_.dtype));
+  std::memcpy(to, call_->x.row(slot / desc_.top), bytes);
+  if (weighs_rows())
+    std::memcpy(to + bytes, &call_->weights[static_cast<std::size_t>(slot)], sizeof(float));
+}
+
+void ExpertParallelMLP::State::multiply(const experts::RowStore& store, const experts::Work& work,
+                                        experts::PollStep poll_step) {
+  const std::int64_t behind_x = bytes_of(desc_, desc_.dtype);
+  const auto rows_of = [&](const TensorView& all) { return all.row_range(work.begin, work.end); };
+  const TensorView weights = rows_of(store.part(Dtype::s8, sizeof(float), behind_x));
+  products_.multiply({.first_group = work.first_group,
+                      .counts = work.counts,
+                      .x = rows_of(store.part(desc_.dtype, desc_.hidden, 0)),
+                      .weights = weighs_rows() ? weights : TensorView{},
+                      .out = rows_of(store.result_part(desc_.wire, desc_.hidden))},
+                     poll_step);
+}
+
+void ExpertParallelMLP::State::combine() {
+  const std::int64_t first = exchange_.first_own();
+  const std::int64_t rows = exchange_.own_rows();
+  const TensorView out = call_->out.row_range(first, first + rows);
+  const Span span(state_.group().trace(), Lane::compute, "combine",
+                  {.bytes = static_cast<std::int64_t>(out.bytes())});
+  experts::combine({.results = exchange_.results(),
+                    .dtype = desc_.wire,
+                    .weights = weighs_rows() ? nullptr : call_->weights.data() + first * desc_.top,
+                    .top = desc_.top},
+                   out, options_.threads);
+}
+
+void ExpertParallelMLP::State::note_rows() {
+  const int world = placement_.world();
+  const std::size_t own = placement_.experts_of(state_.group().rank()).size();
+  shown_.of_ranks.assign(static_cast<std::size_t>(world), 0);
+  shown_.of_experts.assign(own, 0);
+  for (int peer = 0; peer < world; ++peer) {
+    for (std::size_t group = 0; group < own; ++group) {
+      const std::int64_t rows = exchange_.rows_from(peer, static_cast<std::int64_t>(group));
+      shown_.of_ranks[static_cast<std::size_t>(peer)] += rows;
+      shown_.of_experts[group] += rows;
+    }
+  }
+}
+
+}  // namespace plait

@@ -1,0 +1,112 @@
+// The bits of one rank over every transport, and a rank that is lost in the middle of an exchange.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/lost_ranks.h"
+#include "experts/batch.h"
+#include "plait/collectives.h"
+
+namespace plait {
+namespace {
+
+class ExpertsOver : public RanksTest {};
+
+const ExpertsDesc kTravelling = {.hidden = 192, .inner = 64, .experts = 10, .top = 3};
+
+TEST_P(ExpertsOver, RanksGiveTheBitsOfOne) {
+  const Experts experts(kTravelling, Dtype::bf16, "", false);
+  std::vector<std::int64_t> rows;
+  for (int rank = 0; rank < world(); ++rank) rows.push_back(rank == 1 ? 0 : 120 + 30 * rank);
+  const Batch batch(experts.desc, rows);
+  const std::vector<std::byte> wanted = by_one_rank(experts, batch);
+  run([&](Communicator& comm) {
+    for (const bool replicated : {false, true}) {
+      for (const Schedule schedule : {Schedule::serial, Schedule::fused}) {
+        if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        expect_bits(comm, experts, batch,
+                    {.schedule = schedule, .replicated = replicated, .threads = 1}, wanted);
+      }
+    }
+    barrier(comm);
+  });
+}
+
+const RankMaker kThreads = {.name = "threads", .run = run_as_threads};
+INSTANTIATE_TEST_SUITE_P(Threads, ExpertsOver, worlds_of(kThreads, {1, 2, 3, 5}), case_name);
+const RankMaker kLinked = {.name = "linked", .run = run_as_threads, .link = "1gbit,50us"};
+INSTANTIATE_TEST_SUITE_P(Linked, ExpertsOver, worlds_of(kLinked, {2, 3}), case_name);
+
+// All others wait for its numbers of rows, and for nothing else of it.
+TEST(ExpertsOfALateRank, AreAwaitedUntilTheDeadlineNamesIt) {
+  const Experts experts(kTravelling, Dtype::bf16, "", false);
+  run_in_threads(3, [&](Communicator& comm) {
+    const Batch batch(experts.desc, {20, 20, 20});
+    ExpertParallelMLP layer(experts.desc, comm, {.threads = 1});
+    RankCall mine(experts, batch, batch.first_row(comm.rank()), 20,
+                  layer.experts_of(comm.rank()));
+    layer.forward(mine.call());  // so that there is a mailbox
+    barrier(comm);
+    set_timeout(comm, std::chrono::milliseconds(300));
+    try {
+      if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      layer.forward(mine.call());
+      ADD_FAILURE() << "rank 1 was not late";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::timeout) << error.what();
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_TRUE(contains(error.what(), "expert_parallel_mlp")) << error.what();
+    }
+  });
+}
+
+#ifdef __SANITIZE_THREAD__
+const RankMaker kTcp = {.name = "tcp", .run = run_threads_over_tcp};
+INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
+#else
+const RankMaker kShm = {.name = "shm", .run = run_in_processes};
+const RankMaker kTcp = {.name = "tcp", .run = run_over_tcp, .sees_calls = false};
+const RankMaker kMixed = {.name = "mixed", .run = over_hosts({0, 0, 1}), .one_host = false};
+INSTANTIATE_TEST_SUITE_P(Shm, ExpertsOver, worlds_of(kShm, {1, 2, 3, 4}), case_name);
+INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
+INSTANTIATE_TEST_SUITE_P(Mixed, ExpertsOver, worlds_of(kMixed, {3}), case_name);
+
+// Rank 1 dies when its hook is called for the third time: it has sent some of its rows, and the
+// others wait for the rest. A deadline is minutes away.
+void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {
+  run(3,
+      [&](Communicator& comm) {
+        const Experts experts(kTravelling, Dtype::bf16, "", false);
+        const Batch batch(experts.desc, {400, 400, 400});
+        ExpertParallelMLP layer(experts.desc, comm, options);
+        RankCall mine(experts, batch, batch.first_row(comm.rank()), 400,
+                      layer.experts_of(comm.rank()));
+        int polls = 0;
+        const std::function<void()> poll = [&] {
+          if (++polls == 3) die();
+        };
+        ExpertsForward call = mine.call();
+        if (comm.rank() == 1) call.poll = &poll;
+        barrier(comm);
+        expect_loss_of(1, [&] {
+          for (;;) layer.forward(call);
+        });
+      },
+      {});
+}
+
+TEST(ExpertsWithoutARank, NameItOverSharedMemory) {
+  lose_a_rank(run_in_processes, {.schedule = Schedule::serial, .threads = 1});
+  lose_a_rank(run_in_processes, {.schedule = Schedule::fused, .threads = 1});
+}
+
+TEST(ExpertsWithoutARank, NameItOverTcp) {
+  lose_a_rank(run_over_tcp, {.schedule = Schedule::fused, .threads = 1});
+}
+#endif
+
+}  // namespace
+}  // namespace plait
