@@ -48,6 +48,7 @@ TEST(BlockCut, HasEachElementOnceInAPartAndOnceInAChunk) {
           const BlockCut cut(rows, kGroup, rule);
           std::vector<Window> windows;
           std::vector<Window> chunks;
+          chunks.reserve(cut.chunks());
           std::uint32_t end = 0;
           for (const BlockCut::Part& part : cut.parts()) {
             windows.insert(windows.end(), part.windows.begin(), part.windows.end());
