@@ -54,8 +54,11 @@ constexpr Options::About kAbout = {
         "serial results are compared byte by byte with those that the rank computes alone, step\n"
         "by step in the same order, and with sums in f64 within a derived bound. Where 2, 4, 8 or\n"
         "16 ranks must give the bits of one rank, they are also compared byte by byte with those\n"
-        "of one rank that has all k; the last line counts these problems. Memory around the\n"
+        "of one rank that has all k; the second line counts these problems. Memory around the\n"
         "results must be unchanged.\n"
+        "With --digest the last line has a number made of the bits of all results, with which\n"
+        "machines can be compared. It is the same where the options are, and the orders of\n"
+        "summing: on all processors with FMA, Arm's too, if PLAIT_ISA is avx2 on x86.\n"
         "A failing case is printed with the command that repeats it.\n\n"
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
         "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.\n"
@@ -93,6 +96,7 @@ struct Verification {
   std::string ops_text;
   bool layers = false;
   bool ulysses = false;
+  bool digest = false;
   std::string json;
 
   verify::Rounds rounds_of(std::size_t world) const {
@@ -183,6 +187,7 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
                    "check the operators of sequence parallelism in place of the others");
   options.add("--only", "I[,I...]", what.only, read_case_numbers,
               "run only these problems, by the numbers that a failure prints");
+  options.add_flag("--digest", what.digest, "print a digest of the results' bits too");
   options.add("--json", "FILE", what.json, "also write the counts as JSON; -: print only JSON");
 }
 
@@ -344,14 +349,17 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
 }
 
 void tell(const Verification& what, const verify::Tally& tally, bool was_interrupted) {
-  const std::string line =
+  const std::string digest = fmt::format("{:016x}", tally.digest);
+  std::string line =
       fmt::format("{} passed, {} failed{}\n{} had the same bits as on one rank\n", tally.passed,
                   tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
+  if (what.digest) line += "digest " + digest + "\n";
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {{"seed", what.seed},
                                        {"passed", tally.passed},
                                        {"failed", tally.failed},
-                                       {"as_on_one_rank", tally.as_one}};
+                                       {"as_on_one_rank", tally.as_one},
+                                       {"digest", digest}};
   if (what.json == "-") return answer(json.dump(2) + "\n");
   write_file(what.json, json.dump(2) + "\n");
   answer(line);
@@ -393,6 +401,7 @@ int verify(Words words) {
     all.passed += outcome.tally.passed;
     all.failed += outcome.tally.failed;
     all.as_one += outcome.tally.as_one;
+    all.digest += outcome.tally.digest;
     status = outcome.status;
     if (status != kDone || outcome.tally.ended) break;
   }

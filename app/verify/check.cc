@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/check.h"
+#include "base/fingerprint.h"
 #include "tensor/compare.h"
 #include "verify/float_mode.h"
 
@@ -18,6 +21,19 @@ std::string guards(const Results& results) {
     if (!one.matrix.is_intact()) return base::sentence("bytes around ", one.name, " were written");
   }
   return {};
+}
+
+std::uint64_t digest_of(const std::vector<Results>& calls) {
+  std::uint64_t digest = base::fingerprint(std::string_view());
+  for (const Results& call : calls) {
+    for (const Result& result : call) {
+      const ConstTensorView view = result.matrix.view();
+      for (std::int64_t row = 0; row < view.rows; ++row)
+        digest = base::fingerprint(
+            std::span(static_cast<const std::byte*>(view.row(row)), view.row_bytes()), digest);
+    }
+  }
+  return digest;
 }
 
 }  // namespace
@@ -40,7 +56,7 @@ Findings Subject::check(const Spoil& spoil) {
     }
   }
   note(failure, aside_);
-  return {.failure = failure, .as_one = as_one_};
+  return {.failure = failure, .as_one = as_one_, .digest = digest_of(serial)};
 }
 
 std::vector<Results> Subject::run_and_spoil(std::size_t variant) {

@@ -22,8 +22,9 @@
 namespace plait::verify {
 
 struct Findings {
-  std::string failure;  // empty: none
-  bool as_one = false;  // a sum over ranks' shares was compared with that of one rank
+  std::string failure;       // empty: none
+  bool as_one = false;       // a sum over ranks' shares was compared with that of one rank
+  std::uint64_t digest = 0;  // of the bits of this rank's serial results
 };
 
 // The matrices that a call writes.

@@ -4,9 +4,7 @@
 #include <array>
 #include <cfenv>
 
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
+#include "base/default_floats.h"
 
 namespace plait::verify {
 
@@ -24,15 +22,12 @@ inline constexpr std::array<FloatMode, 5> kFloatModes = {
      {.rounding = FE_DOWNWARD},
      {.rounding = FE_TOWARDZERO, .flushes = true}}};
 
-// On processors other than x86 only the rounding mode is set.
 class InFloatMode {
  public:
   explicit InFloatMode(const FloatMode& mode) {
     std::fegetenv(&before_);
     std::fesetround(mode.rounding);
-#ifdef __SSE2__
-    if (mode.flushes) _mm_setcsr(_mm_getcsr() | kFlush);
-#endif
+    if (mode.flushes) base::set_float_control(base::float_control() | base::kFlushDenormals);
   }
   InFloatMode(const InFloatMode&) = delete;
   InFloatMode& operator=(const InFloatMode&) = delete;
@@ -40,16 +35,12 @@ class InFloatMode {
 
   // True if the thread is still in this mode.
   static bool holds(const FloatMode& mode) {
-#ifdef __SSE2__
-    if (((_mm_getcsr() & kFlush) != 0) != mode.flushes) return false;
-#endif
-    return std::fegetround() == mode.rounding;
+    const base::FloatControl flushing = mode.flushes ? base::kFlushDenormals : 0;
+    return (base::float_control() & base::kFlushDenormals) == flushing &&
+           std::fegetround() == mode.rounding;
   }
 
  private:
-#ifdef __SSE2__
-  static constexpr unsigned kFlush = 0x8040;
-#endif
   std::fenv_t before_;
 };
 

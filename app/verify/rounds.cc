@@ -1,10 +1,12 @@
 #include "verify/rounds.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <variant>
 
+#include "base/fingerprint.h"
 #include "comm/session/gather.h"
 #include "comm/session/state.h"
 #include "verify/check.h"
@@ -33,22 +35,28 @@ struct Verdict {
   bool speaks = false;  // this rank has failed, and no rank before it
   bool failed = false;
   bool as_one = false;
+  std::uint64_t digest = 0;
 };
 
 Verdict verdict_of(const Findings& mine, Communicator& comm) {
   struct Flags {
     std::int8_t failed;
     std::int8_t as_one;
+    std::uint64_t digest;
   };
   const Flags own = {.failed = mine.failure.empty() ? std::int8_t{0} : std::int8_t{1},
-                     .as_one = mine.as_one ? std::int8_t{1} : std::int8_t{0}};
+                     .as_one = mine.as_one ? std::int8_t{1} : std::int8_t{0},
+                     .digest = mine.digest};
   const std::vector<Flags> all = comm::gather_values(own, comm);
   const auto first =
       std::find_if(all.begin(), all.end(), [](const Flags& one) { return one.failed != 0; });
+  std::vector<std::uint64_t> digests;
+  for (const Flags& one : all) digests.push_back(one.digest);
   return {.speaks = first - all.begin() == comm.rank(),
           .failed = first != all.end(),
-          .as_one = std::any_of(all.begin(), all.end(),
-                                [](const Flags& one) { return one.as_one != 0; })};
+          .as_one =
+              std::any_of(all.begin(), all.end(), [](const Flags& one) { return one.as_one != 0; }),
+          .digest = base::fingerprint(digests)};
 }
 
 }  // namespace
@@ -76,6 +84,7 @@ Tally run_rounds(const Rounds& rounds, Communicator& comm, const RoundsHooks& ho
       if (all.speaks) hooks.failure(company, description_of(problem) + found.failure);
       (all.failed ? tally.failed : tally.passed) += 1;
       if (!all.failed && all.as_one) tally.as_one += 1;
+      tally.digest += base::fingerprint(std::array{static_cast<std::uint64_t>(number), all.digest});
     } catch (const std::exception& error) {
       hooks.failure(company, description_of(problem) + error.what());
       tally.failed += 1;

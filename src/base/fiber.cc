@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,22 +22,27 @@ namespace {
 
 // The kernel maps pages when they are touched. A fiber uses what its calls need, some 20 KiB.
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
-constexpr std::size_t kGuardBytes = 4096;  // below the stack: an overflow faults there
+
+// A page below the stack, where an overflow faults. Arm's kernels may have pages of 64 KiB.
+std::size_t guard_bytes() {
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return page;
+}
 
 class Stack {
  public:
   Stack()
-      : bottom_(::mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+      : bottom_(::mmap(nullptr, guard_bytes() + kStackBytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0)) {
     if (bottom_ == MAP_FAILED)
       fail_errno(sentence("cannot map a stack of ", kStackBytes, " bytes"));
-    ::mprotect(bottom_, kGuardBytes, PROT_NONE);
+    ::mprotect(bottom_, guard_bytes(), PROT_NONE);
   }
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
-  ~Stack() { ::munmap(bottom_, kGuardBytes + kStackBytes); }
+  ~Stack() { ::munmap(bottom_, guard_bytes() + kStackBytes); }
 
-  void* data() const { return static_cast<std::byte*>(bottom_) + kGuardBytes; }
+  void* data() const { return static_cast<std::byte*>(bottom_) + guard_bytes(); }
 
  private:
   void* bottom_;

@@ -37,7 +37,28 @@ class VerifyTest(CommandTest):
 
     def test_json(self):
         words = ("--cases", 4, "--seed", 9, "--ranks", 2, "--transport", "threads", "--json", "-")
-        self.assertEqual(json.loads(self.verify(*words)), {"seed": 9, "passed": 4, "failed": 0, "as_on_one_rank": 0})
+        counts = json.loads(self.verify(*words))
+        self.assertRegex(counts.pop("digest"), "^[0-9a-f]{16}$")
+        self.assertEqual(counts, {"seed": 9, "passed": 4, "failed": 0, "as_on_one_rank": 0})
+
+    def test_the_digest_is_that_of_every_processor_with_fma(self):
+        """Results' bits, noted on an x86: an Arm, and every other x86 as PLAIT_ISA=avx2, must have the same."""
+        if b" fma " not in Path("/proc/cpuinfo").read_bytes() and os.uname().machine == "x86_64":
+            self.skipTest("this processor has no FMA")
+        noted = {
+            ("--cases", 120, "--seed", 3): "",
+            ("--cases", 40, "--seed", 3, "--layers"): "",
+        }
+        for words, digest in noted.items():
+            result = self.plait("verify", "-t", "threads", "--digest", *words, env={**self.environment, "PLAIT_ISA": "avx2"})
+            self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+            self.assertEqual(result.stdout.splitlines()[-1], "digest " + digest, words)
+
+    def test_the_digest_depends_on_neither_transport_nor_order(self):
+        words = ("--cases", 12, "--seed", 6, "--ranks", "2,3", "--digest")
+        threads, shm = (self.verify(*words, "-t", transport) for transport in ("threads", "shm"))
+        self.assertEqual(threads, shm)
+        self.assertNotEqual(threads, self.verify("--cases", 12, "--seed", 7, "--ranks", "2,3", "--digest", "-t", "threads"))
 
     def test_two_four_and_eight_ranks_give_the_bits_of_one(self):
         words = ("--cases", 36, "--seed", 2, "--ranks", "2,4,8", "--transport", "threads", "--json", "-")

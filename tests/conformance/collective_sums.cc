@@ -74,12 +74,12 @@ TEST_P(CollectivesConformance, GiveTheSameBitsInWhateverModesTheRanksCompute) {
           std::vector<float> part(shard.count);
           const bool enters = odd_one < 0 || odd_one == comm.rank();
           if (enters) mode.enter();
-          const unsigned before = float_control();
+          const auto before = float_control();
           all_reduce({mine.data(), count}, {all.data(), count}, comm);
           reduce_scatter({mine.data(), count}, {part.data(), shard.count}, comm);
           Pending pending = start_all_reduce({mine.data(), count}, {later.data(), count}, comm);
           while (!pending.done()) std::this_thread::yield();
-          const unsigned after = float_control();
+          const auto after = float_control();
           if (enters) mode.leave();
           EXPECT_EQ(before, after) << mode.name;
           EXPECT_TRUE(same_bits(all, sum)) << mode.name << ", rank " << odd_one << ", " << count;

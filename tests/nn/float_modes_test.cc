@@ -66,9 +66,9 @@ void run_layer(Communicator& comm, const LayersModes& which) {
       for (int i = 0; i < kRuns; ++i) {
         const bool enters = odd_one < 0 || odd_one == comm.rank();
         if (enters) mode.enter();
-        const unsigned before = float_control();
+        const auto before = float_control();
         run();
-        const unsigned after = float_control();
+        const auto after = float_control();
         if (enters) mode.leave();
         EXPECT_EQ(before, after) << mode.name;
         const std::vector<Matrix> now = copies();

@@ -70,9 +70,9 @@ TEST_P(FloatModesOfRanks, ChangeNoBit) {
         for (const int odd_one : {-1, 1}) {  // in the mode alone; -1: all are
           const bool enters = odd_one < 0 || odd_one == comm.rank();
           if (enters) mode.enter();
-          const unsigned before = float_control();
+          const auto before = float_control();
           prepare(desc, comm, {.plan = plan}).run(call(out.view));
-          const unsigned after = float_control();
+          const auto after = float_control();
           if (enters) mode.leave();
           EXPECT_EQ(before, after) << mode.name;
           EXPECT_TRUE(tensor::same_bits(out.view, usual.view))
@@ -93,7 +93,7 @@ TEST(APollHook, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
     const Matrix usual(Dtype::bf16, problem.of_op.m, problem.of_op.n);
     Op op = prepare(problem.of_op.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}});
     op.run(problem.call(usual.view));
-    const unsigned default_floats = float_control();
+    const auto default_floats = float_control();
     for (const FloatMode& mode : float_modes()) {
       int calls = 0;
       int others = 0;
@@ -105,9 +105,9 @@ TEST(APollHook, ComputesWithDefaultFloatsWhateverTheCallerHasSet) {
         mode.enter();
       };
       mode.enter();
-      const unsigned before = float_control();
+      const auto before = float_control();
       op.run(call);
-      const unsigned after = float_control();
+      const auto after = float_control();
       mode.leave();
       EXPECT_EQ(before, after) << mode.name;
       EXPECT_GT(calls, 0);
@@ -126,18 +126,18 @@ TEST(APlanSource, IsAskedWithDefaultFloats) {
       seen = float_control();
       return Plan{.schedule = Schedule::serial};
     }
-    mutable unsigned seen = 0;
+    mutable base::FloatControl seen = 0;
   };
   const auto body = [](Communicator& comm) {
     const Problem problem(Operator::matmul_all_reduce, comm);
     const TensorView& out = problem.of_op.out.view;
-    const unsigned default_floats = float_control();
+    const auto default_floats = float_control();
     for (const FloatMode& mode : float_modes()) {
       const Source source;
       const OpOptions options = {.plans = &source};
       mode.enter();
       prepare(problem.of_op.desc(), comm, options);
-      const unsigned prepared = std::exchange(source.seen, 0);
+      const auto prepared = std::exchange(source.seen, 0);
       matmul_all_reduce(problem.of_op.x.view, problem.of_op.packed, out, comm, options);
       mode.leave();
       EXPECT_EQ(prepared, default_floats) << mode.name;

@@ -4,9 +4,7 @@
 #include <cfenv>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+#include "base/default_floats.h"
 
 namespace plait {
 
@@ -23,21 +21,17 @@ inline std::vector<FloatMode> float_modes() {
       {"rounding down", [] { std::fesetround(FE_DOWNWARD); }, kNearest},
       {"rounding to zero", [] { std::fesetround(FE_TOWARDZERO); }, kNearest},
   };
-#if defined(__x86_64__)
-  // Flush to zero and denormals are zero, as torch.set_flush_denormal() sets them.
-  modes.push_back({"flushing denormals", [] { _mm_setcsr(_mm_getcsr() | 0x8040U); },
-                   [] { _mm_setcsr(_mm_getcsr() & ~0x8040U); }});
-#endif
+  // As torch.set_flush_denormal() sets it.
+  if constexpr (base::kFlushDenormals != 0) {
+    modes.push_back(
+        {"flushing denormals",
+         [] { base::set_float_control(base::float_control() | base::kFlushDenormals); },
+         [] { base::set_float_control(base::float_control() & ~base::kFlushDenormals); }});
+  }
   return modes;
 }
 
 // The settings of a mode, to check that it still holds.
-inline unsigned float_control() {
-#if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3FU;  // without the exceptions raised so far
-#else
-  return static_cast<unsigned>(std::fegetround());
-#endif
-}
+inline base::FloatControl float_control() { return base::float_control() & ~base::kRaised; }
 
 }  // namespace plait

@@ -16,7 +16,9 @@ using Path = std::vector<std::string>;
 constexpr std::size_t kTables = 2;  // one within the other, as in coc_cfgs.customized_coc
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
-bool is_control(char c) { return (c >= 0 && c < ' ' && c != '\t') || c == '\x7f'; }
+bool is_control(char c) {
+  return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == '\x7f';
+}
 
 bool is_bare(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
