@@ -45,8 +45,7 @@ struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
   std::int64_t as_one = 0;  // the passed cases of which a sum was compared with one rank
-  // Of the bits of all results, on all ranks. It doesn't depend on the order of the cases.
-  std::uint64_t digest = 0;
+  std::uint64_t digest = 0;  // of the results' bits on all ranks; cases may come in any order
   bool ended = false;  // early, by an error
 };
 

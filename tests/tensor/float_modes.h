@@ -21,7 +21,7 @@ inline std::vector<FloatMode> float_modes() {
       {"rounding down", [] { std::fesetround(FE_DOWNWARD); }, kNearest},
       {"rounding to zero", [] { std::fesetround(FE_TOWARDZERO); }, kNearest},
   };
-  // As torch.set_flush_denormal() sets it.
+  // torch.set_flush_denormal() sets this one.
   if constexpr (base::kFlushDenormals != 0) {
     modes.push_back(
         {"flushing denormals",
