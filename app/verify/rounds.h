@@ -44,9 +44,9 @@ struct Rounds {
 struct Tally {
   std::int64_t passed = 0;
   std::int64_t failed = 0;
-  std::int64_t as_one = 0;  // the passed cases of which a sum was compared with one rank
+  std::int64_t as_one = 0;   // the passed cases of which a sum was compared with one rank
   std::uint64_t digest = 0;  // of the results' bits on all ranks; cases may come in any order
-  bool ended = false;  // early, by an error
+  bool ended = false;        // early, by an error
 };
 
 struct RoundsHooks {
