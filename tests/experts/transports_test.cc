@@ -46,8 +46,7 @@ TEST(ExpertsOfALateRank, AreAwaitedUntilTheDeadlineNamesIt) {
   run_in_threads(3, [&](Communicator& comm) {
     const Batch batch(experts.desc, {20, 20, 20});
     ExpertParallelMLP layer(experts.desc, comm, {.threads = 1});
-    RankCall mine(experts, batch, batch.first_row(comm.rank()), 20,
-                  layer.experts_of(comm.rank()));
+    RankCall mine(experts, batch, batch.first_row(comm.rank()), 20, layer.experts_of(comm.rank()));
     layer.forward(mine.call());  // so that there is a mailbox
     barrier(comm);
     set_timeout(comm, std::chrono::milliseconds(300));
