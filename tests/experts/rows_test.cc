@@ -166,22 +166,23 @@ TEST(KnownRows, TravelWithoutAHeaderAsTheyAreReady) {
       {{1, 1}, {2, 1}, {3, 1}}, [](Communicator& comm, comm::VectorLanes& lanes,
                                    const comm::Hosts& /*hosts*/, const comm::Layout& /*layout*/) {
         constexpr std::int64_t kCols = 300;
+        constexpr std::int64_t kEach = 27;
         const auto rows_for = [](int from, int to) {
           return static_cast<std::int64_t>((5 * from + 3 * to) % 4 * 9);
         };
         const int world = comm.world();
-        std::vector<float> out(static_cast<std::size_t>(world) * 27 * kCols);
+        std::vector<float> out(static_cast<std::size_t>(world * kEach * kCols));
         std::vector<float> in(out.size(), -1.0F);
         KnownRows rows;
         rows.clear(world);
-        rows.from = ConstTensorView::of(std::as_const(out).data(), world * 27, kCols);
-        rows.to = TensorView::of(in.data(), world * 27, kCols);
+        rows.from = ConstTensorView::of(std::as_const(out).data(), world * kEach, kCols);
+        rows.to = TensorView::of(in.data(), world * kEach, kCols);
         for (int peer = 0; peer < world; ++peer) {
           const auto index = static_cast<std::size_t>(peer);
           // Backwards, so that each is a run of its own.
           for (std::int64_t row = rows_for(comm.rank(), peer); row-- > 0;)
-            rows.to_peers[index].add(peer * 27 + row, 1);
-          rows.from_peers[index].add(peer * 27, rows_for(peer, comm.rank()));
+            rows.to_peers[index].add(peer * kEach + row, 1);
+          rows.from_peers[index].add(peer * kEach, rows_for(peer, comm.rank()));
         }
         comm::RowFlow flow(lanes.lanes(), rows,
                            comm::RowCut(rows.from, 0, lanes.capacity().chunk_bytes));
@@ -190,12 +191,12 @@ TEST(KnownRows, TravelWithoutAHeaderAsTheyAreReady) {
         flow.hold();
         EXPECT_TRUE(flow.has_places());
         for (int i = 0; i < 20; ++i) flow.step();
-        for (std::int64_t ready = 0; ready <= 27; ready += 3) {
+        for (std::int64_t ready = 0; ready <= kEach; ready += 3) {
           for (const int peer : lanes.lanes().peers()) {
             const std::int64_t all = rows_for(comm.rank(), peer);
             for (std::int64_t row = all - std::min(ready, all); row < all; ++row) {
-              float* const place = &out[static_cast<std::size_t>((peer * 27 + row) * kCols)];
-              std::fill_n(place, kCols, static_cast<float>(1000 * comm.rank() + row));
+              float* const place = &out[static_cast<std::size_t>((peer * kEach + row) * kCols)];
+              std::fill_n(place, kCols, static_cast<float>(std::int64_t{1000} * comm.rank() + row));
             }
             flow.ready(peer, std::min(ready, all));
           }
@@ -206,8 +207,8 @@ TEST(KnownRows, TravelWithoutAHeaderAsTheyAreReady) {
           const std::int64_t all = rows_for(peer, comm.rank());
           EXPECT_EQ(flow.received(peer), all);
           for (std::int64_t row = 0; row < all; ++row) {
-            EXPECT_EQ(in[static_cast<std::size_t>((peer * 27 + row) * kCols + 7)],
-                      static_cast<float>(1000 * peer + all - 1 - row));
+            EXPECT_EQ(in[static_cast<std::size_t>((peer * kEach + row) * kCols + 7)],
+                      static_cast<float>(std::int64_t{1000} * peer + all - 1 - row));
           }
         }
       });

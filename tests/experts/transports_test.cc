@@ -19,8 +19,9 @@ const ExpertsDesc kTravelling = {.hidden = 192, .inner = 64, .experts = 10, .top
 
 TEST_P(ExpertsOver, RanksGiveTheBitsOfOne) {
   const Experts experts(kTravelling, Dtype::bf16, "", false);
-  std::vector<std::int64_t> rows;
-  for (int rank = 0; rank < world(); ++rank) rows.push_back(rank == 1 ? 0 : 120 + 30 * rank);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(world()), 0);
+  for (int rank = 0; rank < world(); ++rank)
+    rows[static_cast<std::size_t>(rank)] = rank == 1 ? 0 : 120 + 30 * rank;
   const Batch batch(experts.desc, rows);
   const std::vector<std::byte> wanted = by_one_rank(experts, batch);
   run([&](Communicator& comm) {
