@@ -40,6 +40,7 @@ usage: ./do VERB
   build [PRESET]     a build without tests: release, asan or tsan
   gpu                the checks that need a GPU
   gpu pack [FOLDER]  a folder (build/gpu-pack) that runs them on a machine with a GPU and none of plait's needs
+  docs               the documents as pages with a search, in build/site
   wheel              the Python package's wheel and sources, in build/wheelhouse and build/sdist
   clean              delete build/
 
@@ -104,6 +105,14 @@ verb_test() {
     *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
+}
+
+verb_docs() {
+  takes_nothing docs "$@"
+  need_packages python
+  step 'publishing tools' prepare_publish_venv
+  step 'site' build_site
+  say 'build/site/index.html; for its search: python3 -m http.server -d build/site'
 }
 
 verb_wheel() {

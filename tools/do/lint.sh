@@ -7,7 +7,10 @@ lint() {
   check words check_words || true
   check format check_format || true
   check 'shell scripts' check_shell || true
-  if check 'publishing tools' prepare_publish_venv; then check forms check_forms || true; fi
+  if check 'publishing tools' prepare_publish_venv; then
+    check forms check_forms || true
+    check site check_site || true
+  fi
   check clang-tidy tidy || true
 }
 

@@ -38,3 +38,18 @@ one_version() {
 }
 
 project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
+
+# Makes build/site from the documents where they are, so that the links between them need no change.
+build_site() {
+  local source=build/site-source
+  rm -rf "$source" build/site
+  mkdir -p "$source"
+  ln -s ../../docs "$source/docs"
+  ln -s ../../{README,CONTRIBUTING,CHANGELOG,SECURITY,CODE_OF_CONDUCT}.md "$source"
+  NO_MKDOCS_2_WARNING=1 "$publish_venv/bin/mkdocs" build --strict
+}
+
+# Builds the pages, and opens some in a browser.
+check_site() {
+  build_site && PLAIT_SITE=$PWD/build/site PYTHONPATH=tests python3 -B tests/site/site_test.py -v
+}
