@@ -4,6 +4,7 @@
 lint() {
   check layers tools/check_layers.py || true
   check documents check_documents || true
+  check translations tools/check_translations.py || true
   check words check_words || true
   check format check_format || true
   check 'shell scripts' check_shell || true
