@@ -41,7 +41,8 @@ usage: ./do VERB
   gpu                the checks that need a GPU
   gpu pack [FOLDER]  a folder (build/gpu-pack) that runs them on a machine with a GPU and none of plait's needs
   docs               the documents as pages with a search, in build/site
-  wheel              the Python package's wheel and sources, in build/wheelhouse and build/sdist
+  wheel              the Python package: its wheel and the list of its components in build/wheelhouse, its sources in
+                     build/sdist
   clean              delete build/
 
 Logs are in build/log/.
@@ -122,6 +123,7 @@ verb_wheel() {
   step 'build release' build_targets release src/all app/all
   step 'python tools' prepare_venv
   step 'python wheel' build_wheel
+  step 'list of components' list_components
   step 'python sdist' check_sdist
 }
 

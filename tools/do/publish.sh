@@ -39,6 +39,14 @@ one_version() {
 
 project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
 
+# Lists what the wheel is made of in a file beside it.
+list_components() {
+  local wheel
+  wheel=$(echo build/wheelhouse/plait-*.whl)
+  prepare_publish_venv &&
+    "$publish_venv/bin/python" -B tools/list_components.py "$wheel" "${wheel%.whl}.cdx.json"
+}
+
 # Makes build/site from the documents where they are, so that the links between them need no change.
 build_site() {
   local source=build/site-source
