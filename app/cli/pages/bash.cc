@@ -14,8 +14,6 @@ std::string values_of(const HelpPage::Option& option) {
 }
 
 std::string show_group(const AlikePages& group) {
-  std::vector<std::string> patterns;
-  for (const std::string& name : group.names) patterns.push_back(shell_word(name));
   std::vector<std::string> names;
   std::string cases;
   for (const HelpPage::Option& option : group.page->options) {
@@ -24,8 +22,9 @@ std::string show_group(const AlikePages& group) {
     cases += fmt::format("        {}) values={} ;;\n", joined(option.names, " | "),
                          shell_word(values_of(option)));
   }
-  std::string text = fmt::format("    {})\n      options={}\n", joined(patterns, " | "),
-                                 shell_word(joined(names, " ")));
+  std::string text =
+      fmt::format("    {})\n      options={}\n", joined(shell_words(group.names), " | "),
+                  shell_word(joined(names, " ")));
   if (!group.page->words.empty())
     text += fmt::format("      operands={}\n", shell_word(joined(group.page->words, " ")));
   if (!cases.empty()) text += "      case $2 in\n" + cases + "      esac\n";
@@ -36,9 +35,8 @@ std::string show_subpages(const Pages& pages) {
   std::string text;
   for (const HelpPage& page : pages) {
     if (page.name.empty() || page.subpages.empty()) continue;
-    std::vector<std::string> words;
-    for (const HelpPage::Entry& entry : page.subpages) words.push_back(entry.name);
-    text += fmt::format("    {}) subpages={} ;;\n", page.name, shell_word(joined(words, " ")));
+    text += fmt::format("    {}) subpages={} ;;\n", page.name,
+                        shell_word(joined(names_of(page.subpages), " ")));
   }
   return text;
 }
@@ -142,12 +140,9 @@ std::string write_bash_completion(const Pages& pages) {
   std::string text = kHead;
   for (const AlikePages& group : group_pages(pages)) text += show_group(group);
   text += kMiddle + show_subpages(pages) + kEnd;
-  std::vector<std::string> first;
-  std::vector<std::string> verbs;
-  for (const HelpPage::Entry& entry : first_words(pages)) first.push_back(entry.name);
-  for (const HelpPage::Entry& entry : pages[0].lists[0].entries) verbs.push_back(entry.name);
   return text + fmt::format("_plait_first={}\n_plait_verbs={}\n_plait_shells={}\n",
-                            shell_word(joined(first, " ")), shell_word(joined(verbs, " ")),
+                            shell_word(joined(names_of(first_words(pages)), " ")),
+                            shell_word(joined(names_of(pages[0].lists[0].entries), " ")),
                             shell_word(kShells));
 }
 

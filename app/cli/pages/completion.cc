@@ -61,6 +61,12 @@ std::string shell_word(std::string_view text) {
   return result + "'";
 }
 
+std::vector<std::string> shell_words(const std::vector<std::string>& texts) {
+  std::vector<std::string> words(texts.size());
+  std::transform(texts.begin(), texts.end(), words.begin(), shell_word);
+  return words;
+}
+
 std::string joined(const std::vector<std::string>& words, std::string_view between) {
   return fmt::format("{}", fmt::join(words, between));
 }

@@ -27,6 +27,9 @@ inline constexpr std::string_view kShells = "bash fish zsh";
 // A word as a shell reads it: 'it'\''s'.
 std::string shell_word(std::string_view text);
 
+// Each text as a word.
+std::vector<std::string> shell_words(const std::vector<std::string>& texts);
+
 std::string joined(const std::vector<std::string>& words, std::string_view between);
 
 }  // namespace plait::cli

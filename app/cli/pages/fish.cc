@@ -17,9 +17,7 @@ std::string fish_quoted(std::string_view text) {
 }
 
 std::string condition(const std::vector<std::string>& names) {
-  std::vector<std::string> words;
-  for (const std::string& name : names) words.push_back('"' + name + '"');
-  return fish_quoted("__plait_at " + joined(words, " "));
+  return fish_quoted("__plait_at \"" + joined(names, "\" \"") + '"');
 }
 
 std::string show_words(const std::string& name, const std::vector<HelpPage::Entry>& entries) {

@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
 }
 
 // A line that begins with a dot or a quotation mark would be a command.
-std::string guarded(std::string line) {
+std::string guarded(const std::string& line) {
   return line.starts_with('.') || line.starts_with('\'') ? "\\&" + line : line;
 }
 
@@ -131,9 +131,7 @@ std::string show_options(const HelpPage& page) {
 std::string show_list(const HelpPage::List& list) {
   std::string result = section(list.title);
   if (!list.entries.empty() && list.entries[0].summary.empty()) {
-    std::vector<std::string> names;
-    for (const HelpPage::Entry& entry : list.entries) names.push_back(entry.name);
-    return result + filled(fmt::format("{}", fmt::join(names, ", ")));
+    return result + filled(fmt::format("{}", fmt::join(names_of(list.entries), ", ")));
   }
   for (const HelpPage::Entry& entry : list.entries)
     result += show_entry(bold(entry.name), entry.summary);

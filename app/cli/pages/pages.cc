@@ -44,6 +44,13 @@ Pages collect_pages(HelpPage overview, std::span<const Verb> verbs) {
   return pages;
 }
 
+std::vector<std::string> names_of(const std::vector<HelpPage::Entry>& entries) {
+  std::vector<std::string> names(entries.size());
+  std::transform(entries.begin(), entries.end(), names.begin(),
+                 [](const HelpPage::Entry& entry) { return entry.name; });
+  return names;
+}
+
 const HelpPage& find_page(const Pages& pages, const std::string& name) {
   std::vector<std::string> names;
   for (const HelpPage& page : pages) {

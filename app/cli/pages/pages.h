@@ -16,6 +16,8 @@ using Pages = std::vector<HelpPage>;
 // All pages: the overview, and each verb's, followed by those of the verb's subpages.
 Pages collect_pages(HelpPage overview, std::span<const Verb> verbs);
 
+std::vector<std::string> names_of(const std::vector<HelpPage::Entry>& entries);
+
 // The page of that name. Refuses a name that has none.
 const HelpPage& find_page(const Pages& pages, const std::string& name);
 

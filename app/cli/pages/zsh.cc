@@ -40,9 +40,8 @@ std::string show_option(const HelpPage::Option& option) {
 }
 
 std::string show_group(const AlikePages& group) {
-  std::vector<std::string> patterns;
-  for (const std::string& name : group.names) patterns.push_back(shell_word(name));
-  std::string text = fmt::format("    ({})\n      _arguments -s -S", joined(patterns, "|"));
+  std::string text =
+      fmt::format("    ({})\n      _arguments -s -S", joined(shell_words(group.names), "|"));
   for (const HelpPage::Option& option : group.page->options) text += show_option(option);
   if (!group.page->words.empty())
     text += " \\\n        " + shell_word("1:word:(" + joined(group.page->words, " ") + ")");
