@@ -35,6 +35,8 @@ one_version() {
   local version
   version=$(project_version)
   grep -qx "version: $version" CITATION.cff || { echo "CITATION.cff has another version than $version"; return 1; }
+  grep -q "^plait ($version) " <(head -n 1 debian/changelog) ||
+    { echo "debian/changelog has another version than $version"; return 1; }
 }
 
 project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
