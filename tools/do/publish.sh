@@ -49,12 +49,12 @@ list_components() {
     "$publish_venv/bin/python" -B tools/list_components.py "$wheel" "${wheel%.whl}.cdx.json"
 }
 
-# Makes build/site from the documents where they are, so that the links between them need no change.
+# Makes build/site from the documents where they are, with the sources that they link to, so that links need no change.
 build_site() {
   local source=build/site-source
   rm -rf "$source" build/site
   mkdir -p "$source"
-  ln -s ../../docs "$source/docs"
+  ln -s ../../{docs,include,examples} "$source"
   ln -s ../../{README,CONTRIBUTING,CHANGELOG,SECURITY,CODE_OF_CONDUCT}.md "$source"
   NO_MKDOCS_2_WARNING=1 "$publish_venv/bin/mkdocs" build --strict
 }
