@@ -15,6 +15,7 @@ source tools/do/sanitizers.sh
 source tools/do/lint.sh
 source tools/do/test.sh
 source tools/do/python.sh
+source tools/do/publish.sh
 
 verb_help() {
   cat <<'TEXT'
@@ -39,6 +40,9 @@ usage: ./do VERB
   build [PRESET]     a build without tests: release, asan or tsan
   gpu                the checks that need a GPU
   gpu pack [FOLDER]  a folder (build/gpu-pack) that runs them on a machine with a GPU and none of plait's needs
+  docs               the documents as pages with a search, in build/site
+  wheel              the Python package: its wheel and the list of its components in build/wheelhouse, its sources in
+                     build/sdist
   clean              delete build/
 
 Logs are in build/log/.
@@ -102,6 +106,25 @@ verb_test() {
     *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary
+}
+
+verb_docs() {
+  takes_nothing docs "$@"
+  need_packages python
+  step 'publishing tools' prepare_publish_venv
+  step 'site' build_site
+  say 'build/site/index.html; for its search: python3 -m http.server -d build/site'
+}
+
+verb_wheel() {
+  takes_nothing wheel "$@"
+  need_packages python
+  tell_of_first_build release
+  step 'build release' build_targets release src/all app/all
+  step 'python tools' prepare_venv
+  step 'python wheel' build_wheel
+  step 'list of components' list_components
+  step 'python sdist' check_sdist
 }
 
 verb_gpu() {

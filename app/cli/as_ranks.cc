@@ -40,6 +40,7 @@ void add_options(Options& options, RankOptions& ranks, const std::string& names,
   options.add(names, "N", ranks.ranks, "number of ranks (default: the launcher's, or 2)");
   options.add("-t,--transport", "NAME", ranks.transport,
               "shm (default), threads, tcp, mpi or ucx; see plait info");
+  options.offer(transport_words());
   options.add("--threads", kThreads, ranks.threads,
               "threads of each rank (default: " + threads + ")");
 }

@@ -1,6 +1,4 @@
 // plait bench: measures costs on this machine, next to the best that the machine could reach.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -9,7 +7,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/console.h"
+#include "cli/help_page.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
 
@@ -35,24 +33,26 @@ constexpr std::array<Measurement, 10> kMeasurements = {{
     {"model", "the linear layers of a model's blocks, forward and backward", bench_model},
 }};
 
-void print_help() {
-  std::string page =
-      "Measures an operation on this machine, and the best that the machine could reach.\n\n"
-      "Usage: plait bench WHAT [OPTIONS]\n\n"
-      "WHAT:\n";
-  for (const Measurement& one : kMeasurements)
-    page += fmt::format("  {:<21}  {}\n", one.name, one.summary);
-  page +=
-      "\nOptions:\n"
-      "  -h, --help     print this page; after WHAT, its options\n\n"
-      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
-      "3 a rank was lost.\n\n"
-      "Examples:\n"
-      "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
-      "  plait bench model llama2-70b --link share=0.12\n"
-      "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
-      "  plait bench matmul --help\n";
-  answer(page);
+HelpPage overview() {
+  HelpPage page = {
+      .name = "bench",
+      .usage = "bench WHAT [OPTIONS]",
+      .purpose =
+          "Measures an operation on this machine, and the best that the machine could reach.",
+      .lists = {{.title = "WHAT", .entries = {}}},
+      .options = {{.names = {"-h", "--help"},
+                   .purpose = "print this page; after WHAT, its options"}},
+      .examples =
+          "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+          "3 a rank was lost.\n\n"
+          "Examples:\n"
+          "  plait bench matmul-all-reduce --m 2048 --n 8192 --k 8192 --link ratio=1\n"
+          "  plait bench model llama2-70b --link share=0.12\n"
+          "  plait bench matmul --m 1,16,512 --n 4096 --k 4096\n"
+          "  plait bench matmul --help\n"};
+  for (const Measurement& one : kMeasurements) page.subpages.push_back({one.name, one.summary});
+  page.lists[0].entries = page.subpages;
+  return page;
 }
 
 }  // namespace
@@ -60,10 +60,7 @@ void print_help() {
 int bench(Words words) {
   PLAIT_CHECK(!words.empty(), "WHAT is missing, such as matmul (plait bench --help)");
   const std::string& first = words[0];
-  if (asks_for_help(words)) {
-    print_help();
-    return kDone;
-  }
+  if (asks_for_help(words)) return show_overview(overview(), words), kDone;
   std::vector<std::string> names;
   for (const Measurement& one : kMeasurements) {
     if (first == one.name && one.run != nullptr) return one.run(words.subspan(1));

@@ -1,6 +1,4 @@
 // The command: finds the verb, and turns an exception into a message and an exit status.
-#include <fmt/core.h>
-
 #include <array>
 #include <csignal>
 #include <exception>
@@ -10,17 +8,13 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/console.h"
+#include "cli/help_page.h"
+#include "cli/pages/pages.h"
 #include "cli/verbs.h"
 #include "plait/version.h"
 
 namespace plait::cli {
 namespace {
-
-struct Verb {
-  const char* name;
-  const char* summary;
-  int (*run)(Words);
-};
 
 constexpr std::array<Verb, 7> kVerbs = {{
     {"run", "start ranks on this host, or on several, and supervise them", run},
@@ -32,28 +26,31 @@ constexpr std::array<Verb, 7> kVerbs = {{
     {"info", "show processor, memory, settings, transports and backends", info},
 }};
 
-void print_help() {
-  std::string page =
-      "Tensor-parallel communication overlapped with the matrix product.\n\n"
-      "Usage: plait VERB [OPTIONS]\n\n"
-      "Verbs:\n";
-  for (const Verb& verb : kVerbs) page += fmt::format("  {:<10} {}\n", verb.name, verb.summary);
-  page +=
-      "\nOptions:\n"
-      "  -h, --help     print this page; after a verb, its options\n"
-      "  --version      print the version\n\n"
-      "Exit status: 0 done, 1 a check failed, 2 wrong usage, 3 a peer was lost.\n"
-      "plait run returns the status of the first rank that failed.\n\n"
-      "Examples:\n"
-      "  plait run -n 4 -- python train.py    start four ranks of one program\n"
-      "  plait info                           show what plait finds here\n"
-      "  plait bench matmul --help            show how to measure a product\n"
-      "  plait run --help                     show the options of one verb\n";
-  answer(page);
+HelpPage overview() {
+  HelpPage page = {.name = "",
+                   .usage = "VERB [OPTIONS]",
+                   .purpose = "Tensor-parallel communication overlapped with the matrix product.",
+                   .lists = {{.title = "Verbs", .entries = {}}},
+                   .options = {{.names = {"-h", "--help"},
+                                .purpose = "print this page; after a verb, its options"},
+                               {.names = {"--version"}, .purpose = "print the version"}},
+                   .examples =
+                       "Manual pages and completion:\n"
+                       "  plait man [VERB]\n"
+                       "  plait completion bash|zsh|fish\n\n"
+                       "Exit status: 0 done, 1 a check failed, 2 wrong usage, 3 a peer was lost.\n"
+                       "plait run returns the status of the first rank that failed.\n\n"
+                       "Examples:\n"
+                       "  plait run -n 4 -- python train.py    start four ranks of one program\n"
+                       "  plait info                           show what plait finds here\n"
+                       "  plait bench matmul --help            show how to measure a product\n"
+                       "  plait run --help                     show the options of one verb\n"};
+  for (const Verb& verb : kVerbs) page.lists[0].entries.push_back({verb.name, verb.summary});
+  return page;
 }
 
 const Verb& find_verb(const std::string& name) {
-  std::vector<std::string> names = {"help", "--help", "--version"};
+  std::vector<std::string> names = {"help", "man", "completion", "--help", "--version"};
   for (const Verb& verb : kVerbs) {
     if (name == verb.name) return verb;
     names.emplace_back(verb.name);
@@ -66,13 +63,16 @@ int dispatch(Words words, std::string& speaker) {
   PLAIT_CHECK(!words.empty(), "a verb is missing, such as plait run or plait info (plait --help)");
   const std::string& first = words[0];
   if (first == "--version") {
-    answer(fmt::format("plait {}\n", kVersion));
+    answer(base::sentence("plait ", kVersion, "\n"));
     return kDone;
   }
   if (asks_for_help(words) || (first == "help" && words.size() == 1)) {
-    print_help();
+    show_overview(overview(), words);
     return kDone;
   }
+  if (first == "man") return print_manual(collect_pages(overview(), kVerbs), words.subspan(1));
+  if (first == "completion")
+    return print_completion(collect_pages(overview(), kVerbs), words.subspan(1));
   if (first == "help") {
     // Handles, for example, plait help bench matmul.
     std::vector<std::string> page(words.begin() + 2, words.end());
@@ -95,6 +95,9 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     return plait::cli::dispatch(words, speaker);
+  } catch (const plait::cli::HelpPage&) {  // only collect_pages() asks for it
+    plait::cli::complain(speaker, "unknown option --describe (plait --help)");
+    return plait::cli::kWrongUsage;
   } catch (const plait::Error& error) {
     if (plait::cli::has_lost_reader())
       return plait::cli::kReaderGone;  // quietly, as other tools do

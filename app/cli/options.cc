@@ -1,6 +1,6 @@
 #include "cli/options.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,10 +15,20 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+Names shown_names(const CLI::Option& option, const Names& hidden) {
+  Names names;
+  const auto show = [&](const std::string& name) {
+    if (std::find(hidden.begin(), hidden.end(), name) == hidden.end()) names.push_back(name);
+  };
+  for (const std::string& letter : option.get_snames()) show("-" + letter);
+  for (const std::string& name : option.get_lnames()) show("--" + name);
+  return names;
+}
+
 // A help page with a usage line that says what to type; CLI11's says only "[OPTIONS]".
-class Page : public CLI::Formatter {
+class Formatter : public CLI::Formatter {
  public:
-  Page(std::string usage, std::shared_ptr<const Names> hidden)
+  Formatter(std::string usage, std::shared_ptr<const Names> hidden)
       : usage_(std::move(usage)), hidden_(std::move(hidden)) {
     column_width(30);
   }
@@ -28,14 +38,7 @@ class Page : public CLI::Formatter {
   }
 
   std::string make_option_name(const CLI::Option* option, bool) const override {
-    std::string text;
-    const auto show = [&](const std::string& name) {
-      if (std::find(hidden_->begin(), hidden_->end(), name) != hidden_->end()) return;
-      text += (text.empty() ? "" : ", ") + name;
-    };
-    for (const std::string& letter : option->get_snames()) show("-" + letter);
-    for (const std::string& name : option->get_lnames()) show("--" + name);
-    return text;
+    return fmt::format("{}", fmt::join(shown_names(*option, *hidden_), ", "));
   }
 
  private:
@@ -50,17 +53,23 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 struct Options::ReadOption {
   CLI::Option* option;
   Reader read;
+  std::vector<std::string> choices = {};
 };
 
 Options::Options(const About& about)
     : verb_(about.verb),
+      page_({.name = verb_,
+             .usage = fmt::format("{} {}", about.verb, about.usage),
+             .purpose = std::string(about.purpose),
+             .examples = std::string(about.examples)}),
       app_(std::make_unique<CLI::App>(std::string(about.purpose),
                                       fmt::format("plait {}", about.verb))),
       hidden_(std::make_shared<Names>()) {
   app_->formatter(
-      std::make_shared<Page>(fmt::format("plait {} {}", about.verb, about.usage), hidden_));
+      std::make_shared<Formatter>(fmt::format("plait {} {}", about.verb, about.usage), hidden_));
   app_->footer(std::string(about.examples));
   app_->set_help_flag("-h,--help", "print this page");
+  app_->add_flag(std::string(kDescribe))->group("");  // an empty group is not in the help
 }
 
 Options::~Options() = default;
@@ -83,6 +92,25 @@ void Options::add_flag(const std::string& names, bool& into, const std::string& 
   app_->add_flag(accepted(names), into, purpose);
 }
 
+void Options::offer(std::vector<std::string> choices) {
+  read_options_.back().choices = std::move(choices);
+}
+
+void Options::offer_operands(std::vector<std::string> words) { page_.words = std::move(words); }
+
+HelpPage Options::page() const {
+  HelpPage page = page_;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_group().empty()) continue;
+    page.options.push_back({.names = shown_names(*option, *hidden_),
+                            .value = option->get_option_text(),
+                            .purpose = option->get_description()});
+    for (const ReadOption& read : read_options_)
+      if (read.option == option) page.options.back().choices = read.choices;
+  }
+  return page;
+}
+
 bool Options::is_given(const std::string& name) const { return find(name).count() > 0; }
 
 std::string Options::as_given(const std::string& name) const {
@@ -98,6 +126,7 @@ const CLI::Option& Options::find(const std::string& name) const {
   if (const CLI::Option* option = app_->get_option_no_throw(name)) return *option;
   std::vector<std::string> names;
   for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_group().empty()) continue;
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
   }
   base::fail(Code::invalid_argument, "unknown option ", name, base::did_you_mean(name, names));
@@ -152,7 +181,8 @@ bool Options::parse(Words words) {
     }
     base::fail(Code::invalid_argument, error.what());
   }
-  for (const auto& [option, read] : read_options_) {
+  if (is_given(std::string(kDescribe))) throw page();
+  for (const auto& [option, read, choices] : read_options_) {
     if (option->count() > 0) read("--" + option->get_lnames().at(0), option->results().front());
   }
   return true;

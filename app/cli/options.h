@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/help_page.h"
 #include "cli/verbs.h"
 
 // Forward declarations, because CLI11's header takes long to compile; only options.cc includes it.
@@ -66,8 +67,13 @@ class Options {
   void add(const std::string& names, const Kind<Read>& kind, Into& into,
            const std::string& purpose) {
     add(names, kind.value, into, kind.read, purpose);
+    if (kind.choices != nullptr) offer(kind.choices());
   }
   void add_flag(const std::string& names, bool& into, const std::string& purpose);
+  // Names known values of the option that was added last, for completion in a shell.
+  void offer(std::vector<std::string> choices);
+  // Names known words in the place of the first operand.
+  void offer_operands(std::vector<std::string> words);
 
   bool is_given(const std::string& name) const;
   // The word that was typed after an option; empty if it was not given.
@@ -79,7 +85,8 @@ class Options {
   // unknown option, and one without its value.
   std::size_t leading(Words words) const;
 
-  // Parses words that are all options. False: help was requested and has been printed.
+  // Parses words that are all options. False: help was requested and has been printed. Throws a
+  // HelpPage if kDescribe is among them.
   bool parse(Words words);
 
   // Parses words like parse(), but first refuses any that is not an option.
@@ -94,9 +101,11 @@ class Options {
   void add_reader(const std::string& names, const std::string& value, const std::string& purpose,
                   Reader read);
   const CLI::Option& find(const std::string& name) const;
+  HelpPage page() const;
   std::size_t length_of_option(Words words) const;
 
   std::string verb_;
+  HelpPage page_;  // without the options
   std::unique_ptr<CLI::App> app_;
   std::vector<ReadOption> read_options_;
   std::shared_ptr<std::vector<std::string>> hidden_;  // names that the help doesn't show

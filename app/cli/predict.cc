@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "cli/console.h"
+#include "cli/help_page.h"
 #include "cli/predict/predictions.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -16,33 +16,50 @@
 namespace plait::cli {
 namespace {
 
-void print_help() {
-  std::string page =
-      "Predicts times of operators and models on other devices and networks. plait's own\n"
-      "schedules run on modelled ranks with simulated clocks. The output lists the assumptions.\n\n"
-      "Usage: plait predict OPERATOR --m M --n N --k K [OPTIONS]\n"
-      "       plait predict MODEL --tp N [OPTIONS]\n"
-      "       plait predict --measured FILE\n\n"
-      "Operators:\n";
-  for (const std::string& word : operator_words()) page += "  " + word + "\n";
-  page += "\nModels:\n  " + plan::model_names() + "\n";
-  page += "\nDevices:\n";
+std::vector<HelpPage::List> known_names() {
+  std::vector<HelpPage::List> lists = {{.title = "Operators", .entries = {}},
+                                       {.title = "Models", .entries = {}},
+                                       {.title = "Devices", .entries = {}},
+                                       {.title = "Networks", .entries = {}}};
+  for (const std::string& word : operator_words()) lists[0].entries.push_back({word});
+  for (const plan::Model& model : plan::models())
+    lists[1].entries.push_back({std::string(model.name)});
   for (const predict::Device& device : predict::devices())
-    page += fmt::format("  {:<12} {:.0f} TFLOP/s and {:.0f} GB/s at most\n", device.name,
-                        device.peak_flops * 1e-12, device.peak_memory * 1e-9);
-  page += "\nNetworks:\n";
+    lists[2].entries.push_back(
+        {device.name, fmt::format("{:.0f} TFLOP/s and {:.0f} GB/s at most",
+                                  device.peak_flops * 1e-12, device.peak_memory * 1e-9)});
   for (const predict::NamedNetwork& network : predict::networks())
-    page += fmt::format("  {:<12} {:.4g} GB/s each way; {}\n", network.name, network.peak * 1e-9,
-                        network.summary);
-  page +=
-      "\nOptions:\n"
-      "  -h, --help     print this page; after OPERATOR, MODEL or --measured, its options\n\n"
-      "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
-      "Examples:\n"
-      "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link nvlink4\n"
-      "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
-      "  plait predict --measured bench.json\n";
-  answer(page);
+    lists[3].entries.push_back(
+        {std::string(network.name),
+         fmt::format("{:.4g} GB/s each way; {}", network.peak * 1e-9, network.summary)});
+  return lists;
+}
+
+HelpPage overview() {
+  HelpPage page = {
+      .name = "predict",
+      .usage =
+          "predict OPERATOR --m M --n N --k K [OPTIONS]\n"
+          "predict MODEL --tp N [OPTIONS]\n"
+          "predict --measured FILE",
+      .purpose =
+          "Predicts times of operators and models on other devices and networks. plait's own\n"
+          "schedules run on modelled ranks with simulated clocks. The output lists the "
+          "assumptions.",
+      .lists = known_names(),
+      .options = {{.names = {"-h", "--help"},
+                   .purpose = "print this page; after OPERATOR, MODEL or --measured, its options"}},
+      .examples =
+          "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
+          "Examples:\n"
+          "  plait predict matmul-all-reduce --m 4096 --n 8192 --k 8192 --device h100 --link "
+          "nvlink4\n"
+          "  plait predict llama2-70b --tp 8 --device ascend-910b --link hccs\n"
+          "  plait predict --measured bench.json\n"};
+  for (const std::size_t list : {0, 1})
+    for (const HelpPage::Entry& entry : page.lists[list].entries) page.subpages.push_back(entry);
+  page.subpages.push_back({"--measured"});
+  return page;
 }
 
 }  // namespace
@@ -52,10 +69,7 @@ int predict(Words words) {
       !words.empty(),
       "an operator or a model is missing, such as matmul-all-reduce (plait predict --help)");
   const std::string& first = words[0];
-  if (asks_for_help(words)) {
-    print_help();
-    return kDone;
-  }
+  if (asks_for_help(words)) return show_overview(overview(), words), kDone;
   if (first.starts_with("-")) {
     const bool help = words.size() == 2 && first == "--measured" && asks_for_help(words.subspan(1));
     return predict_measured(help ? words.subspan(1) : words);

@@ -56,6 +56,7 @@ void add_options(Options& options, DtypeOptions& dtypes) {
 void add_options(Options& options, PlanOptions& words, const std::string& parts) {
   options.add("--schedule", "NAME[,...]|all", words.schedule,
               "schedules: serial, pipelined, fused (default: all of the operator)");
+  options.offer({"serial", "pipelined", "fused", "all"});
   options.add("--parts", "N[,N...]", words.parts,
               "parts of pipelined plans (default: " + parts + ")");
   options.add("--plan", "PLAN[;PLAN...]", words.plans,

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
-#include "cli/console.h"
+#include "cli/help_page.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
@@ -13,21 +13,25 @@
 namespace plait::cli {
 namespace {
 
-void print_help() {
-  std::string page =
-      "Draws a timeline of an operator: the work of every rank in the serial plan and, below it\n"
-      "on the same axis, in the other plans.\n\n"
-      "Usage: plait trace OPERATOR --m M --n N --k K [OPTIONS]\n\n"
-      "Operators:\n";
-  for (const std::string& word : operator_words()) page += "  " + word + "\n";
-  page +=
-      "\nOptions:\n"
-      "  -h, --help     print this page; after OPERATOR, its options\n\n"
-      "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
-      "3 a rank was lost.\n\n"
-      "Examples:\n"
-      "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n";
-  answer(page);
+HelpPage overview() {
+  HelpPage page = {
+      .name = "trace",
+      .usage = "trace OPERATOR --m M --n N --k K [OPTIONS]",
+      .purpose =
+          "Draws a timeline of an operator: the work of every rank in the serial plan and, below "
+          "it\n"
+          "on the same axis, in the other plans.",
+      .lists = {{.title = "Operators", .entries = {}}},
+      .options = {{.names = {"-h", "--help"},
+                   .purpose = "print this page; after OPERATOR, its options"}},
+      .examples =
+          "Exit status: 0 done; 1 when results differ or a file can't be written; 2 wrong usage;\n"
+          "3 a rank was lost.\n\n"
+          "Examples:\n"
+          "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"};
+  for (const std::string& word : operator_words()) page.subpages.push_back({word});
+  page.lists[0].entries = page.subpages;
+  return page;
 }
 
 }  // namespace
@@ -36,10 +40,7 @@ int trace(Words words) {
   PLAIT_CHECK(!words.empty(),
               "an operator is missing, such as matmul-all-reduce (plait trace --help)");
   const std::string& first = words[0];
-  if (asks_for_help(words)) {
-    print_help();
-    return kDone;
-  }
+  if (asks_for_help(words)) return show_overview(overview(), words), kDone;
   const auto op = parse_operator(first);
   PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot trace ", first,
               base::did_you_mean(first, operator_words()), " (plait trace --help)");

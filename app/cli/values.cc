@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "comm/session/transports.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
 #include "plan/weight_kind.h"
@@ -82,11 +83,43 @@ Dtype read_wire(std::string_view option, const std::string& text) {
 }
 
 Kind<std::function<Dtype(std::string_view option, const std::string& text)>> wire_of(Operator op) {
-  return {"DTYPE", [op](std::string_view option, const std::string& text) {
+  return {"DTYPE",
+          [op](std::string_view option, const std::string& text) {
             PLAIT_CHECK(traits_of(op).shares_k, option, " ", text, " applies to partial sums, and ",
                         name(op), " has none");
             return read_wire(option, text);
-          }};
+          },
+          wire_words};
+}
+
+std::vector<std::string> dtype_words() { return {"f32", "bf16", "f16"}; }
+
+std::vector<std::string> wire_words() { return {"f32", "bf16", "f16", "s8"}; }
+
+std::vector<std::string> layout_words() {
+  return {std::string(name(WeightLayout::out_in)), std::string(name(WeightLayout::in_out))};
+}
+
+std::vector<std::string> backend_words() {
+  std::vector<std::string> words = backend_names();
+  words.emplace_back("auto");
+  return words;
+}
+
+std::vector<std::string> weight_words() {
+  return {"f32", "bf16", "f16", std::string(plan::kPlain)};
+}
+
+std::vector<std::string> model_words() {
+  std::vector<std::string> words;
+  for (const plan::Model& model : plan::models()) words.emplace_back(model.name);
+  return words;
+}
+
+std::vector<std::string> transport_words() {
+  std::vector<std::string> words;
+  for (const comm::TransportEntry& entry : comm::transports()) words.emplace_back(entry.name);
+  return words;
 }
 
 WeightLayout read_layout(std::string_view option, const std::string& text) {
@@ -119,10 +152,8 @@ std::string read_backend(std::string_view, const std::string& text) {
 }
 
 const plan::Model& read_model_name(const std::string& text) {
-  std::vector<std::string> names;
-  for (const plan::Model& one : plan::models()) names.emplace_back(one.name);
   const plan::Model* model = plan::find_model(text);
-  PLAIT_CHECK(model != nullptr, "there is no model ", text, rather(text, names));
+  PLAIT_CHECK(model != nullptr, "there is no model ", text, rather(text, model_words()));
   return *model;
 }
 

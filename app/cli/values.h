@@ -23,12 +23,17 @@ inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 std::int64_t read_number(std::string_view option, std::string_view text, std::int64_t least,
                          std::int64_t most);
 
-// A kind of values: its word in a help page, and what parses it.
+// A kind of values: its word in a help page, what parses it, and known ones, if it has some.
 template <class Read>
 struct Kind {
   const char* value;
   Read read;  // read(option, text)
+  std::vector<std::string> (*choices)() = nullptr;
 };
+template <class Read>
+Kind(const char*, Read) -> Kind<Read>;
+template <class Read>
+Kind(const char*, Read, std::vector<std::string> (*)()) -> Kind<Read>;
 
 // Whole numbers.
 inline auto whole(std::int64_t least, std::int64_t most, const char* value = "N") {
@@ -83,13 +88,22 @@ std::string read_weight_kind(std::string_view option, const std::string& text);
 // Parses a factor for a model's widths.
 double read_scale(std::string_view option, const std::string& text);
 
+// Words that these readers accept, for completion in a shell; not all that they accept.
+std::vector<std::string> dtype_words();
+std::vector<std::string> wire_words();
+std::vector<std::string> layout_words();
+std::vector<std::string> backend_words();
+std::vector<std::string> weight_words();
+std::vector<std::string> model_words();
+std::vector<std::string> transport_words();
+
 inline constexpr Kind kThreads = {"T", read_threads};
-inline constexpr Kind kDtype = {"DTYPE", read_dtype};
-inline constexpr Kind kWire = {"DTYPE", read_wire};
-inline constexpr Kind kLayout = {"LAYOUT", read_layout};
-inline constexpr Kind kBackend = {"NAME", read_backend};
+inline constexpr Kind kDtype = {"DTYPE", read_dtype, dtype_words};
+inline constexpr Kind kWire = {"DTYPE", read_wire, wire_words};
+inline constexpr Kind kLayout = {"LAYOUT", read_layout, layout_words};
+inline constexpr Kind kBackend = {"NAME", read_backend, backend_words};
 inline constexpr Kind kSeconds = {"S", read_seconds};
-inline constexpr Kind kWeight = {"KIND", read_weight_kind};
+inline constexpr Kind kWeight = {"KIND", read_weight_kind, weight_words};
 inline constexpr Kind kScale = {"S", read_scale};
 
 // An operator as typed, such as matmul-all-reduce; and all that communicate.

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "launch/format.h"
 #include "plait/error.h"
@@ -13,10 +14,19 @@ namespace plait::cli {
 
 using Words = std::span<const std::string>;
 
+// In place of --help, makes a verb throw its HelpPage.
+inline constexpr std::string_view kDescribe = "--describe";
+
 // True if the first word asks for a help page.
 inline bool asks_for_help(Words words) {
-  return !words.empty() && (words[0] == "-h" || words[0] == "--help");
+  return !words.empty() && (words[0] == "-h" || words[0] == "--help" || words[0] == kDescribe);
 }
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  int (*run)(Words);
+};
 
 // The exit statuses of all verbs except run, which returns the status of its ranks.
 inline constexpr int kDone = 0;

@@ -180,7 +180,9 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
   options.add("-t,--transport", "NAME[,...]", worlds.transports,
               "threads and shm, used in turn (default: both); or tcp, mpi or ucx,\n"
               "with ranks that a launcher has started");
+  options.offer(transport_words());
   options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
+  options.offer(operator_words());
   options.add_flag("--layers|-l", what.layers,
                    "check linear layers, forward and backward, in place of operators");
   options.add_flag("--ulysses", what.ulysses,

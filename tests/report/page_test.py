@@ -8,54 +8,18 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 import unittest
-import urllib.request
 from pathlib import Path
 
+from browser import PATIENCE, Browser
+
 PLAIT = os.environ["PLAIT_COMMAND"]
-PATIENCE = 180
 PLANS = ["serial", "pipelined parts=4", "fused"]
 FASTEST = 20_000  # GFLOP/s that no rank of a test reaches
-SWITCHES = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--window-size=1280,900"]
 
 
-class Browser:
-    """Chromium, controlled by the WebDriver protocol."""
-
-    def __init__(self, folder):
-        # The driver chooses the port: one chosen here might be another process's by then.
-        said = Path(folder, "driver.log")
-        with said.open("w") as log:
-            self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=log, stderr=subprocess.DEVNULL,
-                                           env={**os.environ, "HOME": folder})
-        self.session = ""
-        self.port = self.wait_for_port(said)
-        wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
-                  "goog:chromeOptions": {"args": SWITCHES}}
-        made = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
-        self.session = f"/session/{made['sessionId']}"
-
-    def wait_for_port(self, said):
-        deadline = time.monotonic() + PATIENCE
-        while not (found := re.search(r"successfully on port (\d+)", said.read_text())):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"chromedriver does not start: {said.read_text()}")
-            time.sleep(0.05)
-        return int(found[1])
-
-    def ask(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{self.session}{path}", data, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return json.load(answer)["value"]
-
-    def open(self, file):
-        self.ask("POST", "/url", {"url": file.as_uri()})
-
-    def run(self, script):
-        return self.ask("POST", "/execute/sync", {"script": f"return {script}", "args": []})
+class Page(Browser):
+    """A page of plait trace."""
 
     def show_as(self, media, scheme):
         """Renders as on a screen or on paper, for a reader who prefers light or dark."""
@@ -81,15 +45,6 @@ class Browser:
         """The number of A4 sheets of the printed page."""
         pdf = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.printToPDF", "params": {"preferCSSPageSize": True}})
         return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(pdf["data"])))
-
-    def complaints(self):
-        return self.ask("POST", "/se/log", {"type": "browser"})
-
-    def close(self):
-        if self.session:
-            self.ask("DELETE", "")
-        self.driver.terminate()
-        self.driver.wait()
 
 
 def brightness(color):
@@ -165,14 +120,14 @@ class PageTest(unittest.TestCase):
             perfetto = Path(folder) / "trace.json"
             self.trace("--link", "1gbit,20us", "--html", page, "--trace", perfetto)
             self.trace("--link", "1gbit,20us", "--html", many, "--ranks", "8", "--transport", "threads")
-            browser = Browser(folder)
+            browser = Page(folder)
             try:
-                browser.open(page)
+                browser.open(page.as_uri())
                 self.compare(browser, perfetto)
                 self.look_at(browser)
                 self.read(browser)
                 self.assertEqual(browser.sheets(), 1)
-                browser.open(many)
+                browser.open(many.as_uri())
                 self.assertEqual(browser.complaints(), [])
                 # A run of eight ranks fills most of a sheet if its letters are readable, so three runs take three
                 # sheets.

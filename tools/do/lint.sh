@@ -4,9 +4,14 @@
 lint() {
   check layers tools/check_layers.py || true
   check documents check_documents || true
+  check translations tools/check_translations.py || true
   check words check_words || true
   check format check_format || true
   check 'shell scripts' check_shell || true
+  if check 'publishing tools' prepare_publish_venv; then
+    check forms check_forms || true
+    check site check_site || true
+  fi
   check clang-tidy tidy || true
 }
 
@@ -55,7 +60,7 @@ wider_than() {
 }
 
 check_shell() {
-  our_files '*.sh' 'do' .ci/run | xargs -r shellcheck -x
+  our_files '*.sh' 'do' .ci/run debian/tests/readme-program | xargs -r shellcheck -x
 }
 
 # The files that differ from the main branch; in a clone of it, those of its last commit. TIDY=all: every file.

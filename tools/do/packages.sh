@@ -9,7 +9,7 @@ build_packages=("${demo_packages[@]}" libgtest-dev libbenchmark-dev libdnnl-dev 
   libucx-dev)
 python_packages=(python3-dev python3-venv)
 check_packages=("${python_packages[@]}" libmpich-dev mpich clang-tidy-19 libomp-19-dev clang-format-19 shellcheck
-  chromium chromium-driver iproute2)
+  chromium chromium-driver iproute2 mandoc fish zsh)
 
 # need_packages demo|build|python|check: `demo` has the needs of the command, `build` those of all programs, `python`
 # also those of the Python package; `check` is all.

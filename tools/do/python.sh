@@ -195,6 +195,7 @@ check_package() {
   check 'stable ABI' in_venv python -m abi3audit --strict build/wheelhouse/plait-*.whl || true
   check 'python clang-tidy' tools/do/tidy.py --build build/wheel --below python "$(tidy_scope)" || true
   check 'python sdist' check_sdist || true
+  check 'list of components' list_components || true
 }
 
 # Runs the same tests with more ranks, and those of the packages that use plait.

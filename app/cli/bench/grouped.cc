@@ -54,11 +54,15 @@ std::vector<std::string> read_known(std::string_view option, const std::string& 
   return words;
 }
 
+std::vector<std::string> experts_words() {
+  std::vector<std::string> words;
+  for (const measure::ExpertsModel& model : measure::experts_models()) words.push_back(model.name);
+  return words;
+}
+
 std::vector<measure::ExpertsModel> read_experts(std::string_view option, const std::string& text) {
-  std::vector<std::string> known;
-  for (const measure::ExpertsModel& model : measure::experts_models()) known.push_back(model.name);
   std::vector<measure::ExpertsModel> models;
-  for (const std::string& word : read_known(option, text, known)) {
+  for (const std::string& word : read_known(option, text, experts_words())) {
     for (const measure::ExpertsModel& model : measure::experts_models())
       if (model.name == word) models.push_back(model);
   }
@@ -80,16 +84,19 @@ std::optional<GroupedOptions> read_grouped_options(Words words) {
   options.add("--model", "NAME[,...]", grouped.models, read_experts,
               "qwen3-30b-a3b, deepseek-v2-lite, gpt-oss-quarter (its width divided by\n"
               "four; default: all)");
+  options.offer(experts_words());
   options.add("--tokens", sizes("T[,T...]"), grouped.tokens,
               "tokens, each of which goes to the model's number of experts\n"
               "(default: 1,4,16,512)");
   options.add("--skew", "SKEW[,...]", grouped.skews, read_skews,
               "balanced: experts are drawn alike; skewed: the first gets most rows\n"
               "(default: both)");
+  options.offer({"balanced", "skewed"});
   add_options(options, dtypes);
   options.add("-w,--weight", "KIND", grouped.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call\n"
               "(default: x's dtype)");
+  options.offer(dtype_words());
   options.add("--threads|-t", kThreads, grouped.threads, "number of threads (default: OpenMP's)");
   options.add("-b,--backend", kBackend, grouped.backend,
               "backend of the product; see plait info (default: the best)");

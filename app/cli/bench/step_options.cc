@@ -108,6 +108,7 @@ std::optional<StepOptions> read_layer_options(Words words) {
                    .usage = "column|row --n N --k K [OPTIONS]",
                    .purpose = kLayerPurpose,
                    .examples = kLayerExamples});
+  options.offer_operands({"column", "row"});
   options.add("--m|-m", size("M"), step.tokens, "tokens of all ranks together (default: 1024)");
   options.add("--n|-n", size("N"), layer.out, "outputs of the whole layer");
   options.add("--k|-k", size("K"), layer.in, "inputs of the whole layer");
@@ -143,6 +144,7 @@ std::optional<StepOptions> read_model_options(Words words) {
                    .usage = "MODEL [OPTIONS]",
                    .purpose = kModelPurpose,
                    .examples = kModelExamples});
+  options.offer_operands(model_words());
   options.add("--blocks|--layers", whole(1, kMostLayers), step.layers,
               "number of blocks (default: 1)");
   options.add("--scale", "S", step.scale, up_to(1),

@@ -1,5 +1,7 @@
 #include "cli/predict/predict_options.h"
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/options.h"
@@ -24,17 +26,10 @@ constexpr const char* kExamples =
     "  plait predict all-gather-matmul --m 8192 --n 8192 --k 8192 --device a100 --link pcie4\n"
     "  plait predict matmul-reduce-scatter --m 8192 --n 8192 --k 8192 --plan \"fused chunk=512\"\n";
 
-std::string device_names() {
-  std::string names;
-  for (const predict::Device& device : predict::devices())
-    names += (names.empty() ? "" : ", ") + device.name;
-  return names;
-}
-
-std::string network_names() {
-  std::string names;
-  for (const predict::NamedNetwork& network : predict::networks())
-    names += (names.empty() ? "" : ", ") + std::string(network.name);
+template <class Known>
+std::vector<std::string> names_of(const Known& known) {
+  std::vector<std::string> names;
+  for (const auto& one : known) names.emplace_back(one.name);
   return names;
 }
 
@@ -76,14 +71,18 @@ double weight_bytes(const std::string& weight, Dtype x) {
 void add_options(Options& options, MachineOptions& machine, const char* ranks) {
   options.add(ranks, whole(1, kMostPredictedRanks), machine.ranks, "number of ranks (default: 8)");
   options.add("--device", "NAME", machine.device,
-              "device of each rank (default: h100): " + device_names());
+              fmt::format("device of each rank (default: h100): {}",
+                          fmt::join(names_of(predict::devices()), ", ")));
+  options.offer(names_of(predict::devices()));
   options.add("-l,--link", "LINK", machine.link,
-              network_names() +
+              fmt::format("{}", fmt::join(names_of(predict::networks()), ", ")) +
                   ",\nor one port per rank, such as 25gbit,5us\n"
                   "(default: the device's usual network)");
+  options.offer(names_of(predict::networks()));
   options.add("--wiring", "WIRING", machine.wiring, read_wiring,
               "where the network has links: pairs (between every two ranks), ports (one\n"
               "for each rank) or shared (one for all ranks); default: the network's own");
+  options.offer({"pairs", "ports", "shared"});
   options.add("--rate", "TFLOPS", machine.rate, rate(),
               "attained TFLOP/s of products (default: the device's)");
   add_memory_option(options, machine.memory, "default: the device's");

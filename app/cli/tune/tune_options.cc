@@ -58,10 +58,12 @@ const plan::Model* read_model(std::string_view, const std::string& text) {
 
 void add_options(Options& options, ProblemOptions& problem) {
   options.add("--op", "NAME[,NAME...]", problem.ops, "operators (default: matmul-all-reduce)");
+  options.offer(operator_words());
   add_options(options, problem.sizes);
   options.add("--model", "NAME", problem.model, read_model,
               "tune the linear layers of a model's block, forward and backward,\n"
               "with --m rows (default: 2048): bloom-7b, bloom-176b, llama2-7b or\nllama2-70b");
+  options.offer(model_words());
   options.add("--scale", kScale, problem.scale,
               "factor for the model's widths, as in plait bench model (default: 1)");
   options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,

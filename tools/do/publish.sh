@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# What others see of the project: the documents as pages, the wheel with its list of components, and the forms of the
+# forge. The tools for these are in build/venv-publish.
+
+publish_venv=build/venv-publish
+
+prepare_publish_venv() {
+  local wanted=tools/do/requirements-publish.txt stamp=$publish_venv/requirements.txt
+  cmp -s "$wanted" "$stamp" && return
+  rm -rf "$publish_venv"
+  python3 -m venv "$publish_venv" &&
+    "$publish_venv/bin/pip" install -r "$wanted" &&
+    cp "$wanted" "$stamp"
+}
+
+# Checks that the forge will understand its files. The schemas are in the package, so nothing is downloaded.
+check_forms() {
+  local forms=.github/ISSUE_TEMPLATE
+  "$publish_venv/bin/yamllint" --strict .github CITATION.cff &&
+    check_schema github-workflows .github/workflows/*.yml &&
+    check_schema github-issue-config $forms/config.yml &&
+    check_schema github-issue-forms $forms/bug.yml $forms/feature.yml &&
+    check_schema citation-file-format CITATION.cff &&
+    one_version
+}
+
+# check_schema NAME FILE...
+check_schema() {
+  "$publish_venv/bin/check-jsonschema" --quiet --builtin-schema "vendor.$1" "${@:2}" ||
+    { echo "not valid as $1: ${*:2}"; return 1; }
+}
+
+# The version is written in more than one place.
+one_version() {
+  local version
+  version=$(project_version)
+  grep -qx "version: $version" CITATION.cff || { echo "CITATION.cff has another version than $version"; return 1; }
+  grep -q "^plait ($version) " <(head -n 1 debian/changelog) ||
+    { echo "debian/changelog has another version than $version"; return 1; }
+}
+
+project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
+
+# Lists what the wheel is made of in a file beside it.
+list_components() {
+  local wheel
+  wheel=$(echo build/wheelhouse/plait-*.whl)
+  prepare_publish_venv &&
+    "$publish_venv/bin/python" -B tools/list_components.py "$wheel" "${wheel%.whl}.cdx.json"
+}
+
+# Makes build/site from the documents where they are, with the sources that they link to, so that links need no change.
+build_site() {
+  local source=build/site-source
+  rm -rf "$source" build/site
+  mkdir -p "$source"
+  ln -s ../../{docs,include,examples} "$source"
+  ln -s ../../{README,CONTRIBUTING,CHANGELOG,SECURITY,CODE_OF_CONDUCT}.md "$source"
+  NO_MKDOCS_2_WARNING=1 "$publish_venv/bin/mkdocs" build --strict
+}
+
+# Builds the pages, and opens some in a browser.
+check_site() {
+  build_site && PLAIT_SITE=$PWD/build/site PYTHONPATH=tests python3 -B tests/site/site_test.py -v
+}
