@@ -24,9 +24,9 @@ namespace {
 
 void end_everything(const std::vector<Group>& groups, const std::string& variable) {
   for (const Group& group : groups) signal_group(group, SIGKILL);
-  // A process that forks, or begins another program, at the moment of a look is not seen by it: while
-  // a program is replaced, its environment reads as empty. So it takes several looks in a row that
-  // find nothing. A process that SIGKILL does not end is stuck in the system.
+  // A process that forks, or begins another program, at the moment of a look is not seen by it:
+  // while a program is replaced, its environment reads as empty. So it takes several looks in a row
+  // that find nothing. A process that SIGKILL does not end is stuck in the system.
   int without = 0;
   for (int look = 0; look < 100 && without < 3; ++look) {
     without = kill_all_with(variable) ? 0 : without + 1;

@@ -1,4 +1,5 @@
-// A layer of experts that are spread over the ranks: rows go to the ranks of their experts and back.
+// A layer of experts that are spread over the ranks: rows go to the ranks of their experts and
+// back.
 //
 //   plait::ExpertParallelMLP layer({.hidden = 2048, .inner = 768, .experts = 128, .top = 8}, comm);
 //   layer.forward({.x = x, .ids = ids, .weights = weights, .up = up, .down = down, .out = out});
@@ -83,9 +84,9 @@ struct ExpertsOptions {
   // give the same bits. All ranks give the same.
   Schedule schedule = Schedule::fused;
 
-  // All ranks have the same rows, ids and weights, as in decoding. No row goes to its experts. Their
-  // results go to the rank that owns the row (see balanced_shard()), which adds them, and its sums
-  // go to all. The same bits again. All ranks give the same.
+  // All ranks have the same rows, ids and weights, as in decoding. No row goes to its experts.
+  // Their results go to the rank that owns the row (see balanced_shard()), which adds them, and its
+  // sums go to all. The same bits again. All ranks give the same.
   bool replicated = false;
 
   int threads = 0;           // 0: as many as OpenMP would use

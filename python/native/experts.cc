@@ -264,8 +264,8 @@ void combine_gradient(const ConstTensorView& grad, const ConstTensorView& y, con
   });
 }
 
-// Sorts slots by the bins of their experts, keeping their order within one: `rows` gets the tokens of
-// those that have an expert, and `places` says for every slot where in `rows` it is, or -1.
+// Sorts slots by the bins of their experts, keeping their order within one: `rows` gets the tokens
+// of those that have an expert, and `places` says for every slot where in `rows` it is, or -1.
 std::vector<std::int64_t> route(const std::int64_t* ids, std::int64_t tokens, std::int64_t slots,
                                 const std::vector<std::int64_t>& bin_of, std::int64_t bins,
                                 std::int64_t* rows, std::int64_t* places, const std::string& who) {

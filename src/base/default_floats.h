@@ -12,8 +12,8 @@
 namespace plait::base {
 
 // The settings that all floating-point code of plait follows, and the exceptions raised so far.
-// Reading them takes a nanosecond or a few; std::fesetenv(), which on x86 also sets the coprocessor,
-// takes ten times as long, and on Arm leaves the mode of NaNs as it is.
+// Reading them takes a nanosecond or a few; std::fesetenv(), which on x86 also sets the
+// coprocessor, takes ten times as long, and on Arm leaves the mode of NaNs as it is.
 #if defined(__SSE2__)
 using FloatControl = unsigned;
 inline constexpr FloatControl kRaised = 0x3F;

@@ -17,8 +17,8 @@ using overlap::Way;
 // begin soon. It has room for a row.
 constexpr std::int64_t kChunkBytes = 64 * 1024;
 
-// A run of products has at least so many rows, if they are there, and at most an eighth of them: the
-// results of one part go back while the next is multiplied.
+// A run of products has at least so many rows, if they are there, and at most an eighth of them:
+// the results of one part go back while the next is multiplied.
 constexpr std::int64_t kRowsOfARun = 256;
 constexpr std::int64_t kRuns = 8;
 

@@ -59,8 +59,8 @@ struct Work {
   std::vector<std::int64_t> counts;  // of each of the groups
 };
 
-// The rows of each group are those of rank 0, of rank 1, ... Says which may be multiplied, and which
-// results may go back.
+// The rows of each group are those of rank 0, of rank 1, ... Says which may be multiplied, and
+// which results may go back.
 class Progress {
  public:
   // `rows` has been laid out by group. `whole`: a group is multiplied at once.

@@ -119,8 +119,8 @@ TEST(Activation, IsAsGoodAsItsRoundings) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const double z = from[i];
     const double exact = z / (1 + std::exp(-z));
-    // z * log2(e) is rounded where n is found, not in r; then come the series, with 9 roundings, the
-    // sum, the quotient and the product.
+    // z * log2(e) is rounded where n is found, not in r; then come the series, with 9 roundings,
+    // the sum, the quotient and the product.
     ASSERT_NEAR(to[i], exact, 14 * 0x1p-24 * std::abs(exact)) << z;
   }
 }

@@ -71,8 +71,8 @@ struct RowPiece {
 
 // How blocks are cut. The first chunk begins with a header, the numbers of rows of each group, and
 // has as many rows as fit behind it. Chunks have whole rows, unless a row is longer than a chunk:
-// then each chunk is a piece of one row. Without groups there is no header: both ranks know how many
-// rows there are, and a block without rows is no chunk.
+// then each chunk is a piece of one row. Without groups there is no header: both ranks know how
+// many rows there are, and a block without rows is no chunk.
 class RowCut {
  public:
   // `chunk_bytes`: the largest chunk, a multiple of an element; it has room for the header.
