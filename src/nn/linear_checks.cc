@@ -54,16 +54,17 @@ void check_weight(std::string_view layer, const Weight& weight, const WantedWeig
 
 void check_backward(std::string_view layer, const LinearBackward& call, const Wanted& wanted) {
   const auto [outputs, inputs] = wanted.sizes;
+  const Sizes columns = wanted.columns.value_or(wanted.sizes);
   const Named x = {"x", call.x};
   const Named grad_out = {"grad_out", call.grad_out};
   const Named grad_x = {"grad_x", call.grad_x};
   const Named grad_weight = {"grad_weight", call.grad_weight};
   const Named grad_bias = {"grad_bias", call.grad_bias};
-  check_matrix(layer, grad_out, wanted.grad_out_rows, outputs);
+  check_matrix(layer, grad_out, wanted.grad_out_rows, columns.outputs);
   const bool has_x = is_given(call.x);
   PLAIT_CHECK(has_x || !wanted.needs_x, layer, ": grad_weight takes x, and the call has none");
-  if (has_x) check_matrix(layer, x, wanted.x_rows, inputs);
-  if (is_given(call.grad_x)) check_matrix(layer, grad_x, wanted.x_rows, inputs);
+  if (has_x) check_matrix(layer, x, wanted.x_rows, columns.inputs);
+  if (is_given(call.grad_x)) check_matrix(layer, grad_x, wanted.x_rows, columns.inputs);
   if (is_given(call.grad_weight)) {
     const bool out_in = wanted.layout == WeightLayout::out_in;
     check_matrix(layer, grad_weight, out_in ? outputs : inputs, out_in ? inputs : outputs);

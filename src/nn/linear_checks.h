@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "plait/linear.h"
@@ -35,6 +36,7 @@ struct Wanted {
   bool needs_x;
   Sizes sizes;
   WeightLayout layout;
+  std::optional<Sizes> columns = {};  // of grad_out and x, if they are not those of the weight
 };
 void check_backward(std::string_view layer, const LinearBackward& call, const Wanted& wanted);
 

@@ -11,6 +11,7 @@
 #include "nn/workspace.h"
 #include "ops/shapes.h"
 #include "tensor/validate.h"
+#include "ulysses/columns.h"
 
 namespace plait {
 namespace {
@@ -52,15 +53,19 @@ Weight turned_weight(const char* layer, const UlyssesDesc& desc, const LinearBac
   return *found;
 }
 
-void check_gradients(const char* layer, const UlyssesDesc& desc, const LinearBackward& call) {
-  const bool out_in = desc.layout == WeightLayout::out_in;
-  if (nn::is_given(call.grad_weight)) {
-    check_matrix(layer, "grad_weight", call.grad_weight, out_in ? desc.outputs : desc.inputs,
-                 out_in ? desc.inputs : desc.outputs);
-  }
-  if (nn::is_given(call.grad_bias))
-    check_matrix(layer, "grad_bias", call.grad_bias, 1, desc.outputs);
+// `wanted` says what differs between the layers; the weight is the whole one in both.
+void check_backward(const char* layer, const UlyssesDesc& desc, const LinearBackward& call,
+                    nn::Wanted wanted) {
+  wanted.sizes = {.outputs = desc.outputs, .inputs = desc.inputs};
+  wanted.layout = desc.layout;
+  nn::check_backward(layer, call, wanted);
   if (nn::is_given(call.grad_x)) static_cast<void>(turned_weight(layer, desc, call));
+}
+
+std::int64_t own_columns(const char* layer, const UlyssesDesc& desc, std::int64_t of,
+                         const Communicator& comm) {
+  ulysses::check(layer, desc.columns, of, comm.world());
+  return ulysses::count_of(desc.columns[static_cast<std::size_t>(comm.rank())]);
 }
 
 // Gathers own rows without a product: the weight has no outputs.
@@ -105,10 +110,16 @@ void UlyssesQKV::forward(const LinearForward& call) {
 
 void UlyssesQKV::backward(const LinearBackward& call) {
   const Communicator::State::Use use(comm_->state());
-  check_gradients(kQKV, desc_, call);
   const std::int64_t own = ops::share_of(call.grad_out.rows, comm_->rank(), comm_->world());
   const bool makes_weight = nn::is_given(call.grad_weight);
-  if (makes_weight) check_matrix(kQKV, "x", call.x, own, desc_.inputs);
+  check_backward(
+      kQKV, desc_, call,
+      {.grad_out_rows = call.grad_out.rows,
+       .x_rows = own,
+       .needs_x = makes_weight,
+       .sizes = {},
+       .layout = {},
+       .columns = nn::Sizes{own_columns(kQKV, desc_, desc_.outputs, *comm_), desc_.inputs}});
   TensorView rows;
   if (makes_weight || nn::is_given(call.grad_bias)) {
     rows = nn::Workspace::of(*comm_).gathered(
@@ -150,16 +161,30 @@ void UlyssesOutput::forward(const LinearForward& call, UlyssesState* state) {
 
 void UlyssesOutput::backward(const LinearBackward& call, const UlyssesState* state) {
   const Communicator::State::Use use(comm_->state());
-  check_gradients(kOutput, desc_, call);
   const bool makes_weight = nn::is_given(call.grad_weight);
   ConstTensorView rows;
   if (state != nullptr) {
     PLAIT_CHECK(state->rows_.dtype != kNoDtype, kOutput,
                 ": backward was given a state of no forward");
     rows = state->rows_;
-    PLAIT_CHECK(!makes_weight || rows.rows == call.grad_out.rows, kOutput, ": grad_out has ",
-                call.grad_out.rows, " rows and forward had ", rows.rows);
+    PLAIT_CHECK(rows.cols == desc_.inputs, kOutput,
+                ": backward was given the state of another layer, whose weight has ", rows.cols,
+                " inputs, not ", desc_.inputs);
+    PLAIT_CHECK(rows.rows == call.grad_out.rows, kOutput, ": grad_out has ", call.grad_out.rows,
+                " rows and forward had ", rows.rows);
   }
+  const ConstTensorView whole = nn::is_given(call.grad_x) ? call.grad_x : call.x;
+  const std::int64_t own = nn::is_given(whole)
+                               ? ops::share_of(whole.rows, comm_->rank(), comm_->world())
+                               : call.grad_out.rows;
+  check_backward(
+      kOutput, desc_, call,
+      {.grad_out_rows = own,
+       .x_rows = whole.rows,
+       .needs_x = makes_weight && state == nullptr,
+       .sizes = {},
+       .layout = {},
+       .columns = nn::Sizes{desc_.outputs, own_columns(kOutput, desc_, desc_.inputs, *comm_)}});
   if (nn::is_given(call.grad_x)) {
     matmul_all_to_all(call.grad_out, turned_weight(kOutput, desc_, call), desc_.columns,
                       call.grad_x, *comm_, options_);

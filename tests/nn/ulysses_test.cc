@@ -167,6 +167,32 @@ TEST(UlyssesLayers, RefuseWhatDoesNotFit) {
         Code::invalid_argument, [&] { output.backward({.grad_out = out.view, .grad_x = x.view}); });
     EXPECT_EQ(std::string(no_weight.what()),
               "UlyssesOutput: grad_x needs a plain weight, or the turned one");
+
+    const auto refusal = [](auto&& call) {
+      return std::string(expect_error(Code::invalid_argument, call).what());
+    };
+    const Matrix bias(Dtype::bf16, 1, 16);
+    EXPECT_EQ(refusal([&] { output.backward({.grad_out = x.view, .grad_bias = bias.view}); }),
+              "UlyssesOutput: grad_out is 4 x 8, not 4 x 16");
+    EXPECT_EQ(
+        refusal([&] { output.backward({.x = x.view, .grad_out = out.view, .grad_x = x.view}); }),
+        "UlyssesOutput: grad_x overlaps x");
+    EXPECT_EQ(refusal([&] { qkv.backward({.grad_out = out.view, .grad_weight = w.view}); }),
+              "UlyssesQKV: grad_weight takes x, and the call has none");
+    UlyssesOutput narrow(
+        {.inputs = 4, .outputs = 2, .layout = WeightLayout::out_in, .columns = equal_columns(4, 1)},
+        comm);
+    const Matrix narrow_w(Dtype::bf16, 2, 4);
+    const Matrix narrow_out(Dtype::bf16, 4, 2);
+    UlyssesState narrow_state;
+    narrow.forward(
+        {.x = x.view.column_range(0, 4), .weight = plain(narrow_w), .out = narrow_out.view},
+        &narrow_state);
+    EXPECT_EQ(refusal([&] {
+                output.backward({.grad_out = out.view, .grad_weight = w.view}, &narrow_state);
+              }),
+              "UlyssesOutput: backward was given the state of another layer, whose weight has 4 "
+              "inputs, not 8");
   });
 }
 
