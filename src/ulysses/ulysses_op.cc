@@ -100,7 +100,8 @@ CutRule UlyssesOp::rule_for(const Plan& plan) const {
   const Dtype dtype = kind_.travelling();
   const std::int64_t rows = base::ceil_div(m_, world());
   CutRule rule = {.plan = plan,
-                  .by_columns = kind_.product_first && plan.axis != Axis::rows,
+                  .by_columns = kind_.product_first &&
+                                (plan.schedule != Schedule::pipelined || plan.axis != Axis::rows),
                   .most_elements = plan::copied_elements(dtype)};
   if (world() == 1) rule.plan = {.schedule = Schedule::serial};
   if (rule.plan.schedule != Schedule::fused) return rule;
@@ -159,20 +160,20 @@ void UlyssesOp::fit(std::int64_t m, const Plan& plan) {
   const MailboxDesc mailbox = overlap::Exchange::mailbox_for(
       1, static_cast<std::size_t>(largest_chunk(rule)) * size_of(kind_.travelling()));
   if (world() > 1) exchange_.use(state_.operator_mailbox(mailbox, mailbox, tag_));
-  make_memory();
+  if (kind_.product_first && !writes_into_slots_) make_blocks();
   plan_ = plan;
 }
 
-// For results that are copied into slots; or for own rows of X with all k, where they are not asked
-// for.
-void UlyssesOp::make_memory() {
+// For own rows of X with all k, where the caller does not ask for them.
+void UlyssesOp::make_rows() {
   const std::int64_t own = length(rows_of(rank()));
-  const std::size_t size = size_of(kind_.travelling());
-  if (!kind_.product_first) {
-    if (has_whole_x()) return;
-    return tensor::make_room(memory_, static_cast<std::size_t>(own * kind_.k) * size);
-  }
-  if (writes_into_slots_) return;
+  tensor::make_room(memory_, static_cast<std::size_t>(own * kind_.k) * size_of(kind_.x));
+}
+
+// For results that are copied into slots.
+void UlyssesOp::make_blocks() {
+  const std::int64_t own = length(rows_of(rank()));
+  const std::size_t size = size_of(kind_.out);
   const std::int64_t columns = kind_.n - count_of(group(rank()));
   tensor::make_room(memory_, static_cast<std::size_t>(own * columns) * size);
   std::byte* at = memory_.data();
@@ -191,6 +192,7 @@ void UlyssesOp::run(const Operands& operands, std::int64_t m, const UlyssesOptio
   const comm::PollHookInWaits in_waits(state_.group(), caller, poll);
   try {
     fit(m, options.plan.value_or(Plan{}));
+    if (!kind_.product_first && options.gathered.data == nullptr && !has_whole_x()) make_rows();
   } catch (const Error& error) {
     ops::tell_shortage(caller, error, comm_);
     throw ops::in_words_of(caller, error);

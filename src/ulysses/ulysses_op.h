@@ -66,7 +66,8 @@ class UlyssesOp final : private comm::Parcels {
   void fit(std::int64_t m, const Plan& plan);
   CutRule rule_for(const Plan& plan) const;
   std::int64_t largest_chunk(const CutRule& rule) const;
-  void make_memory();
+  void make_rows();
+  void make_blocks();
 
   void run_numbered(const Operands& operands, const UlyssesOptions& options, const Tag& tag);
   void multiply_first();

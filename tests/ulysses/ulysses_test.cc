@@ -94,8 +94,15 @@ class Problem {
   bool is_biased;
 };
 
-const char* const kPlans[] = {"serial", "pipelined parts=3", "pipelined parts=2 axis=rows first=10",
-                              "fused", "fused chunk=24 poll=0"};
+// The axis of a plan that is not pipelined means nothing, but a struct may hold one.
+std::vector<Plan> all_plans() {
+  return {parse_plan("serial"),
+          parse_plan("pipelined parts=3"),
+          parse_plan("pipelined parts=2 axis=rows first=10"),
+          parse_plan("fused"),
+          parse_plan("fused chunk=24 poll=0"),
+          {.schedule = Schedule::fused, .axis = Axis::rows, .chunk = 24}};
+}
 
 // Unequal shares, in pieces of 16 and 40 columns that take turns.
 ColumnGroups in_pieces(std::int64_t columns, int world) {
@@ -135,8 +142,8 @@ TEST_P(Ranks, HaveTheBitsOfOneInEveryPlan) {
     const Problem problem(701, 392, 200, {}, true);
     const int world = comm.world();
     const PackedWeight packed(problem.plain(), 1);
-    for (const char* plan : kPlans) {
-      const UlyssesOptions options = {.plan = parse_plan(plan)};
+    for (const Plan& plan : all_plans()) {
+      const UlyssesOptions options = {.plan = plan};
       problem.expect_bits_of_one_rank(comm, problem.plain(), equal_columns(392, world),
                                       equal_columns(200, world), options);
       problem.expect_bits_of_one_rank(comm, packed, in_pieces(392, world), in_pieces(200, world),
@@ -151,9 +158,9 @@ TEST_P(Ranks, MayHaveNothing) {
     const int world = comm.world();
     for (const std::int64_t m : {0, 1, 2, 37}) {
       const Problem problem(m, 70, 96);
-      for (const char* plan : kPlans)
+      for (const Plan& plan : all_plans())
         problem.expect_bits_of_one_rank(comm, problem.plain(), for_last(70, world),
-                                        for_last(96, world), {.plan = parse_plan(plan)});
+                                        for_last(96, world), {.plan = plan});
     }
     const Problem empty(5, 0, 0);
     empty.expect_bits_of_one_rank(comm, empty.plain(), equal_columns(0, world),
@@ -194,7 +201,7 @@ TEST(Ulysses, RunsBackToBackInChangingSizesAndPlans) {
       const std::int64_t n = problem.y.view.cols;
       const std::int64_t k = problem.x.view.cols;
       problem.expect_bits_of_one_rank(comm, problem.plain(), equal_columns(n, 3), in_pieces(k, 3),
-                                      {.plan = parse_plan(kPlans[turn % 5])});
+                                      {.plan = all_plans()[static_cast<std::size_t>(turn % 6)]});
     }
   });
 }
