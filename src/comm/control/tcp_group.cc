@@ -326,7 +326,8 @@ std::string TcpGroup::show_process(int rank) const {
 void TcpGroup::compare_answers() {
   const std::vector<Account> heard = accounts();
   for (int peer = 0; peer < world(); ++peer) {
-    if (heard[peer].where.has_call != 0) compare_with(peer, heard[peer].where.call);
+    if (peer != rank() && heard[peer].where.has_call != 0)
+      compare_with(peer, heard[peer].where.call);
   }
   if (base::now() - inquired_at_.load(std::memory_order_relaxed) > kBetweenInquiries) inquire();
 }
