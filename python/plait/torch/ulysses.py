@@ -99,7 +99,8 @@ class _Linear(torch.autograd.Function):
         ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor, Any, _Call], output: torch.Tensor
     ) -> None:
         x, weight, _, call = inputs
-        ctx.save_for_backward(x if call.state is None else None, weight)
+        needs_x = call.state is None and weight.requires_grad
+        ctx.save_for_backward(x if needs_x else None, weight)
         ctx.call = call
 
     @staticmethod
@@ -168,6 +169,8 @@ class _Ulysses(nn.Module):
         weight = weight.to(x.dtype)
         context = context_of(self.group, self.options, kind)
         rank, world = context.place()
+        if len(self.columns) != world:
+            refuse(kind, f"there are {len(self.columns)} groups of columns for {world} ranks")
         first, inner = x.shape[0], math.prod(x.shape[1:-1])
         if kind == "UlyssesQKV":
             given = -1 if rows is None else count_of_rows(rows, kind)

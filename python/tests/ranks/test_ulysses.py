@@ -127,6 +127,15 @@ def test_frozen_weights_and_inputs_get_no_gradient() -> None:
     whole.qkv.weight.requires_grad_(False)
     own_x = x[shard(rows)].clone()
     shared = Shared(whole, rows, None, pt.Options())
+    kept: list[torch.Size] = []
+
+    def keep(saved: torch.Tensor) -> torch.Tensor:
+        kept.append(saved.shape)
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        shared.qkv(own_x)
+    agree(kept == [whole.qkv.weight.shape], f"a frozen weight needs no x: {kept}")
     shared(own_x).backward(grad[shard(rows)])
     agree(whole.qkv.weight.grad is None, "a frozen weight has a gradient")
     # The layers take over the very parameters, which optimizers know.
@@ -157,5 +166,8 @@ def test_refuses_what_does_not_fit(world: int) -> None:
         qkv(torch.ones(HIDDEN))
     with pytest.raises(plait.Error, match=r"UlyssesQKV: x is .2, 41.; its last dim"):
         qkv(torch.ones(2, 41))
+    few = pt.UlyssesOutput(torch.ones(HIDDEN, 8), None, [[(0, 8)]] * (world - 1))
+    with pytest.raises(plait.Error, match=f"there are {world - 1} groups of columns for {world}"):
+        few(torch.ones(world, 8))
     with pytest.raises(plait.Error, match=r"and rank . of . has "):
         qkv(torch.ones(2, HIDDEN), rows=50)
