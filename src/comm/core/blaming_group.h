@@ -13,7 +13,8 @@ namespace plait::comm {
 
 class BlamingGroup : public Group {
  public:
-  // `shown`: what this rank shows the others; it outlives the group.
+  // `shown`: what this rank shows the others. It is first written by the first call or wait, so it
+  // may be a member of the derived group.
   BlamingGroup(int rank, int world, WaitPolicy policy, Shown& shown)
       : Group(rank, world, std::move(policy)), announcer_(shown) {}
 

@@ -135,7 +135,7 @@ int find_late(const std::vector<Whereabouts>& before, const std::vector<Whereabo
 // Writes what one rank shows, on behalf of all its threads.
 class Announcer {
  public:
-  // `shown` outlives it.
+  // `shown` outlives its calls.
   explicit Announcer(Shown& shown) : shown_(shown) {}
 
   void call(const Tag& tag) noexcept;
