@@ -38,7 +38,7 @@ inline void set_float_control(FloatControl control) {
                : "r"(control & ~kRaised), "r"(control >> 32U)
                : "memory");
 }
-#else
+#else  // only the rounding mode: the standard library knows nothing of denormals
 using FloatControl = int;
 inline constexpr FloatControl kRaised = 0;
 inline constexpr FloatControl kFlushDenormals = 0;  // how they are flushed is not known
@@ -47,7 +47,8 @@ inline FloatControl float_control() { return std::fegetround(); }
 inline void set_float_control(FloatControl control) { std::fesetround(control); }
 #endif
 
-// Rounds to nearest, keeps denormals, and traps nothing.
+// Rounds to nearest, keeps denormals, and traps nothing. Processors other than those named above may
+// go on flushing denormals and trapping.
 inline void set_default_floats() {
   const FloatControl now = float_control();
   if ((now & ~kRaised) != kDefaultControl) set_float_control(kDefaultControl | (now & kRaised));
