@@ -85,7 +85,7 @@ _plait_reply() {
   mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$1" -- "${word##*,}")
 }
 
-# What follows `plait run`: the word of a command, and then its own.
+# The words after `plait run`: a command, then its own.
 _plait_command() {
   if declare -F _command_offset >/dev/null; then
     _command_offset "$operand"
