@@ -221,9 +221,8 @@ def main() -> None:
     options = read_options()
     check_packages()
     os.environ.setdefault("TQDM_DISABLE", "1")  # else each rank draws a bar while it loads
-    folder = converted(options.cache)
     if options.convert:
-        print(folder)
+        print(converted(options.cache))
         return
     import torch.distributed as dist
 
@@ -233,6 +232,7 @@ def main() -> None:
     if world not in (1, 3):
         dist.destroy_process_group()
         sys.exit(f"smollm2.py: {world} ranks can't share 3 heads for keys and values; start 1 or 3")
+    folder = converted(options.cache)
     try:
         (teach if options.teach is not None else ask)(folder, options)
     except plait.Error as error:
