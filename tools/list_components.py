@@ -65,6 +65,9 @@ def carried(wheel: zipfile.ZipFile) -> Iterator[Component]:
             raise SystemExit(f"{name}: this is no name of a library with its version")
         original = f"{found['name']}.so.{found['version']}"
         owners = said("dpkg-query", "-S", f"*/{original}").splitlines()
+        # Other architectures, and packages with copies of their own, may have a file of this name too.
+        linked = f"/usr/lib/{said('dpkg-architecture', '-qDEB_HOST_MULTIARCH').strip()}/{original}"
+        owners.sort(key=lambda line: line.split()[-1] != linked)
         known = (
             of_debian(owners[0].partition(":")[0])
             if owners
