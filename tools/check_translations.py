@@ -4,12 +4,14 @@
     tools/check_translations.py [--root FOLDER]
 
 Each page of docs/zh/ has the headings of its English page (their number and levels), the same blocks of code, the same
-tables by rows and columns, and the same figures: every number with a decimal point.
+tables by rows and columns, the same figures (every number with a decimal point), and as often the same words in
+backticks and links to the same files.
 """
 
 import argparse
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
@@ -19,6 +21,8 @@ PAGES = {
     "from-mindspeed-coc.md": "docs/guides/from-mindspeed-coc.md",
 }
 FIGURE = re.compile(r"\d+\.\d+")
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\((?:[^)]*/)?([^/)#]*)(?:#[^)]*)?\)")  # the name of the file; anchors are translated
 
 
 class Page(NamedTuple):
@@ -26,11 +30,14 @@ class Page(NamedTuple):
     blocks: list[str]
     rows: list[int]  # of tables: how many columns each has
     figures: set[str]
+    code: Counter[str]
+    links: Counter[str]
 
 
 def read(path: Path) -> Page:
-    page = Page([], [], [], set())
+    page = Page([], [], [], set(), Counter(), Counter())
     fenced = False
+    text = ""
     for line in path.read_text(encoding="utf-8").splitlines():
         fence = line.startswith("```")
         if fenced or fence:
@@ -39,11 +46,14 @@ def read(path: Path) -> Page:
             page.blocks[-1] += line + "\n"
             fenced ^= fence
             continue
+        text += line + "\n"
         if heading := re.match(r"(#+) (.*)", line):
             page.headings.append((len(heading[1]), heading[2]))
         if line.startswith("|"):
             page.rows.append(len(re.split(r"(?<!\\)\|", line)) - 2)
         page.figures.update(FIGURE.findall(line))
+    page.code.update(" ".join(words.split()) for words in CODE.findall(text))
+    page.links.update(LINK.findall(text))
     return page
 
 
@@ -62,6 +72,12 @@ def differences(english: Page, translated: Page) -> Iterator[str]:
         yield f"the tables differ: {len(english.rows)} rows in English, {len(translated.rows)} here"
     for figure in sorted(english.figures ^ translated.figures):
         yield f"{figure} is only in {'English' if figure in english.figures else 'Chinese'}"
+    for what, ours, theirs in (
+        ("`{}`", english.code, translated.code),
+        ("a link to {}", english.links, translated.links),
+    ):
+        for name in sorted((ours - theirs) | (theirs - ours)):
+            yield f"{what.format(name)}: {ours[name]} in English, {theirs[name]} here"
 
 
 def main() -> int:

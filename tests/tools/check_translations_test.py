@@ -46,6 +46,8 @@ class CheckTranslationsTest(unittest.TestCase):
             ("| step of the GPT, f32 | 0.73 | 0.60 | 1.23 |\n", "", "the tables differ: 6 rows in English, 7 here"),
             ("**1.91 times", "**1.92 times", "1.91 is only in Chinese"),
             ("**1.91 times", "**1.92 times", "1.92 is only in English"),
+            ("`plait run` starts", "It starts", "`plait run`: 1 in English, 2 here"),
+            ("(docs/guides/from-gloo.md)", "(docs/tour.md)", "a link to from-gloo.md: 0 in English, 1 here"),
         ]:
             with self.subTest(sentence):
                 self.change("README.md", old, new)
