@@ -30,13 +30,19 @@ check_schema() {
     { echo "not valid as $1: ${*:2}"; return 1; }
 }
 
-# The version is written in more than one place.
+# The version is written in more than one place: as a whole, and where interfaces are compatible, its first two numbers.
 one_version() {
-  local version
+  local version minor file found
   version=$(project_version)
+  minor=${version%.*}
   grep -qx "version: $version" CITATION.cff || { echo "CITATION.cff has another version than $version"; return 1; }
   grep -q "^plait ($version) " <(head -n 1 debian/changelog) ||
     { echo "debian/changelog has another version than $version"; return 1; }
+  for file in debian/control README.md docs/zh/README.md tests/consumer/project/CMakeLists.txt; do
+    found=$(grep -oE '(libplait|find_package\(plait )[0-9]+\.[0-9]+' "$file" | grep -oE '[0-9.]+$' | sort -u | xargs)
+    [[ $found == "$minor" ]] || { echo "$file has the version ${found:-of nothing}, not $minor"; return 1; }
+  done
+  [[ -e debian/libplait$minor.install ]] || { echo "debian/libplait$minor.install is missing"; return 1; }
 }
 
 project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLists.txt; }
