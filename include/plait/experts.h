@@ -1,7 +1,8 @@
 // A layer of experts that are spread over the ranks: rows go to the ranks of their experts and
 // back.
 //
-//   plait::ExpertParallelMLP layer({.hidden = 2048, .inner = 768, .experts = 128, .top = 8}, comm);
+//   plait::ExpertParallelMLP layer({.hidden = 2048, .inner = 768, .experts = 128, .top = 8,
+//                                  .weight = plait::Weight(up[0]).kind()}, comm);
 //   layer.forward({.x = x, .ids = ids, .weights = weights, .up = up, .down = down, .out = out});
 //
 // Each rank has rows of its own, any number of them, and some of the experts. For a row t and its
@@ -13,8 +14,9 @@
 //
 // The last sum is taken in f32, in the order of the slots, and rounded once. So a row has the bits
 // that one rank with all experts gives, for every number of ranks, placement, schedule, transport,
-// order of arrival and batch: they depend on the row and its experts alone. A slot without an
-// expert (-1) adds nothing. A row may have the same expert twice.
+// order of arrival and batch: they depend on the row, its experts and weights, and the backend of
+// the product, which is to be the same on all ranks. A slot without an expert (-1) adds nothing. A
+// row may have the same expert twice.
 //
 // All ranks make the same calls, those without rows too. A refused call has written nothing. After
 // a lost peer `out` is undefined.
@@ -22,8 +24,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +32,7 @@
 
 #include "plait/communicator.h"
 #include "plait/export.h"
+#include "plait/ops.h"
 #include "plait/plan.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
@@ -90,7 +91,7 @@ struct ExpertsOptions {
   bool replicated = false;
 
   int threads = 0;           // 0: as many as OpenMP would use
-  std::string backend = {};  // of the products; empty: the best
+  std::string backend = {};  // of the products, the same on all ranks; empty: this processor's best
 };
 
 struct ExpertsForward {
@@ -106,7 +107,7 @@ struct ExpertsForward {
 
   TensorView out;  // [rows, hidden]
 
-  const std::function<void()>* poll = nullptr;  // to be called now and then
+  PollHook poll = {};  // see plait/ops.h
 };
 
 // Gradients for the rows of a forward call, which is given again; its `out` is not used. Nothing is
@@ -132,7 +133,8 @@ struct ExpertsBackward {
 
 // How many rows a call has brought to this rank's experts, from this rank and from others.
 struct ExpertRows {
-  std::vector<std::int64_t> of_ranks;    // by the rank that they came from
+  std::vector<std::int64_t> of_ranks;    // by the rank that they came from, or that owns them in a
+                                         // replicated batch
   std::vector<std::int64_t> of_experts;  // by this rank's expert
 };
 

@@ -54,15 +54,18 @@ std::size_t Backward::held_bytes() const {
          outputs_.bytes() + backs_.bytes();
 }
 
-void Backward::run(const Tag& tag, const ExpertsBackward& call, overlap::PollHook& poll) {
+void Backward::prepare(const Tag& tag, const ExpertsBackward& call) {
   call_ = &call;
   up_turned_ = turned(call.forward.up, call.turned_up);
   down_turned_ = turned(call.forward.down, call.turned_down);
   exchange_.prepare(tag);
+}
+
+void Backward::run(const Tag& tag, overlap::PollHook& poll) {
   overlap::run_call(state_, tag, poll, [&](const Tag& numbered) {
     exchange_.run(numbered,
-                  {.rows = call.forward.x.rows,
-                   .ids = call.forward.ids,
+                  {.rows = call_->forward.x.rows,
+                   .ids = call_->forward.ids,
                    .fused = options_.schedule == Schedule::fused,
                    .whole_groups = true},
                   *this, poll);
@@ -176,6 +179,7 @@ void Backward::finish(const RowStore& store, std::span<const std::int64_t> count
                       PollStep poll_step) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
+    poll_step();
     if (counts[i] > 0) {
       add_gradients(store, {.index = i, .begin = begin, .end = begin + counts[i]}, poll_step);
     } else if (!call_->accumulate) {

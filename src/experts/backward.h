@@ -26,8 +26,10 @@ class Backward final : private RowUser {
   Backward(const ExpertsDesc& desc, const ExpertsOptions& options, const Placement& placement,
            Communicator::State& state);
 
-  // `call` has been checked. Turned weights are those of a plain weight where none are given.
-  void run(const Tag& tag, const ExpertsBackward& call, overlap::PollHook& poll);
+  // Collective, the first time. `call` has been checked, and outlives run(). Turned weights are
+  // those of a plain weight where none are given.
+  void prepare(const Tag& tag, const ExpertsBackward& call);
+  void run(const Tag& tag, overlap::PollHook& poll);
 
   std::size_t held_bytes() const;
 

@@ -8,6 +8,8 @@
 #include "comm/core/executor.h"
 #include "experts/combine.h"
 #include "ops/busy.h"
+#include "ops/call_parts.h"
+#include "ops/op_checks.h"
 #include "plait/trace.h"
 
 namespace plait {
@@ -71,15 +73,31 @@ Tag ExpertParallelMLP::State::tag_of(const ExpertsForward& call) const {
   return tag;
 }
 
-void ExpertParallelMLP::State::forward(const ExpertsForward& call) {
+// Makes what one rank alone may fail to make, when the others go on.
+template <class Make>
+void ExpertParallelMLP::State::make(Make&& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    ops::tell_shortage(kLayer, error, state_.group());
+    throw ops::in_words_of(kLayer, error);
+  } catch (const std::exception& error) {
+    ops::tell_shortage(kLayer, Error(Code::system, error.what()), state_.group());
+    throw;  // not reached: all ranks throw the same
+  }
+}
+
+void ExpertParallelMLP::State::forward(const ExpertsForward& call) try {
   const ops::Busy busy(state_, kLayer);
   const comm::Group& group = state_.group();
   experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
+  const PollHook hook = ops::hook_of(kLayer, call.poll);
+  const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
   call_ = &call;
   products_.begin(call);
   const Tag tag = tag_of(call);
-  exchange_.prepare(tag);
-  overlap::PollHook poll(call.poll);
+  make([&] { exchange_.prepare(tag); });
+  overlap::PollHook poll(hook ? &hook : nullptr);
   overlap::run_call(state_, tag, poll, [&](const Tag& numbered) {
     exchange_.run(numbered,
                   {.rows = call.x.rows,
@@ -91,20 +109,33 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) {
     combine();
     if (options_.replicated) exchange_.gather(call.out);
   });
+  state_.group().finish_sending();
   note_rows();
+} catch (const Error& error) {
+  if (error.code() != Code::mismatch) throw;
+  throw ops::in_words_of(kLayer, error);
 }
 
-void ExpertParallelMLP::State::backward(const ExpertsBackward& call) {
+void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
   const ops::Busy busy(state_, kLayer);
   const comm::Group& group = state_.group();
   experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
   PLAIT_CHECK(!options_.replicated, kLayer, ": a layer of replicated batches makes no gradients");
-  if (!backward_)
-    backward_ = std::make_unique<experts::Backward>(desc_, options_, placement_, state_);
-  overlap::PollHook poll(call.forward.poll);
+  const PollHook hook = ops::hook_of(kLayer, call.forward.poll);
+  const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
   Tag tag = tag_of(call.forward);
   ++tag.plan;  // not that of forward
-  backward_->run(tag, call, poll);
+  make([&] {
+    if (!backward_)
+      backward_ = std::make_unique<experts::Backward>(desc_, options_, placement_, state_);
+    backward_->prepare(tag, call);
+  });
+  overlap::PollHook poll(hook ? &hook : nullptr);
+  backward_->run(tag, poll);
+  state_.group().finish_sending();
+} catch (const Error& error) {
+  if (error.code() != Code::mismatch) throw;
+  throw ops::in_words_of(kLayer, error);
 }
 
 void ExpertParallelMLP::State::write_row(std::int64_t slot, std::byte* to) const {

@@ -31,6 +31,8 @@ class ExpertParallelMLP::State final : private experts::RowUser {
  private:
   bool weighs_rows() const { return desc_.weights_at == ExpertWeightsAt::activation; }
   Tag tag_of(const ExpertsForward& call) const;
+  template <class Make>
+  void make(Make&& make);
   void write_row(std::int64_t slot, std::byte* to) const override;
   void multiply(const experts::RowStore& store, const experts::Work& work,
                 experts::PollStep poll_step) override;

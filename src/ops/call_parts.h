@@ -12,13 +12,16 @@ namespace plait::ops {
 
 // In a catch clause: one rank alone may lack memory, when the others have all they need and wait
 // for its chunks.
-inline void tell_shortage(std::string_view caller, const Error& error, Communicator& comm) {
-  if (comm.state().group().was_interrupted()) throw;  // what the caller's hook threw
+inline void tell_shortage(std::string_view caller, const Error& error, comm::Group& group) {
+  if (group.was_interrupted()) throw;  // what the caller's hook threw
   if (error.code() != Code::system) return;
-  comm.state().group().fail_and_raise(
+  group.fail_and_raise(
       {.code = Code::system,
-       .culprit = comm.rank(),
-       .sentence = base::sentence(caller, ": rank ", comm.rank(), ": ", error.what())});
+       .culprit = group.rank(),
+       .sentence = base::sentence(caller, ": rank ", group.rank(), ": ", error.what())});
+}
+inline void tell_shortage(std::string_view caller, const Error& error, Communicator& comm) {
+  tell_shortage(caller, error, comm.state().group());
 }
 
 // Gives a view of one row the usual stride: the caller's is never used and may be any number.

@@ -152,7 +152,7 @@ TEST(ExpertsRefuse, CallsWithinAnother) {
       EXPECT_TRUE(contains(error.what(), "called from the poll hook")) << error.what();
     };
     ExpertsForward call = mine.call();
-    call.poll = &poll;
+    call.poll = poll;
     layer.forward(call);
     EXPECT_GT(polls, 0);
   });
@@ -168,7 +168,7 @@ TEST(ExpertsRefuse, ToGoOnWhenTheHookThrows) {
     const std::function<void()> poll = [] { throw std::runtime_error("enough"); };
     ExpertsForward call = mine.call();
     if (comm.rank() == 1) {
-      call.poll = &poll;
+      call.poll = poll;
       EXPECT_THROW(layer.forward(call), std::runtime_error);
       return;
     }

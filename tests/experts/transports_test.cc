@@ -89,7 +89,7 @@ void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {
           if (++polls == 3) die();
         };
         ExpertsForward call = mine.call();
-        if (comm.rank() == 1) call.poll = &poll;
+        if (comm.rank() == 1) call.poll = poll;
         barrier(comm);
         expect_loss_of(1, [&] {
           for (;;) layer.forward(call);
