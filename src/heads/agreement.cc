@@ -32,13 +32,18 @@ std::vector<std::byte> Agreement::gather(std::span<const std::byte> mine) {
   const Header header = {.terms = terms_, .place = place_};
   const std::size_t each = sizeof header + mine.size();
   const auto world = static_cast<std::size_t>(comm_.world());
-  std::vector<std::byte> own(each);
+  std::vector<std::byte> own;
+  std::vector<std::byte> all;
+  std::vector<std::byte> rest;
+  fail_together(name_, comm_, [&] {
+    own.resize(each);
+    all.resize(world * each);
+    rest.resize(world * mine.size());
+  });
   std::memcpy(own.data(), &header, sizeof header);
   if (!mine.empty()) std::memcpy(own.data() + sizeof header, mine.data(), mine.size());
-  std::vector<std::byte> all(world * each);
   all_gather({own.data(), each, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm_);
   std::vector<Header> headers(world);
-  std::vector<std::byte> rest(world * mine.size());
   for (std::size_t rank = 0; rank < world; ++rank) {
     const std::byte* from = all.data() + rank * each;
     std::memcpy(&headers[rank], from, sizeof header);
@@ -67,10 +72,13 @@ void Agreement::check(std::span<const Header> all) {
            rank);
     }
     if (rank == comm_.rank()) place_.first = total_;
+    if (one.place.share < 0)
+      fail(base::sentence(name_, ": rank ", rank, " has ", one.place.share, " rows"), rank);
+    PLAIT_CHECK(one.place.share <= kMostVocabulary - total_, name_,
+                ": the weights of the ranks up to ", rank, " have more than the ", kMostVocabulary,
+                " rows that are allowed");
     total_ += one.place.share;
   }
-  PLAIT_CHECK(total_ <= kMostVocabulary, name_, ": the ranks' weights have ", total_,
-              " rows; at most ", kMostVocabulary, " are allowed");
   PLAIT_CHECK(terms_.vocab_size <= total_, name_, ": vocab_size is ", terms_.vocab_size,
               ", but the ranks' weights have ", total_, " rows");
 }

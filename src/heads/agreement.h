@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/session/state.h"
 #include "plait/communicator.h"
 
 namespace plait::heads {
@@ -28,6 +29,19 @@ struct Place {
   std::int64_t share;       // of the weight's rows
   std::int64_t first = -1;  // -1: not known yet
 };
+
+// Runs this rank's own part of a call, while the others are on their way to the next exchange: what
+// it throws ends their wait. Errors that all ranks have alike are thrown outside.
+template <class Body>
+void fail_together(const char* name, Communicator& comm, Body&& body) {
+  try {
+    body();
+  } catch (...) {
+    comm::Group& group = comm.state().group();
+    if (!group.failed()) group.fail(comm::failure_of_caught(name, comm.rank()));
+    throw;
+  }
+}
 
 class Agreement {
  public:

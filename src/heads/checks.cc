@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string>
 
 #include "base/check.h"
 #include "base/fingerprint.h"
 #include "base/parallel.h"
+#include "plait/packed_weight.h"
+#include "quant/scheme.h"
+#include "tensor/validate.h"
 
 namespace plait::heads {
 
@@ -16,6 +20,15 @@ void check_operands(const char* name, const ConstTensorView& x, const Weight& we
               "; it computes on the CPU alone");
   PLAIT_CHECK(x.cols == weight.k(), name, ": x has ", x.cols,
               " columns, but the weight has k=", weight.k());
+  tensor::validate_on_cpu(x, base::sentence(name, ": x"));
+  const std::string the_weight = base::sentence(name, ": the weight");
+  if (weight.is_packed()) {
+    PLAIT_CHECK(weight.packed().bytes() > 0 || weight.n() == 0 || weight.k() == 0, the_weight,
+                " has been moved to another PackedWeight");
+  } else {
+    tensor::validate_on_cpu(weight.view().view, the_weight);
+    quant::check_layout(weight.layout(), the_weight);
+  }
   PLAIT_CHECK(options.vocab_size >= -1, name, ": vocab_size is ", options.vocab_size);
   PLAIT_CHECK(options.first_id >= -1, name, ": first_id is ", options.first_id);
   PLAIT_CHECK(options.logits != Dtype::s8, name, ": logits can't be s8");

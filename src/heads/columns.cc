@@ -14,8 +14,11 @@
 #include "base/parallel.h"
 #include "comm/flow/gather_flow.h"
 #include "comm/session/state.h"
+#include "heads/agreement.h"
 #include "heads/logits.h"
 #include "plait/trace.h"
+#include "tensor/apart.h"
+#include "tensor/validate.h"
 
 namespace plait {
 namespace heads {
@@ -184,11 +187,16 @@ void all_gather_columns(const ConstTensorView& mine, const TensorView& all, Comm
               " but the output is ", name(all.dtype));
   PLAIT_CHECK(mine.rows == all.rows, kGather, ": the input has ", mine.rows,
               " rows, and the output ", all.rows);
-  const Span span(comm.trace(), Lane::comm, kGather,
-                  {.bytes = static_cast<std::int64_t>(all.bytes())});
+  tensor::validate_on_cpu(mine, base::sentence(kGather, ": the input"));
   const Range own = cut.columns(comm.rank());
   const TensorView place = all.column_range(own.begin, own.end);
-  for (std::int64_t row = 0; mine.cols > 0 && place.data != mine.data && row < mine.rows; ++row)
+  const bool is_there =
+      place.data == mine.data && (mine.rows <= 1 || place.row_stride == mine.row_stride);
+  PLAIT_CHECK(is_there || tensor::are_apart(all, mine), kGather,
+              ": the input overlaps the output, and is not this rank's part of it");
+  const Span span(comm.trace(), Lane::comm, kGather,
+                  {.bytes = static_cast<std::int64_t>(all.bytes())});
+  for (std::int64_t row = 0; mine.cols > 0 && !is_there && row < mine.rows; ++row)
     std::memcpy(place.row(row), mine.row(row), mine.row_bytes());
   GatherColumns task(comm.state(), all, cut);
   task.ready(cut.windows(comm.rank()));
@@ -225,16 +233,13 @@ void matmul_all_gather_columns(const ConstTensorView& x, const Weight& weight,
   const auto task = std::make_shared<GatherColumns>(comm.state(), out, cut);
   task->ready(1);
   Pending pending(task, comm);
-  try {
+  fail_together(kProduct, comm, [&] {
     for (std::int64_t window = 1; window < cut.windows(rank); ++window) {
       pending.progress();
       run_window(*kept.gemm, cut.window(rank, window), &kept.packed);
       task->ready(window + 1);
     }
-  } catch (...) {
-    comm.abort("matmul_all_gather_columns: a rank could not multiply");  // others wait for columns
-    throw;
-  }
+  });
   pending.wait();
 }
 

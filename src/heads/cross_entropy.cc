@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 #include "base/default_floats.h"
-#include "base/parallel.h"
 #include "comm/session/state.h"
 #include "heads/agreement.h"
 #include "heads/checks.h"
@@ -27,8 +26,9 @@ Rows own_rows(const CrossEntropyCall& call, std::int64_t first, Communicator& co
   const bool mean = options.label_smoothing > 0;
   const Span span(comm.trace(), Lane::compute, "product",
                   {.flops = 2 * call.x.rows * call.weight.n() * call.weight.k()});
-  std::vector<Rows> rows(static_cast<std::size_t>(base::thread_count(how.threads)),
-                         Rows(static_cast<std::size_t>(call.x.rows)));
+  std::vector<Rows> rows(
+      static_cast<std::size_t>(Logits::workers(call.x.rows, columns, how.threads)),
+      Rows(static_cast<std::size_t>(call.x.rows)));
   const Loops& by = loops();
   Logits::of(comm).run(call.x, call.weight, columns, how, [&](const LogitRow& some) {
     RowSums& row = rows[static_cast<std::size_t>(some.thread)][static_cast<std::size_t>(some.row)];
@@ -79,7 +79,8 @@ void run(const char* name, const CrossEntropyCall& call, double sign, Communicat
                        .options = fingerprint_of(options)},
                       {.share = call.weight.n(), .first = how.first_id});
   agreement.find_place();
-  Rows rows = own_rows(call, agreement.first(), comm, options);
+  Rows rows;
+  fail_together(name, comm, [&] { rows = own_rows(call, agreement.first(), comm, options); });
   const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(rows)));
   const std::int64_t vocabulary = how.vocab_size >= 0 ? how.vocab_size : agreement.total();
   check_targets(name, call.targets, vocabulary, options.ignored_target);
@@ -87,6 +88,11 @@ void run(const char* name, const CrossEntropyCall& call, double sign, Communicat
   for (std::size_t i = 0; i * sizeof(RowSums) < all.size(); ++i) {
     RowSums one;
     std::memcpy(&one, all.data() + i * sizeof one, sizeof one);
+    if (!one.is_possible()) {
+      const auto rank = static_cast<int>(i / rows.size());
+      throw Error(Code::mismatch,
+                  base::sentence(name, ": rank ", rank, " sends sums of no exponentials"), rank);
+    }
     rows[i % rows.size()].add(one);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

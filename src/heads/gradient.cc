@@ -15,6 +15,8 @@
 #include "heads/loops.h"
 #include "plait/collectives.h"
 #include "plait/trace.h"
+#include "tensor/apart.h"
+#include "tensor/validate.h"
 
 namespace plait {
 namespace heads {
@@ -251,9 +253,22 @@ void check(const CrossEntropyGradient& call, const CrossEntropyOptions& options)
     PLAIT_CHECK(to.data == nullptr || (to.rows == wanted_rows && to.cols == wanted_cols), kGradient,
                 ": ", what, " is [", to.rows, ", ", to.cols, "], not [", wanted_rows, ", ",
                 wanted_cols, ']');
+    if (to.data == nullptr) return;
+    tensor::validate_on_cpu(to, base::sentence(kGradient, ": ", what));
+    PLAIT_CHECK(to.dtype != Dtype::s8, kGradient, ": ", what, " can't be s8");
   };
   check_place("dx", call.dx, rows, call.x.cols);
   check_place("dw", call.dw, call.weight.n(), call.x.cols);
+  const auto check_apart = [](const char* what, const TensorView& to, const char* other_what,
+                              const ConstTensorView& other) {
+    PLAIT_CHECK(to.data == nullptr || other.data == nullptr || tensor::are_apart(to, other),
+                kGradient, ": ", what, " overlaps ", other_what);
+  };
+  check_apart("dx", call.dx, "x", call.x);
+  check_apart("dx", call.dx, "the weight", call.weight.view);
+  check_apart("dw", call.dw, "x", call.x);
+  check_apart("dw", call.dw, "the weight", call.weight.view);
+  check_apart("dx", call.dx, "dw", call.dw);
 }
 
 }  // namespace
@@ -277,7 +292,7 @@ void matmul_cross_entropy_gradient(const CrossEntropyGradient& call, Communicato
   const std::int64_t vocab_size = options.vocabulary.vocab_size;
   check_targets(kGradient, call.targets, vocab_size >= 0 ? vocab_size : agreement.total(),
                 options.ignored_target);
-  Gradient(call, agreement, comm, options).run(comm);
+  fail_together(kGradient, comm, [&] { Gradient(call, agreement, comm, options).run(comm); });
 }
 
 }  // namespace plait

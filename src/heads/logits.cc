@@ -54,6 +54,13 @@ void Logits::prepare(const GemmDesc& desc, const std::string& backend, std::size
         {.gemm = select_gemm(desc, {.backend = backend, .threads = 1}), .block = {}, .row = {}});
 }
 
+int Logits::workers(std::int64_t rows, std::int64_t columns, int threads) {
+  const int most = base::thread_count(threads);
+  if (rows == 0 || columns == 0) return 1;
+  const std::int64_t width = columns_of_block(rows, columns, most);
+  return static_cast<int>(std::min<std::int64_t>(most, (columns + width - 1) / width));
+}
+
 void Logits::run(const ConstTensorView& x, const Weight& weight, std::int64_t columns,
                  const VocabularyOptions& options, Use use) {
   const int threads = base::thread_count(options.threads);
@@ -61,8 +68,7 @@ void Logits::run(const ConstTensorView& x, const Weight& weight, std::int64_t co
   prepare(desc, options.backend, 1);
   if (x.rows == 0 || columns == 0) return;
   const std::int64_t width = columns_of_block(x.rows, columns, threads);
-  const std::int64_t blocks = (columns + width - 1) / width;
-  const auto count = static_cast<int>(std::min<std::int64_t>(threads, blocks));
+  const int count = workers(x.rows, columns, options.threads);
   prepare(desc, options.backend, static_cast<std::size_t>(count));
   const std::size_t bytes = static_cast<std::size_t>(x.rows * width) * size_of(options.logits);
   for (Worker& worker : workers_) {

@@ -39,6 +39,9 @@ class Logits {
   void run(const ConstTensorView& x, const Weight& weight, std::int64_t columns,
            const VocabularyOptions& options, Use use);
 
+  // How many of the threads get blocks; at least 1.
+  static int workers(std::int64_t rows, std::int64_t columns, int threads);
+
  private:
   struct Worker {
     Gemm gemm;

@@ -5,7 +5,7 @@
 namespace plait::heads {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kLn2 = 0x1.62e42fefa39efp-1;
 
 // The unit of the first part is 2^-23 of its lowest number.
@@ -63,6 +63,12 @@ void RowSums::add(const RowSums& other) {
   moved.raise(base);
   raise(moved.base);
   for (int part = 0; part < kParts; ++part) parts[part] += moved.parts[part];
+}
+
+bool RowSums::is_possible() const {
+  if (has_nan != 0) return true;
+  if (base == RowSums().base) return largest == -kInfinity;
+  return base >= base_of(-kInfinity) && base <= base_of(kInfinity);
 }
 
 double RowSums::log_sum_exp() const {

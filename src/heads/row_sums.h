@@ -31,6 +31,9 @@ struct RowSums {
 
   double log_sum_exp() const;
 
+  // False for what no rank can have sent.
+  bool is_possible() const;
+
  private:
   void raise(std::int64_t base);
 };

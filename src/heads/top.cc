@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "base/default_floats.h"
-#include "base/parallel.h"
 #include "comm/session/state.h"
 #include "heads/agreement.h"
 #include "heads/checks.h"
@@ -27,13 +26,14 @@ TopRows own_top(const ConstTensorView& x, const Weight& weight, const Agreement&
   const std::int64_t first = agreement.first();
   const Span span(comm.trace(), Lane::compute, "product",
                   {.flops = 2 * x.rows * weight.n() * weight.k()});
-  std::vector<TopRows> tops(static_cast<std::size_t>(base::thread_count(options.threads)),
-                            TopRows(x.rows, k));
-  Logits::of(comm).run(x, weight, own_columns(weight.n(), first, options.vocab_size), options,
-                       [&](const LogitRow& row) {
-                         tops[static_cast<std::size_t>(row.thread)].add(
-                             row.row, first + row.first_column, row.values, row.count);
-                       });
+  const std::int64_t columns = own_columns(weight.n(), first, options.vocab_size);
+  std::vector<TopRows> tops(
+      static_cast<std::size_t>(Logits::workers(x.rows, columns, options.threads)),
+      TopRows(x.rows, k));
+  Logits::of(comm).run(x, weight, columns, options, [&](const LogitRow& row) {
+    tops[static_cast<std::size_t>(row.thread)].add(row.row, first + row.first_column, row.values,
+                                                   row.count);
+  });
   for (std::size_t i = 1; i < tops.size(); ++i) tops[0].add(tops[i]);
   return std::move(tops[0]);
 }
@@ -74,8 +74,9 @@ void matmul_top(const ConstTensorView& x, const Weight& weight, const Top& top, 
                        .options = static_cast<std::int64_t>(options.logits)},
                       {.share = weight.n(), .first = options.first_id});
   agreement.find_place();
-  const std::vector<Candidate> own =
-      candidates_of(own_top(x, weight, agreement, top.k, comm, options));
+  std::vector<Candidate> own;
+  fail_together(kTop, comm,
+                [&] { own = candidates_of(own_top(x, weight, agreement, top.k, comm, options)); });
   const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(own)));
   enough(options.vocab_size >= 0 ? options.vocab_size : agreement.total());
   TopRows merged(x.rows, top.k);
