@@ -7,6 +7,8 @@
 #include "base/parallel.h"
 #include "comm/flow/counted_rows.h"
 #include "experts/activation.h"
+#include "plait/packed_weight.h"
+#include "quant/scheme.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"
 
@@ -48,6 +50,13 @@ void check_weights(std::span<const Weight> weights, const Wanted& wanted, const 
     PLAIT_CHECK(weight.n() == wanted.n && weight.k() == wanted.k, kLayer, ": rank ", rank,
                 "'s weight `", wanted.name, "` ", i, " has ", weight.k(), " inputs and ",
                 weight.n(), " outputs; it needs ", wanted.k, " and ", wanted.n);
+    const std::string which = base::sentence(kLayer, ": the weight `", wanted.name, "` ", i);
+    if (weight.is_packed()) {
+      PLAIT_CHECK(weight.packed().bytes() > 0, which, " has been moved to another PackedWeight");
+    } else {
+      tensor::validate_on_cpu(weight.view().view, which);
+      quant::check_layout(weight.layout(), which);
+    }
   }
 }
 
@@ -133,8 +142,26 @@ void check_turned(std::span<const Weight> turned, const Wanted& of, const char* 
   check_weights(turned, {.name = name, .count = of.count, .n = of.k, .k = of.n}, kind, rank);
 }
 
+void check_apart(const TensorView& grad, const char* name, const ConstTensorView& other,
+                 const char* what) {
+  PLAIT_CHECK(tensor::are_apart(grad, other), kLayer, ": ", name, " overlaps ", what);
+}
+
+// A gradient is written while these are read.
+void check_apart(const TensorView& grad, const char* name, const ExpertsBackward& call) {
+  check_apart(grad, name, call.forward.x, "x");
+  check_apart(grad, name, call.grad_out, "grad_out");
+  for (const auto& weights :
+       {call.forward.up, call.forward.down, call.turned_up, call.turned_down}) {
+    for (const Weight& weight : weights) {
+      if (!weight.is_packed()) check_apart(grad, name, weight.view().view, "a weight");
+    }
+  }
+}
+
 // Views of n by k.
-void check_gradients(std::span<const TensorView> grads, const Wanted& wanted) {
+void check_gradients(std::span<const TensorView> grads, const Wanted& wanted,
+                     const ExpertsBackward& call) {
   const char* const name = wanted.name;
   if (grads.empty()) return;
   PLAIT_CHECK(std::ssize(grads) == wanted.count, kLayer, ": ", grads.size(), " views of ", name,
@@ -144,6 +171,7 @@ void check_gradients(std::span<const TensorView> grads, const Wanted& wanted) {
     PLAIT_CHECK(grad.rows == wanted.n && grad.cols == wanted.k && is_number(grad.dtype), kLayer,
                 ": ", name, " is ", grad.rows, " x ", grad.cols, " ", plait::name(grad.dtype),
                 "; it must be ", wanted.n, " x ", wanted.k);
+    check_apart(grad, name, call);
   }
 }
 
@@ -187,9 +215,7 @@ void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement
   if (call.grad_x.data != nullptr) {
     check_number(call.grad_x.dtype, "grad_x");
     check_beside(call.grad_x, call.forward, {.name = "grad_x", .dtype = call.grad_x.dtype});
-    PLAIT_CHECK(tensor::are_apart(call.grad_x, call.forward.x) &&
-                    tensor::are_apart(call.grad_x, call.grad_out),
-                kLayer, ": grad_x overlaps x or grad_out");
+    check_apart(call.grad_x, "grad_x", call);
   }
   PLAIT_CHECK(call.grad_weights.empty() || call.grad_weights.size() == call.forward.ids.size(),
               kLayer, ": ", call.grad_weights.size(), " gradients for ", call.forward.ids.size(),
@@ -197,10 +223,10 @@ void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement
   check_turned(call.turned_up, own.up, "turned_up", desc.weight, caller.rank);
   check_turned(call.turned_down, own.down, "turned_down", desc.weight, caller.rank);
   const std::int64_t count = own.up.count;
-  check_gradients(call.grad_up, {"grad_up", count, own.up.n, own.up.k});
-  check_gradients(call.grad_down, {"grad_down", count, own.down.n, own.down.k});
-  check_gradients(call.grad_up_biases, {"grad_up_biases", count, 1, own.up.n});
-  check_gradients(call.grad_down_biases, {"grad_down_biases", count, 1, own.down.n});
+  check_gradients(call.grad_up, {"grad_up", count, own.up.n, own.up.k}, call);
+  check_gradients(call.grad_down, {"grad_down", count, own.down.n, own.down.k}, call);
+  check_gradients(call.grad_up_biases, {"grad_up_biases", count, 1, own.up.n}, call);
+  check_gradients(call.grad_down_biases, {"grad_down_biases", count, 1, own.down.n}, call);
 }
 
 }  // namespace plait::experts

@@ -42,7 +42,8 @@ ExpertExchange::ExpertExchange(Communicator::State& state, const Placement& plac
       exchange_(state.group(), 2),
       apart_(shape.row_bytes, shape.result_bytes),
       store_(shape.row_bytes, shape.result_bytes),
-      dispatched_(state.group(), placement.groups(), kLayer, [this] { make_places(); }),
+      dispatched_(state.group(), placement.groups(), std::max(shape.row_bytes, shape.result_bytes),
+                  kLayer, [this] { make_places(); }),
       dispatch_(exchange_, dispatched_, cut_of(shape.row_bytes, placement.groups(), chunk_bytes_),
                 Way::out),
       return_(exchange_, returned_, cut_of(shape.result_bytes, 0, chunk_bytes_), Way::back),
@@ -180,8 +181,8 @@ void ExpertExchange::make_places() {
   }
   dispatched_.from.lay_out(true);
   const std::int64_t rows = dispatched_.from.rows();
-  if (rows > comm::kMostBytesOfRows / std::max(shape_.row_bytes, shape_.result_bytes)) {
-    group.fail_and_raise({Code::mismatch, rank(),
+  if (rows > dispatched_.from.most_rows()) {
+    group.fail_and_raise({Code::mismatch, dispatched_.from.rank_of_most(),
                           base::sentence(kLayer, ": ", rows, " rows are for rank ", rank(),
                                          ", for which no memory has room")});
   }

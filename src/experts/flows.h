@@ -17,11 +17,12 @@ namespace plait::experts {
 // Rows for experts: the numbers of rows travel with them.
 class Dispatch final : public comm::RowParcels {
  public:
-  // `make`: called when all numbers are known, in `from`.
-  Dispatch(comm::Group& group, std::int64_t groups, std::string_view call,
+  // `row_bytes`: of a row or its result, whichever is longer. `make`: called when all numbers are
+  // known, in `from`.
+  Dispatch(comm::Group& group, std::int64_t groups, std::int64_t row_bytes, std::string_view call,
            std::function<void()> make)
-      : from(group.world(), groups),
-        counts(group.world(), groups),
+      : from(group.world(), groups, row_bytes),
+        counts(group.world(), groups, row_bytes),
         group_(group),
         call_(call),
         make_(std::move(make)) {}

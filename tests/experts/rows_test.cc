@@ -52,7 +52,7 @@ TEST(Progress, FindsEachRowOnce) {
   for (int round = 0; round < 60; ++round) {
     const int world = 1 + round % 4;
     const auto groups = static_cast<std::int64_t>(1 + round % 5);
-    comm::CountedRows rows(world, groups);
+    comm::CountedRows rows(world, groups, 1);
     const unsigned most_rows = round % 2 == 0 ? 9 : 300;
     for (int rank = 0; rank < world; ++rank) {
       for (std::int64_t& count : rows.counts(rank))

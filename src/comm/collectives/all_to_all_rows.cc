@@ -34,8 +34,8 @@ class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
         x_(x),
         received_(received),
         options_(options),
-        to_(group_.world(), options.groups),
-        from_(group_.world(), options.groups),
+        to_(group_.world(), options.groups, static_cast<std::int64_t>(x.row_bytes())),
+        from_(group_.world(), options.groups, static_cast<std::int64_t>(x.row_bytes())),
         flow_(state.lanes(), *this, RowCut(x, options.groups, state.lane_capacity().chunk_bytes)) {
     for (int rank = 0; rank < group_.world(); ++rank) {
       const std::span<std::int64_t> own = to_.counts(rank);
@@ -67,12 +67,11 @@ class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
   void make_places() override {
     from_.lay_out(!options_.back);
     const std::int64_t rows = from_.rows();
-    const auto row_bytes = static_cast<std::int64_t>(x_.row_bytes());
-    const std::int64_t most =
-        std::min(options_.most_rows, kMostBytesOfRows / std::max<std::int64_t>(row_bytes, 1));
+    const std::int64_t most = std::min(options_.most_rows, from_.most_rows());
     if (rows > most) {
       const int rank = group_.rank();
-      group_.fail_and_raise({Code::mismatch, rank,
+      const bool is_own_limit = rows > options_.most_rows;
+      group_.fail_and_raise({Code::mismatch, is_own_limit ? rank : from_.rank_of_most(),
                              base::sentence(kRows, ": rank ", rank, " takes at most ", most,
                                             " rows, but ", rows, " are for it")});
     }

@@ -19,8 +19,10 @@ inline constexpr std::int64_t kMostBytesOfRows = std::int64_t{1} << 46;
 
 class CountedRows {
  public:
-  CountedRows(int world, std::int64_t groups)
+  // `row_bytes`: of the rows that ranks tell of.
+  CountedRows(int world, std::int64_t groups, std::int64_t row_bytes)
       : groups_(groups),
+        row_bytes_(row_bytes),
         counts_(static_cast<std::size_t>(world) * static_cast<std::size_t>(groups)),
         blocks_(static_cast<std::size_t>(world)) {}
 
@@ -34,12 +36,17 @@ class CountedRows {
 
   // Takes the numbers that a peer has sent. Those that can't be fail the group.
   void learn(int peer, std::span<const std::int64_t> counts, std::string_view call, Group& group) {
-    for (const std::int64_t count : counts) {
-      if (count >= 0 && count <= kMostRows) continue;
+    const auto refuse = [&](std::int64_t rows, const char* why) {
       group.fail_and_raise({Code::mismatch, peer,
                             base::sentence(call, ": rank ", peer, " sends rank ", group.rank(), " ",
-                                           count, " rows")});
+                                           rows, " rows", why)});
+    };
+    std::int64_t sum = 0;
+    for (const std::int64_t count : counts) {
+      if (count < 0 || count > kMostRows) refuse(count, "");
+      sum += count;
     }
+    if (sum > most_rows()) refuse(sum, ", for which no memory has room");
     std::copy(counts.begin(), counts.end(), this->counts(peer).begin());
   }
 
@@ -61,12 +68,26 @@ class CountedRows {
   }
   std::int64_t rows() const { return rows_; }
 
+  // As many as memory could have room for.
+  std::int64_t most_rows() const {
+    return kMostBytesOfRows / std::max<std::int64_t>(row_bytes_, 1);
+  }
+
+  // The rank that has the largest block.
+  int rank_of_most() const {
+    const auto largest =
+        std::max_element(blocks_.begin(), blocks_.end(),
+                         [](const auto& a, const auto& b) { return a.rows() < b.rows(); });
+    return static_cast<int>(largest - blocks_.begin());
+  }
+
  private:
   std::size_t index(std::int64_t rank, std::int64_t group) const {
     return static_cast<std::size_t>(rank * groups_ + group);
   }
 
   std::int64_t groups_;
+  std::int64_t row_bytes_;
   std::vector<std::int64_t> counts_;
   std::vector<RowBlock> blocks_;
   std::int64_t rows_ = 0;

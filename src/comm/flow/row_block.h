@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/round_up.h"
@@ -98,7 +99,11 @@ class RowCut {
   std::uint32_t chunks(std::int64_t rows) const {
     if (rows == 0 && !has_header()) return 0;
     if (pieces_ == 0 || rows <= in_first_) return 1;
-    return static_cast<std::uint32_t>(1 + base::ceil_div(rows - in_first_, per_chunk_) * pieces_);
+    // A peer's number of rows may be anything; so many chunks never come.
+    constexpr std::int64_t kMostChunks = std::numeric_limits<std::uint32_t>::max() - 1;
+    const std::int64_t turns = base::ceil_div(rows - in_first_, per_chunk_);
+    if (turns >= kMostChunks / pieces_) return static_cast<std::uint32_t>(kMostChunks);
+    return static_cast<std::uint32_t>(1 + turns * pieces_);
   }
 
   // The rows and columns of a chunk of a block of so many rows.
