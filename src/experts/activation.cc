@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 
 namespace plait::experts {
 namespace {
 
-// Values whose exp() is neither 0 nor infinite, nor a denormal number.
+// The exp() of the least value is no denormal number yet, and that of the largest is infinite.
 constexpr float kLeast = -87.0F;
-constexpr float kMost = 88.0F;
+constexpr float kMost = 89.0F;
 
 // exp(z) = 2^n * exp(r), with |r| <= ln(2) / 2. Taylor's series up to r^7 leaves less than
 // 0.3466^8 / 8! = 5.2e-9 of exp(r), a tenth of what rounding to f32 does.

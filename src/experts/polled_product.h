@@ -63,7 +63,7 @@ void for_each_piece(std::span<const std::int64_t> counts, Visit&& visit) {
   }
 }
 
-// Those of consecutive groups, if there are any.
+// The views of consecutive groups, if there are any.
 template <class View>
 std::span<const View> of_groups(std::span<const View> all, std::int64_t first, std::size_t count) {
   return all.empty() ? all : all.subspan(static_cast<std::size_t>(first), count);

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
-#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/default_floats.h"

@@ -1,9 +1,12 @@
 // The gradient of a loss: logits are computed again, a block of columns at a time, become the
 // gradient of the logits, and are multiplied while they are in a cache.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "base/check.h"
 #include "base/default_floats.h"

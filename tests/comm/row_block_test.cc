@@ -43,6 +43,14 @@ ConstTensorView rows_of(std::int64_t cols, Dtype dtype) {
   return {.dtype = dtype, .rows = 0, .cols = cols};
 }
 
+// A peer may claim any number of rows.
+TEST(RowCut, HasFewerChunksThanANumberHasRoomFor) {
+  const RowCut cut(rows_of(1024, Dtype::f32), 0, 4096);
+  EXPECT_EQ(cut.chunks(std::int64_t{1} << 20), std::uint32_t{1} << 20);
+  for (const int bits : {32, 40, 62})
+    EXPECT_EQ(cut.chunks(std::int64_t{1} << bits), UINT32_MAX - 1) << bits;
+}
+
 // Every element is in one chunk, chunks come in order, and none is larger than a slot.
 void expect_to_cut_well(std::int64_t cols, std::int64_t rows, std::int64_t groups) {
   constexpr std::size_t kChunk = 4096;

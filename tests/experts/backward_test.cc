@@ -9,6 +9,7 @@
 
 #include "experts/activation.h"
 #include "experts/batch.h"
+#include "plait/collectives.h"
 
 namespace plait {
 namespace {
@@ -76,7 +77,8 @@ Gradients by_one_rank(const Experts& experts, const Batch& batch, float before) 
   return all;
 }
 
-void expect_gradients_everywhere(const Experts& experts, float before = 0) {
+void expect_gradients_everywhere(const Experts& experts, float before = 0,
+                                 const RunRanks& run = run_as_threads) {
   const ExpertsDesc& desc = experts.desc;
   const bool has_biases = !experts.up_bias_views.empty();
   for (const int world : {2, 3}) {
@@ -84,9 +86,10 @@ void expect_gradients_everywhere(const Experts& experts, float before = 0) {
         desc, world == 2 ? std::vector<std::int64_t>{70, 9} : std::vector<std::int64_t>{20, 0, 50});
     const Gradients wanted = by_one_rank(experts, batch, before);
     const Values grads = grads_of(batch, desc);
-    run_in_threads(world, [&](Communicator& comm) {
+    const Body body = [&](Communicator& comm) {
       for (const Schedule schedule : {Schedule::serial, Schedule::fused}) {
-        ExpertParallelMLP layer(desc, comm, {.schedule = schedule, .threads = 1});
+        const int threads = comm.rank() == 0 ? 3 : 1;
+        ExpertParallelMLP layer(desc, comm, {.schedule = schedule, .threads = threads});
         const std::vector<std::int64_t> own = layer.experts_of(comm.rank());
         const std::int64_t first = batch.first_row(comm.rank());
         const std::int64_t rows = batch.rows_of_ranks[static_cast<std::size_t>(comm.rank())];
@@ -107,7 +110,9 @@ void expect_gradients_everywhere(const Experts& experts, float before = 0) {
           EXPECT_TRUE(are_same(got.down_bias[i], wanted.down_bias[expert].data())) << expert;
         }
       }
-    });
+      barrier(comm);
+    };
+    run(world, body, {});
   }
 }
 
@@ -116,6 +121,27 @@ ExpertsDesc layer_desc() { return {.hidden = 64, .inner = 48, .experts = 5, .top
 TEST(ExpertsBackward, AnyWorldGivesTheBitsOfOneRank) {
   expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", true});
   expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", false}, 0.5F);
+}
+
+#ifndef __SANITIZE_THREAD__
+TEST(ExpertsBackward, HasTheSameBitsOverTcp) {
+  expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", true}, 0, run_over_tcp);
+}
+#endif
+
+TEST(ExpertsBackward, RefusesGradientsOverWhatItReads) {
+  const Experts experts(layer_desc(), Dtype::bf16, "", false);
+  const Batch batch(experts.desc, {12});
+  Values grads = grads_of(batch, experts.desc);
+  run_in_threads(1, [&](Communicator& comm) {
+    ExpertParallelMLP layer(experts.desc, comm);
+    RankCall mine(experts, batch, 0, 12, layer.experts_of(0));
+    ExpertsBackward call = {
+        .forward = mine.call(), .grad_out = grads.view(), .grad_x = grads.view()};
+    EXPECT_EQ(
+        std::string(expect_error(Code::invalid_argument, [&] { layer.backward(call); }).what()),
+        "expert_parallel_mlp: grad_x overlaps grad_out");
+  });
 }
 
 TEST(ExpertsBackward, AnyActivationGivesTheBitsOfOneRank) {

@@ -87,6 +87,12 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
               "expert_parallel_mlp: x is f16 but the layer was made for bf16");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x = call.out; }),
               "expert_parallel_mlp: out overlaps x");
+    std::vector<Weight> up = mine.up;
+    WeightView nowhere = up[0].view();
+    nowhere.view.data = nullptr;
+    up[0] = nowhere;
+    EXPECT_TRUE(contains(refusal([&](ExpertsForward& call) { call.up = up; }),
+                         "expert_parallel_mlp: the weight `up` 0"));
     for (const std::byte byte : mine.out) ASSERT_EQ(byte, std::byte{0xee});
     layer.forward(mine.call());
     ExpertParallelMLP other(std::move(layer));

@@ -45,6 +45,20 @@ TEST(SlotOrder, KeepsTheOrderOfAnExpertsSlots) {
   EXPECT_EQ(order.slots(0).size(), 4U);
 }
 
+TEST(CountedRows, RefuseMoreThanMemoryCouldHold) {
+  run_in_threads(1, [](Communicator& comm) {
+    comm::CountedRows rows(1, 2, std::int64_t{1} << 20);
+    const std::vector<std::int64_t> counts = {std::int64_t{1} << 25, std::int64_t{1} << 25};
+    rows.learn(0, counts, "a call", comm.state().group());
+    EXPECT_EQ(rows.counts(0)[1], counts[1]);
+    const std::vector<std::int64_t> more = {counts[0] + 1, counts[1]};
+    const Error error =
+        expect_error(Code::mismatch, [&] { rows.learn(0, more, "a call", comm.state().group()); });
+    EXPECT_EQ(std::string(error.what()),
+              "a call: rank 0 sends rank 0 67108865 rows, for which no memory has room");
+  });
+}
+
 // All rows are found once, however they come and whatever is finished meanwhile, and results of a
 // rank's block are ready in its order.
 TEST(Progress, FindsEachRowOnce) {
@@ -133,6 +147,7 @@ TEST(Activation, KeepsWhatHasNoLimits) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(to[2]), 0U);
   EXPECT_EQ(to[3], 1000.0F);
   EXPECT_NEAR(to[4], 0.0F, 1e-30F);
+  for (const float value : silu_of({-1e35F, -3e38F})) EXPECT_EQ(value, 0.0F);
 }
 
 TEST(Activation, OfAnElementDependsOnNothingElse) {

@@ -74,6 +74,36 @@ INSTANTIATE_TEST_SUITE_P(Shm, ExpertsOver, worlds_of(kShm, {1, 2, 3, 4}), case_n
 INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
 INSTANTIATE_TEST_SUITE_P(Mixed, ExpertsOver, worlds_of(kMixed, {3}), case_name);
 
+// Rows of 4 MiB, which no socket takes at once: a rank returns when others need no call of it to get
+// its results.
+TEST(ExpertsOverTcp, LeaveNothingUnsentWhenTheyReturn) {
+  const Experts experts({.hidden = std::int64_t{1} << 20,
+                         .inner = 2,
+                         .experts = 1,
+                         .top = 1,
+                         .activation = ExpertActivation::silu,
+                         .ranks = {0}},
+                        Dtype::bf16, "", false);
+  Batch batch(experts.desc, {0, 2});
+  batch.ids = {0, 0};
+  run_over_tcp(2, [&](Communicator& comm) {
+    using Clock = std::chrono::steady_clock;
+    ExpertParallelMLP layer(experts.desc, comm, {.threads = 1});
+    const bool is_first = comm.rank() == 0;
+    RankCall mine(experts, batch, 0, is_first ? 0 : 2, layer.experts_of(comm.rank()));
+    layer.forward(mine.call());  // so that there is a mailbox
+    barrier(comm);
+    const auto begin = Clock::now();
+    layer.forward(mine.call());
+    if (is_first) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    } else {
+      EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(1300));
+    }
+    barrier(comm);
+  });
+}
+
 // Rank 1 dies when its hook is called for the third time: it has sent some of its rows, and the
 // others wait for the rest. A deadline is minutes away.
 void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {

@@ -106,6 +106,26 @@ TEST(Columns, AreBalancedUnlessCounted) {
   });
 }
 
+TEST(Columns, RefuseAnInputAcrossTheOutput) {
+  run_in_threads(1, [](Communicator& comm) {
+    std::vector<float> all(12, 3);
+    const TensorView view = TensorView::of(all.data(), 3, 4);
+    TensorView mine = view;
+    all_gather_columns(mine, view, comm);  // it is in its place
+    mine.row_stride = 3;
+    EXPECT_THROW(all_gather_columns(mine, view, comm), Error);
+    mine = TensorView::of(all.data(), 2, 4);
+    const TensorView next = TensorView::of(all.data() + 4, 2, 4);
+    EXPECT_EQ(std::string(expect_error(Code::invalid_argument,
+                                       [&] { all_gather_columns(mine, next, comm); })
+                              .what()),
+              "all_gather_columns: the input overlaps the output, and is not this rank's part of "
+              "it");
+    mine.data = nullptr;
+    EXPECT_THROW(all_gather_columns(mine, view.row_range(0, 2), comm), Error);
+  });
+}
+
 TEST(Columns, RefuseInASentence) {
   const Head head(2, 10, 4);
   const auto sentence = [&](Code code, const std::vector<std::int64_t>& counts,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "problem.h"
@@ -113,10 +114,8 @@ struct Training {
 void expect_near(const std::vector<float>& found, const std::vector<float>& wanted, double off,
                  const char* what) {
   ASSERT_EQ(found.size(), wanted.size());
-  double most = 0;
   for (std::size_t i = 0; i < found.size(); ++i)
-    most = std::max(most, static_cast<double>(std::abs(found[i] - wanted[i])));
-  EXPECT_LE(most, off) << what;
+    ASSERT_LE(static_cast<double>(std::abs(found[i] - wanted[i])), off) << what << ' ' << i;
 }
 
 class CrossEntropyOfRanks : public RanksTest {
@@ -252,6 +251,65 @@ TEST(CrossEntropy, TakesNoRows) {
   const Losses found = Training(head, {}).alone();
   EXPECT_TRUE(found.loss.empty());
   for (const float value : found.dw) EXPECT_EQ(value, 0);
+}
+
+// Rank 1 can't multiply, which the others learn when they wait for it.
+TEST(CrossEntropy, TellsTheOthersThatARankFailsAlone) {
+  const Head head(3, 100, 8);
+  for (const bool backward : {false, true}) {
+    run_in_threads(2, [&](Communicator& comm) {
+      set_timeout(comm, std::chrono::seconds(20));
+      CrossEntropyOptions options;
+      if (comm.rank() == 1) options.vocabulary.backend = "of no kind";
+      const std::vector<std::int64_t> targets(3, 1);
+      const std::vector<float> ones(3, 1);
+      std::vector<float> loss(3);
+      std::vector<float> dx(24);
+      const WeightView weight = head.weight(std::int64_t{50} * comm.rank(), 50);
+      const Error error = expect_error(Code::invalid_argument, [&] {
+        if (!backward) {
+          return matmul_cross_entropy(
+              {.x = head.x_view(), .weight = weight, .targets = targets, .out = loss}, comm,
+              options);
+        }
+        matmul_cross_entropy_gradient({.x = head.x_view(),
+                                       .weight = weight,
+                                       .targets = targets,
+                                       .log_sum_exp = ones,
+                                       .grad_loss = ones,
+                                       .dx = TensorView::of(dx.data(), 3, 8)},
+                                      comm, options);
+      });
+      EXPECT_TRUE(contains(error.what(), "of no kind")) << error.what();
+    });
+  }
+}
+
+TEST(CrossEntropy, RefusesPlacesOfGradientsFirst) {
+  const Head head(3, 100, 8);
+  run_in_threads(1, [&](Communicator& comm) {
+    const std::vector<std::int64_t> targets(3, 1);
+    const std::vector<float> ones(3, 1);
+    std::vector<float> memory(800);
+    const auto refusal = [&](const TensorView& dx, const TensorView& dw) {
+      return std::string(expect_error(Code::invalid_argument, [&] {
+                           matmul_cross_entropy_gradient({.x = head.x_view(),
+                                                          .weight = head.weight(0, 100),
+                                                          .targets = targets,
+                                                          .log_sum_exp = ones,
+                                                          .grad_loss = ones,
+                                                          .dx = dx,
+                                                          .dw = dw},
+                                                         comm);
+                         }).what());
+    };
+    const TensorView dx = TensorView::of(memory.data(), 3, 8);
+    const TensorView dw = TensorView::of(memory.data(), 100, 8);
+    EXPECT_EQ(refusal(dx, dw), "matmul_cross_entropy_gradient: dx overlaps dw");
+    TensorView bytes = dw;
+    bytes.dtype = Dtype::s8;
+    EXPECT_EQ(refusal({}, bytes), "matmul_cross_entropy_gradient: dw can't be s8");
+  });
 }
 
 TEST(CrossEntropy, RefusesInASentence) {

@@ -80,6 +80,18 @@ TEST(RowSums, HaveTheSameBitsInAnyOrder) {
   }
 }
 
+TEST(RowSums, KnowWhatNoRankHasSent) {
+  for (const float logit : {-kInfinity, -3e38F, 0.0F, 5.0F, 3e38F, kInfinity, kNotANumber})
+    EXPECT_TRUE(sums_of({logit}).is_possible()) << logit;
+  EXPECT_TRUE(RowSums().is_possible());
+  RowSums sums = sums_of({5});
+  for (const std::int64_t base :
+       {RowSums().base, RowSums().base + 1, std::numeric_limits<std::int64_t>::max()}) {
+    sums.base = base;
+    EXPECT_FALSE(sums.is_possible()) << base;
+  }
+}
+
 TEST(RowSums, SayWhatIsNoNumber) {
   EXPECT_EQ(sums_of({1, kInfinity, 2}).log_sum_exp(), kInfinity);
   EXPECT_EQ(sums_of({-kInfinity, -kInfinity}).log_sum_exp(), -kInfinity);
