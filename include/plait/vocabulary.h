@@ -111,9 +111,9 @@ struct CrossEntropyGradient {
 };
 
 // Collective: all ranks want dx, or none does. dx is added up over 16 parts of the vocabulary, as a
-// tree. If the ranks' shares are equal and there are 1, 2, 4, 8 or 16 of them, its bits are those of
-// one rank whose weight has as many rows, padding included. Otherwise it has the same bits in every
-// run.
+// tree. If the ranks' shares are equal and there are 1, 2, 4, 8 or 16 of them, its bits are those
+// of one rank whose weight has as many rows, padding included. Otherwise it has the same bits in
+// every run.
 PLAIT_EXPORT void matmul_cross_entropy_gradient(const CrossEntropyGradient& call,
                                                 Communicator& comm,
                                                 const CrossEntropyOptions& options = {});

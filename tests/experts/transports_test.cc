@@ -74,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Shm, ExpertsOver, worlds_of(kShm, {1, 2, 3, 4}), case_n
 INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
 INSTANTIATE_TEST_SUITE_P(Mixed, ExpertsOver, worlds_of(kMixed, {3}), case_name);
 
-// Rows of 4 MiB, which no socket takes at once: a rank returns when others need no call of it to get
-// its results.
+// Rows of 4 MiB, which no socket takes at once: a rank returns when others need no call of it to
+// get its results.
 TEST(ExpertsOverTcp, LeaveNothingUnsentWhenTheyReturn) {
   const Experts experts({.hidden = std::int64_t{1} << 20,
                          .inner = 2,

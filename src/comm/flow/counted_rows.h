@@ -68,7 +68,7 @@ class CountedRows {
   }
   std::int64_t rows() const { return rows_; }
 
-  // As many as memory could have room for.
+  // No memory has room for more.
   std::int64_t most_rows() const {
     return kMostBytesOfRows / std::max<std::int64_t>(row_bytes_, 1);
   }
