@@ -23,9 +23,9 @@ def combine_shared(
     """Return all rows' sums, given the results of own experts and the rows that they are for."""
     rows = call.ids.shape[0]
     if rows <= _FEW_ROWS:
-        results = _gathered(call, outer, call.route.of_ranks(call.homes))
+        results = _gathered(call, outer, call.route.of_ranks(call.placement))
         return call.combine(results, factors, rows, call.route)
-    world = call.homes.world
+    world = call.placement.world
     shards = [_native.balanced_shard(rows, rank, world) for rank in range(world)]
     ends = torch.tensor([shard.offset + shard.count for shard in shards])
     owners = torch.bucketize(tokens, ends, right=True)
@@ -34,8 +34,8 @@ def combine_shared(
     assert call.comm is not None
     found = _native.all_to_all_rows(view(sent), counts, call.comm)
     mine = slice(shards[call.rank].offset, shards[call.rank].offset + shards[call.rank].count)
-    route = Route.of(call.ids[mine], call.homes, call.rank)
-    expected = route.of_ranks(call.homes)
+    route = Route.of(call.ids[mine], call.placement, call.rank)
+    expected = route.of_ranks(call.placement)
     if found.counts != expected:
         refuse(
             NAME,
