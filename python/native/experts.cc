@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/default_floats.h"
 #include "base/parallel.h"
 #include "native.h"
 #include "plait/dtype.h"
@@ -170,6 +171,7 @@ void put_row(const TensorView& x, std::int64_t row, const float* from) {
 // Calls body(first, end) for parts of the rows.
 template <class Body>
 void for_rows(std::int64_t rows, std::int64_t cols, int threads, Body&& body) {
+  const base::DefaultFloats floats;  // of one part, too, which runs on the caller's thread
   const std::int64_t parts = std::min({rows, rows * cols / kLeastElements, kMostParts});
   if (parts <= 1) return body(std::int64_t{0}, rows);
   base::parallel_for(parts, threads, [&](std::int64_t part) {
@@ -268,12 +270,13 @@ void combine_gradient(const ConstTensorView& grad, const ConstTensorView& y, con
 // of those that have an expert, and `places` says for every slot where in `rows` it is, or -1.
 std::vector<std::int64_t> route(const std::int64_t* ids, std::int64_t tokens, std::int64_t slots,
                                 const std::vector<std::int64_t>& bin_of, std::int64_t bins,
-                                std::int64_t* rows, std::int64_t* places, const std::string& who) {
+                                std::int64_t* rows, std::int64_t* places,
+                                const std::string& caller) {
   std::vector<std::int64_t> counts(bins, 0);
   const auto experts = std::ssize(bin_of);
   for (std::int64_t i = 0; i < tokens * slots; ++i) {
     if (ids[i] == -1) continue;
-    check(ids[i] >= 0 && ids[i] < experts, who + ": row " + std::to_string(i / slots) +
+    check(ids[i] >= 0 && ids[i] < experts, caller + ": row " + std::to_string(i / slots) +
                                                " asks for expert " + std::to_string(ids[i]) +
                                                ", and there are " + std::to_string(experts));
     ++counts[bin_of[ids[i]]];
@@ -335,12 +338,12 @@ void bind_experts(nb::module_& m) {
       "_route",
       [](std::uintptr_t ids, std::int64_t tokens, std::int64_t slots,
          const std::vector<std::int64_t>& bin_of, std::int64_t bins, std::uintptr_t rows,
-         std::uintptr_t places, const std::string& who) {
+         std::uintptr_t places, const std::string& caller) {
         return route(memory_at<const std::int64_t>(ids), tokens, slots, bin_of, bins,
-                     memory_at<std::int64_t>(rows), memory_at<std::int64_t>(places), who);
+                     memory_at<std::int64_t>(rows), memory_at<std::int64_t>(places), caller);
       },
       nb::arg("ids"), nb::arg("tokens"), nb::arg("slots"), nb::arg("bin_of"), nb::arg("bins"),
-      nb::arg("rows"), nb::arg("places"), nb::arg("who"));
+      nb::arg("rows"), nb::arg("places"), nb::arg("caller"));
 }
 
 }  // namespace plait::python

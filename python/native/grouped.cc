@@ -38,24 +38,28 @@ GemmDesc desc_of(const ConstTensorView& x, const std::vector<Weight>& weights,
 }
 
 // Products that this thread has made before: making one takes longer than a product of few rows.
-template <class Product>
+template <class Product, std::size_t most>
 class Kept {
  public:
   template <class Make>
-  Product& get(const GemmDesc& desc, int threads, Make&& make) {
+  Product& get(const GemmDesc& desc, const GemmOptions& options, Make&& make) {
     for (Entry& entry : entries_) {
-      if (entry.desc == desc && entry.threads == threads) return *entry.product;
+      if (entry.desc == desc && entry.threads == options.threads &&
+          entry.backend == options.backend) {
+        return *entry.product;
+      }
     }
-    if (entries_.size() == kMost) entries_.erase(entries_.begin());
-    entries_.push_back({desc, threads, std::make_unique<Product>(make())});
+    if (entries_.size() == most) entries_.erase(entries_.begin());
+    entries_.push_back(
+        {desc, options.threads, options.backend, std::make_unique<Product>(make(desc, options))});
     return *entries_.back().product;
   }
 
  private:
-  static constexpr std::size_t kMost = 64;
   struct Entry {
     GemmDesc desc;
     int threads;
+    std::string backend;
     std::unique_ptr<Product> product;
   };
   std::vector<Entry> entries_;
@@ -75,7 +79,7 @@ struct Stack {
 
 void multiply_stack(const ConstTensorView& x, const Stack& stack,
                     std::span<const std::int64_t> rows, const TensorView& out,
-                    const ConstTensorView& biases, int threads) {
+                    const ConstTensorView& biases, const GemmOptions& options) {
   if (stack.groups == 0) return;
   std::vector<Weight> weights;
   std::vector<ConstTensorView> added;
@@ -86,16 +90,19 @@ void multiply_stack(const ConstTensorView& x, const Stack& stack,
   GemmDesc desc = desc_of(x, weights, out);
   // The usual number of rows is a guess anyway.
   desc.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(desc.m)));
-  static thread_local Kept<GroupedGemm> kept;
-  kept.get(desc, threads, [&] { return select_grouped_gemm(desc, {.threads = threads}); })
+  static thread_local Kept<GroupedGemm, 64> kept;
+  kept.get(desc, options, select_grouped_gemm)
       .run({.x = x, .rows = rows, .weights = weights, .out = out, .biases = added});
 }
 
 // The gradient of each weight [n, k] of a stack: of its own rows, in their order. The sum over rows
 // depends on how many these are, and so does the product.
 void sum_stack(const ConstTensorView& grad, const ConstTensorView& x,
-               std::span<const std::int64_t> rows, const TensorView& out, int threads) {
-  static thread_local Kept<Gemm> kept;
+               std::span<const std::int64_t> rows, const TensorView& out,
+               const GemmOptions& options) {
+  // An expert's rows are seldom as many again: more than a step's kinds of products would be memory
+  // for nothing.
+  static thread_local Kept<Gemm, 4> kept;
   const auto groups = std::ssize(rows);
   std::int64_t first = 0;
   for (std::int64_t group = 0; group < groups; ++group) {
@@ -113,7 +120,7 @@ void sum_stack(const ConstTensorView& grad, const ConstTensorView& x,
                            .x = grad.dtype,
                            .weight = x.dtype,
                            .out = out.dtype};
-    kept.get(desc, threads, [&] { return select_gemm(desc, {.threads = threads}); })
+    kept.get(desc, options, select_gemm)
         .run({.x = {.view = grad.row_range(first, first + own), .transposed = true},
               .weight = WeightView{.view = x.row_range(first, first + own),
                                    .layout = WeightLayout::in_out},
@@ -165,18 +172,23 @@ void bind_grouped(nb::module_& m) {
       "_grouped_matmul_of_stack",
       [](const TensorView& x, const TensorView& weights, std::int64_t groups,
          Named<WeightLayout> layout, const std::vector<std::int64_t>& rows, const TensorView& out,
-         const std::optional<TensorView>& biases, int threads) {
+         const std::optional<TensorView>& biases, int threads, const std::string& backend) {
         const ConstTensorView added = biases ? ConstTensorView(*biases) : ConstTensorView();
-        unlocked([&] { multiply_stack(x, {weights, groups, layout}, rows, out, added, threads); });
+        const GemmOptions options = {.backend = backend, .threads = threads};
+        unlocked([&] { multiply_stack(x, {weights, groups, layout}, rows, out, added, options); });
       },
       nb::arg("x"), nb::arg("weights"), nb::arg("groups"), nb::arg("layout"), nb::arg("rows"),
-      nb::arg("out"), nb::arg("biases") = nb::none(), nb::arg("threads") = 0);
+      nb::arg("out"), nb::arg("biases") = nb::none(), nb::arg("threads") = 0,
+      nb::arg("backend") = "");
   m.def(
       "_grouped_weight_gradients",
       [](const TensorView& grad, const TensorView& x, const std::vector<std::int64_t>& rows,
-         const TensorView& out,
-         int threads) { unlocked([&] { sum_stack(grad, x, rows, out, threads); }); },
-      nb::arg("grad"), nb::arg("x"), nb::arg("rows"), nb::arg("out"), nb::arg("threads") = 0);
+         const TensorView& out, int threads, const std::string& backend) {
+        const GemmOptions options = {.backend = backend, .threads = threads};
+        unlocked([&] { sum_stack(grad, x, rows, out, options); });
+      },
+      nb::arg("grad"), nb::arg("x"), nb::arg("rows"), nb::arg("out"), nb::arg("threads") = 0,
+      nb::arg("backend") = "");
 }
 
 }  // namespace plait::python

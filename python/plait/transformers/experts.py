@@ -20,8 +20,8 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_expe
 
 import plait.torch
 from plait.torch.experts.call import Call
-from plait.torch.experts.layer import Stacks, apply
-from plait.torch.experts.placement import Homes
+from plait.torch.experts.layer import Stacks, apply, check_operands
+from plait.torch.experts.placement import Placement
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
 from plait.transformers.shared import all_rows, own_rows
@@ -125,7 +125,7 @@ class PlaitEP(EPImplementation):  # type: ignore[misc]
             transposed=self.experts.is_transposed,
             shared_batch=shares,
             group=self.group,
-            options=self.service.options,
+            options=self.service.options_of_experts,
             packs=stacks.packs,
         )
         return all_rows(out, tokens, self.tp_group) if slices else out
@@ -182,14 +182,15 @@ def experts_forward(
         return left
     stacks = _stacks(experts)
     count = stacks.down.shape[0]
+    placement = Placement.of(count, None, 1)
+    check_operands(hidden, top_k_index, top_k_weights, stacks, placement, 0, experts.is_transposed)
     call = Call(
-        ids=top_k_index.masked_fill(top_k_index >= count, -1).contiguous(),
-        homes=Homes.of(count, None, 1),
+        ids=top_k_index.to(torch.int64).masked_fill(top_k_index >= count, -1).contiguous(),
+        placement=placement,
         rank=0,
         comm=None,
         activation=activation,
         turned=experts.is_transposed,
-        threads=0,
     )
     return apply(call, hidden, top_k_weights, stacks)
 

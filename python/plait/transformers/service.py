@@ -1,8 +1,9 @@
 """The report of the modules that were served, and of those that were not."""
 
+import functools
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch.distributed as dist
 from torch import nn
@@ -25,6 +26,11 @@ class Service:
     forwards: Counter[str | None] = field(default_factory=Counter)  # None: ranks share rows
     layers: Counter[str] = field(default_factory=Counter)  # whose rows are never shared
     experts: Counter[str | None] = field(default_factory=Counter)  # calls of them; None: served
+
+    @functools.cached_property
+    def options_of_experts(self) -> plait.torch.Options:
+        """Return the options without what is for linear layers alone."""
+        return replace(self.options, schedule="serial", parts=None, wire=None)
 
     def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
         """Count a call, log the first of each refusal, and say whether plait serves it."""

@@ -60,3 +60,22 @@ def test_no_bit_changes(
     flushing(False)
     agree(all(map(torch.equal, found, expected)), "the mode changed bits")
     agree(is_flushing, "the call has changed the thread's mode")
+
+
+def test_a_row_of_experts_alone_has_its_bits_among_many(
+    flushing: Callable[[bool], bool],
+) -> None:
+    """Many rows are shared by threads, and one is computed by the caller's."""
+    rows, width, inner = 2000, 16, 32
+    x = (tiny(1, width, seed=3) * (2.0**-66 / TINY)).repeat(rows, 1)
+    ids, weights = torch.zeros(rows, 1, dtype=torch.int64), torch.ones(rows, 1)
+    # The activation multiplies two of about 2 ** -66, and no result of it is a normal number.
+    up = torch.full((1, 2 * inner, width), 1 / width)
+    down = torch.full((1, width, inner), 1 / inner)
+    alone = dist.new_group([dist.get_rank()], use_local_synchronization=True)
+    layer = pt.ExpertParallel.share(up, down, group=alone)
+    flushing(True)
+    one, many = (layer(x[:count], ids[:count], weights[:count]) for count in (1, rows))
+    flushing(False)
+    agree(bool((one != 0).all()), "small values were lost")
+    agree(torch.equal(one[0], many[0]), "a row alone has other bits")

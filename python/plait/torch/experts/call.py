@@ -9,7 +9,7 @@ from torch.utils.dlpack import from_dlpack
 
 from plait import _native
 from plait.torch import grouped
-from plait.torch.experts.placement import Homes, Route
+from plait.torch.experts.placement import Placement, Route
 from plait.torch.rows import view
 from plait.torch.weights import Owner, packed_stack
 
@@ -44,12 +44,13 @@ class Call:
     """All that a call knows beside its tensors."""
 
     ids: torch.Tensor
-    homes: Homes
+    placement: Placement
     rank: int
     comm: _native.Communicator | None  # None: this rank has all experts
     activation: Swiglu
     turned: bool  # weights are [e, inputs, outputs]
-    threads: int
+    threads: int = 0
+    backend: str = ""  # of products; otherwise the best
     route: Route = field(init=False)
     received: list[int] = field(init=False)  # from each rank for each group
     rows: list[int] = field(init=False)  # of each own expert
@@ -64,7 +65,7 @@ class Call:
         found, self.received = self._exchange(sent, self.route.counts, back=False)
         return found
 
-    def give_back(self, rows: torch.Tensor) -> torch.Tensor:
+    def return_rows(self, rows: torch.Tensor) -> torch.Tensor:
         """Send rows back where they came from."""
         return self._exchange(rows, self.received, back=True)[0]
 
@@ -74,13 +75,13 @@ class Call:
         if self.comm is None:
             return x, counts
         found = _native.all_to_all_rows(
-            view(x), counts, self.comm, groups=self.homes.groups, back=back
+            view(x), counts, self.comm, groups=self.placement.groups, back=back
         )
         return from_dlpack(found.rows), found.counts
 
     def count_rows(self, own: int) -> None:
         """Add up what has come for each of `own` experts."""
-        groups = self.homes.groups
+        groups = self.placement.groups
         self.rows = [sum(self.received[group::groups]) for group in range(own)]
 
     def gate(self, x: torch.Tensor) -> torch.Tensor:
@@ -137,7 +138,9 @@ class Call:
         """
         is_turned = turned != self.turned
         if packs is None:
-            return grouped.multiply(x, weight, self.rows, bias, is_turned, self.threads)
+            return grouped.multiply(
+                x, weight, self.rows, bias, is_turned, self.threads, self.backend
+            )
         out = x.new_empty(x.shape[0], weight.shape[2 if is_turned else 1])
         added = None if bias is None else [one.contiguous()[None] for one in bias.detach()]
         _native.grouped_matmul(
@@ -147,10 +150,15 @@ class Call:
             view(out),
             biases=None if added is None else [view(one) for one in added],
             threads=self.threads,
+            backend=self.backend,
         )
         return out
 
     def weight_gradient(self, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         """Return the gradient of a stack of weights, of which x were the rows."""
         pair = (x, grad) if self.turned else (grad, x)
-        return grouped.sum_over_rows(*pair, self.rows, self.threads)
+        return grouped.sum_over_rows(*pair, self.rows, self.threads, self.backend)
+
+    def bias_gradient(self, grad: torch.Tensor) -> torch.Tensor:
+        """Return the gradient of own experts' biases."""
+        return grouped.sum_of_biases(grad, self.rows, self.threads, self.backend)

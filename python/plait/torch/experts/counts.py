@@ -25,18 +25,18 @@ _totals: dict[Key, Total] = {}
 
 def count(call: Call, hidden: torch.Tensor, down: torch.Tensor, nanoseconds: int) -> None:
     """Count a call that took so long."""
-    homes = call.homes
+    placement = call.placement
     width = hidden.shape[1]
     inner = down.shape[1 if call.turned else 2]
     dtype = tensors.DTYPES[hidden.dtype].name
-    key = (len(homes.ranks), width, inner, call.slots, dtype, homes.world)
+    key = (len(placement.ranks), width, inner, call.slots, dtype, placement.world)
     total = _totals.get(key)
     if total is None:
-        total = _totals[key] = Total(sent=[0] * homes.world)
+        total = _totals[key] = Total(sent=[0] * placement.world)
     total.calls += 1
     total.nanoseconds += nanoseconds
     total.multiplied += sum(call.rows)
-    for rank, rows in enumerate(call.route.of_ranks(homes)):
+    for rank, rows in enumerate(call.route.of_ranks(placement)):
         total.sent[rank] += rows
 
 

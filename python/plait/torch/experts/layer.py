@@ -11,11 +11,11 @@ import torch.distributed as dist
 from torch import nn
 
 from plait.errors import refuse
-from plait.torch import grouped, tensors
+from plait.torch import tensors
 from plait.torch.context import context_of, group_place
 from plait.torch.experts import counts
 from plait.torch.experts.call import Call, Swiglu
-from plait.torch.experts.placement import NAME, Homes, Route
+from plait.torch.experts.placement import NAME, Placement, Route
 from plait.torch.experts.shared_batch import combine_shared
 from plait.torch.graphs import outside_of_graphs
 from plait.torch.once import differentiable_once
@@ -74,35 +74,47 @@ def expert_parallel(
     is: without it they lie in contiguous blocks, of which the first ones have one more where it is
     uneven. A rank's experts lie in the order of their numbers.
 
-    All ranks make the call, with as many rows as they like. `shared_batch` says that all ranks have
-    the same rows: no row is sent before it is multiplied. It is for inference.
+    All ranks make the call, with as many rows as they like, and all or none call its backward: a
+    rank where no operand requires a gradient would leave the others waiting. `shared_batch` says
+    that all ranks have the same rows, experts and weights: no row is sent before it is multiplied.
+    It is for inference.
     """
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
-    if options.engine != "native":
-        refuse(NAME, f"engine={options.engine!r} has no experts")
+    _check_schedule(options)
     hidden = tensors.resolved(hidden)
     stacks = Stacks(gate_up, down, gate_up_bias, down_bias, packs)
     rank, world = group_place(group, NAME)
     given = None if placement is None else tuple(placement)
-    homes = Homes.of(experts, given, world)
+    placed = Placement.of(experts, given, world)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
         cast = [None if one is None else tensors.cast(one, dtype) for one in stacks.tensors()]
         stacks = Stacks(*cast, packs=packs)  # type: ignore[arg-type, misc]
-    _check(hidden, top_k_index, top_k_weights, stacks, homes, rank, transposed)
+    check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
     context = context_of(group, options, NAME)
     call = Call(
         ids=top_k_index.to(torch.int64).contiguous(),
-        homes=homes,
+        placement=placed,
         rank=rank,
         comm=None if world == 1 else context.comm,
         activation=activation,
         turned=transposed,
         threads=context.settings.threads,
+        backend=context.settings.backend,
     )
     return apply(call, hidden, top_k_weights, stacks, shared_batch=shared_batch)
+
+
+def _check_schedule(options: Options) -> None:
+    """Refuse what was asked for and would do nothing; settings are for other operators too."""
+    if options.engine != "native":
+        refuse(NAME, f"engine={options.engine!r} has no experts")
+    if options.schedule not in (None, "auto", "serial"):
+        refuse(NAME, f"schedule={options.schedule!r}: experts have the schedule serial alone")
+    if options.wire not in (None, "auto"):
+        refuse(NAME, f"wire={options.wire!r}: rows of experts travel in the dtype of hidden")
 
 
 def apply(
@@ -142,12 +154,12 @@ def _forward(
     call: Call, hidden: torch.Tensor, weights: torch.Tensor, stacks: Stacks
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the result, and what backward needs."""
-    call.route = Route.of(call.ids, call.homes, call.rank)
+    call.route = Route.of(call.ids, call.placement, call.rank)
     factors = weights.detach().float().contiguous()
     rows = call.dispatch(hidden.detach()[call.route.tokens])
     call.count_rows(stacks.down.shape[0])
     inner, outer = _products(call, rows, stacks)
-    results = call.give_back(outer)
+    results = call.return_rows(outer)
     out = call.combine(results, factors, hidden.shape[0], call.route)
     return out, rows, inner, results, factors
 
@@ -156,9 +168,9 @@ def _run_shared(
     call: Call, hidden: torch.Tensor, weights: torch.Tensor, stacks: Stacks
 ) -> torch.Tensor:
     """Multiply own experts' rows of a batch that all ranks have."""
-    route = call.route = Route.of(call.ids, call.homes, call.rank)
-    own = route.of_rank(call.rank, call.homes)
-    first = call.rank * call.homes.groups
+    route = call.route = Route.of(call.ids, call.placement, call.rank)
+    own = route.of_rank(call.rank, call.placement)
+    first = call.rank * call.placement.groups
     call.rows = route.counts[first : first + stacks.down.shape[0]]
     tokens = route.tokens[own]
     outer = _products(call, hidden.detach()[tokens], stacks)[1]
@@ -201,14 +213,14 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     if needs[3]:
         grad_down = call.weight_gradient(call.gate(inner), grad_outer)
     if needs[5]:
-        grad_down_bias = grouped.sum_of_biases(grad_outer, call.rows, call.threads)
+        grad_down_bias = call.bias_gradient(grad_outer)
     grad_inner = call.gate_gradient(inner, call.multiply(grad_outer, down, turned=True))
     if needs[2]:
         grad_gate_up = call.weight_gradient(rows, grad_inner)
     if needs[4]:
-        grad_gate_up_bias = grouped.sum_of_biases(grad_inner, call.rows, call.threads)
+        grad_gate_up_bias = call.bias_gradient(grad_inner)
     # Always: another rank may need it, and none may wait for this one.
-    grad_rows = call.give_back(call.multiply(grad_inner, gate_up, turned=True))
+    grad_rows = call.return_rows(call.multiply(grad_inner, gate_up, turned=True))
     if needs[0]:
         grad_hidden = call.combine(grad_rows, None, grad.shape[0], call.route)
     grad_weights = grad_factors.to(ctx.dtype) if needs[1] else None
@@ -219,17 +231,17 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
 _backward = differentiable_once(_gradients, NAME, factors=6)
 
 
-def _check(
+def check_operands(
     hidden: torch.Tensor,
     ids: torch.Tensor,
     weights: torch.Tensor,
     stacks: Stacks,
-    homes: Homes,
+    placement: Placement,
     rank: int,
     turned: bool,
 ) -> None:
     """Refuse operands that don't fit, in words."""
-    who = f"rank {rank} of {homes.world}"
+    who = f"rank {rank} of {placement.world}"
     check_matrix(hidden, NAME, "hidden")
     tensors.check(ids, NAME, "top_k_index")
     tensors.check(weights, NAME, "top_k_weights")
@@ -244,7 +256,7 @@ def _check(
             f"{who}: top_k_weights is {list(weights.shape)}, and top_k_index {list(ids.shape)}",
         )
     float_dtype(weights, NAME, "top_k_weights")
-    width, own = hidden.shape[1], len(homes.own(rank))
+    width, own = hidden.shape[1], len(placement.own(rank))
     inner = stacks.down.shape[1 if turned else 2] if stacks.down.dim() == 3 else 0
     up, out = [own, 2 * inner, width], [own, width, inner]
     if turned:
@@ -262,7 +274,7 @@ def _check(
         if list(one.shape) != shape:
             refuse(
                 NAME,
-                f"{who}, which has {own} of {len(homes.ranks)} experts: {name} is "
+                f"{who}, which has {own} of {len(placement.ranks)} experts: {name} is "
                 f"{list(one.shape)}, not {shape}",
             )
         if one.dtype != hidden.dtype:
@@ -325,7 +337,7 @@ class ExpertParallel(nn.Module):
         """Copy this rank's experts out of the stacks of all, which every rank has alike."""
         rank, world = group_place(group, f"{cls.__name__}.share")
         given = None if placement is None else tuple(placement)
-        own = Homes.of(gate_up.shape[0], given, world).own(rank)
+        own = Placement.of(gate_up.shape[0], given, world).own(rank)
         gate_up_own, down_own, gate_up_bias_own, down_bias_own = (
             None if one is None else one.detach()[own].requires_grad_(one.requires_grad)
             for one in (gate_up, down, gate_up_bias, down_bias)

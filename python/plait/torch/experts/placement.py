@@ -12,8 +12,8 @@ NAME = "expert_parallel"
 
 
 @dataclass(frozen=True)
-class Homes:
-    """On which rank each expert lives, and in which bin its rows are sorted."""
+class Placement:
+    """On which rank each expert is, and in which bin its rows are sorted."""
 
     ranks: tuple[int, ...]  # of each expert
     world: int
@@ -22,9 +22,9 @@ class Homes:
 
     @staticmethod
     @functools.lru_cache(maxsize=64)
-    def of(experts: int, placement: tuple[int, ...] | None, world: int) -> "Homes":
+    def of(experts: int, given: tuple[int, ...] | None, world: int) -> "Placement":
         """Place experts as a map says, or in contiguous blocks."""
-        ranks = placement
+        ranks = given
         if ranks is None:
             shares = [_native.balanced_shard(experts, rank, world).count for rank in range(world)]
             ranks = tuple(rank for rank, count in enumerate(shares) for _ in range(count))
@@ -39,11 +39,11 @@ class Homes:
             own[rank] += 1
         groups = max(1, *own)
         bins = [rank * groups + number for rank, number in zip(ranks, numbers, strict=True)]
-        return Homes(ranks, world, groups, bins)
+        return Placement(ranks, world, groups, bins)
 
     def own(self, rank: int) -> list[int]:
         """List a rank's experts, in their order."""
-        return [expert for expert, home in enumerate(self.ranks) if home == rank]
+        return [expert for expert, its_rank in enumerate(self.ranks) if its_rank == rank]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Route:
     places: torch.Tensor  # of each slot, its row among the sorted ones; -1: it has no expert
 
     @staticmethod
-    def of(ids: torch.Tensor, homes: Homes, rank: int) -> "Route":
+    def of(ids: torch.Tensor, placement: Placement, rank: int) -> "Route":
         """Sort the slots of [tokens, slots]."""
         tokens, slots = ids.shape
         rows, places = torch.empty(2, tokens * slots, dtype=torch.int64)
@@ -63,21 +63,23 @@ class Route:
             ids.data_ptr(),
             tokens,
             slots,
-            homes.bins,
-            homes.world * homes.groups,
+            placement.bins,
+            placement.world * placement.groups,
             rows.data_ptr(),
             places.data_ptr(),
-            f"{NAME}: rank {rank} of {homes.world}",
+            f"{NAME}: rank {rank} of {placement.world}",
         )
         return Route(counts, rows[: sum(counts)], places)
 
-    def of_ranks(self, homes: Homes) -> list[int]:
+    def of_ranks(self, placement: Placement) -> list[int]:
         """Count the slots whose experts are on each rank."""
-        step = homes.groups
-        return [sum(self.counts[rank * step : (rank + 1) * step]) for rank in range(homes.world)]
+        step = placement.groups
+        return [
+            sum(self.counts[rank * step : (rank + 1) * step]) for rank in range(placement.world)
+        ]
 
-    def of_rank(self, rank: int, homes: Homes) -> slice:
+    def of_rank(self, rank: int, placement: Placement) -> slice:
         """Return which of the sorted slots have their experts on a rank."""
-        counts = self.of_ranks(homes)
+        counts = self.of_ranks(placement)
         first = sum(counts[:rank])
         return slice(first, first + counts[rank])

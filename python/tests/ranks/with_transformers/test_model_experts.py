@@ -17,6 +17,7 @@ from transformers.distributed import DistributedConfig
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
+import plait
 import plait.torch
 import plait.transformers
 from plait.transformers.experts import activation_of
@@ -197,6 +198,25 @@ def test_calls_are_left_with_a_sentence(folder: Path, caplog: pytest.LogCaptureF
     agree(report.experts == (("autocast is on", 2),), str(report.experts))
     if dist.get_rank() == 0:
         assert "experts are left to transformers: autocast is on" in caplog.text
+
+
+def test_operands_of_one_rank_are_checked() -> None:
+    config = transformers.MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=4)
+    config._experts_implementation = "plait"
+    experts: Any = MixtralExperts(config)
+    for parameter in experts.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    hidden, ids, weights = (
+        torch.randn(3, 8),
+        torch.tensor([[0, 1], [3, 2], [1, 1]]),
+        torch.rand(3, 2),
+    )
+    agree(torch.equal(experts(hidden, ids.int(), weights), experts(hidden, ids, weights)), "int32")
+    with pytest.raises(plait.Error, match=r"top_k_weights is \[3, 1\], and top_k_index \[3, 2\]$"):
+        experts(hidden, ids, weights[:, :1])
+    experts.down_proj = nn.Parameter(experts.down_proj.detach()[:, :4])
+    with pytest.raises(plait.Error, match=r"down is \[4, 4, 8\], not \[4, 8, 8\]$"):
+        experts(hidden, ids, weights)
 
 
 def test_activations_that_are_not_served() -> None:
