@@ -47,8 +47,8 @@ inline FloatControl float_control() { return std::fegetround(); }
 inline void set_float_control(FloatControl control) { std::fesetround(control); }
 #endif
 
-// Rounds to nearest, keeps denormals, and traps nothing. Processors other than those named above may
-// go on flushing denormals and trapping.
+// Rounds to nearest, keeps denormals, and traps nothing. Processors other than those named above
+// may go on flushing denormals and trapping.
 inline void set_default_floats() {
   const FloatControl now = float_control();
   if ((now & ~kRaised) != kDefaultControl) set_float_control(kDefaultControl | (now & kRaised));
