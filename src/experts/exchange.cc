@@ -261,13 +261,14 @@ void ExpertExchange::multiply_all() {
   send_results();
   while (!progress_.done()) {
     std::uint64_t seen = ~std::uint64_t{0};
+    bool is_found = false;  // a wait that has slept asks again what woke it
     wait([&] {
-      if (exchange_.moves() == seen) return false;
+      if (is_found || exchange_.moves() == seen) return is_found;
       seen = exchange_.moves();
       for (const int peer : exchange_.peers()) {
         if (dispatch_.has_begun()) progress_.set_received(peer, dispatch_.flow().received(peer));
       }
-      return progress_.find(most, work);
+      return is_found = progress_.find(most, work);
     });
     multiply(store_, work);
     progress_.finish(work);

@@ -280,10 +280,8 @@ TEST(Experts, CallsFollowOneAnother) {
         if (number == 7) held = layer.held_bytes();
       }
       EXPECT_GT(held, 0U);
-      // Which rows a fused product takes at once depends on what has come.
-      if (options.schedule == Schedule::serial) {
-        EXPECT_EQ(layer.held_bytes(), held);
-      }
+      // The working memory of products may still grow a little.
+      EXPECT_LE(layer.held_bytes(), held + held / 8);
     }
   });
 }
