@@ -280,8 +280,9 @@ TEST(Experts, CallsFollowOneAnother) {
         if (number == 7) held = layer.held_bytes();
       }
       EXPECT_GT(held, 0U);
-      // The working memory of products may still grow a little.
-      EXPECT_LE(layer.held_bytes(), held + held / 8);
+      // Which rows a product takes at once depends on what has come, and so does its memory; eight
+      // calls that each kept their own would have several times as much.
+      EXPECT_LE(layer.held_bytes(), 2 * held);
     }
   });
 }
