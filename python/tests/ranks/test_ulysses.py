@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import plait
 import plait.torch as pt
 
-HIDDEN, HEADS, KV_HEADS, SIZE, BATCH = 40, 9, 3, 8, 1
+HIDDEN, HEADS, KV_HEADS, SIZE, BATCH = 40, 10, 5, 8, 1
 SCHEDULES = ("serial", "pipelined", "fused")
 
 
@@ -155,13 +155,13 @@ def test_a_copy_is_a_layer_of_its_own() -> None:
 
 def test_refuses_what_does_not_fit(world: int) -> None:
     layer = nn.Linear(HIDDEN, 25)
-    with pytest.raises(plait.Error, match="25 outputs, which 9 heads and twice 3 kv heads"):
-        pt.UlyssesQKV.from_linear(layer, heads=9, kv_heads=3)
+    with pytest.raises(plait.Error, match="25 outputs, which 10 heads and twice 5 kv heads"):
+        pt.UlyssesQKV.from_linear(layer, heads=HEADS, kv_heads=KV_HEADS)
     with pytest.raises(plait.Error, match="40 inputs, which 9 heads can't share evenly"):
         pt.UlyssesOutput.from_linear(layer, heads=9)
     with pytest.raises(plait.Error, match="the all-to-all is served by 'native'"):
         pt.UlyssesOutput.from_linear(layer, heads=8, options=pt.Options(engine="c10d"))
-    qkv = pt.UlyssesQKV.from_linear(nn.Linear(HIDDEN, 15 * SIZE), heads=9, kv_heads=3)
+    qkv = pt.UlyssesQKV.from_linear(nn.Linear(HIDDEN, 20 * SIZE), heads=HEADS, kv_heads=KV_HEADS)
     with pytest.raises(plait.Error, match="ranks share the first"):
         qkv(torch.ones(HIDDEN))
     with pytest.raises(plait.Error, match=r"UlyssesQKV: x is .2, 41.; its last dim"):
