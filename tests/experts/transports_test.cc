@@ -1,6 +1,7 @@
 // The bits of one rank over every transport, and a rank that is lost in the middle of an exchange.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -102,6 +103,34 @@ TEST(ExpertsOverTcp, LeaveNothingUnsentWhenTheyReturn) {
     }
     barrier(comm);
   });
+}
+
+// Rank 0 sleeps whenever more rows come. The rows that have woken it count when its wait asks
+// again.
+TEST(ExpertsOverTcp, GoOnWhenRowsComeToARankThatSleeps) {
+  const Experts experts({.hidden = std::int64_t{1} << 14,
+                         .inner = 2,
+                         .experts = 1,
+                         .top = 1,
+                         .activation = ExpertActivation::silu,
+                         .ranks = {0}},
+                        Dtype::bf16, "", false);
+  Batch batch(experts.desc, {0, 16});
+  std::fill(batch.ids.begin(), batch.ids.end(), 0);
+  run_over_tcp(2,
+               [&](Communicator& comm) {
+                 ExpertParallelMLP layer(experts.desc, comm, {.threads = 1});
+                 const bool is_first = comm.rank() == 0;
+                 RankCall mine(experts, batch, 0, is_first ? 0 : 16, layer.experts_of(comm.rank()));
+                 ExpertsForward call = mine.call();
+                 int naps = is_first ? 0 : 40;
+                 call.poll = [&] {
+                   if (naps-- > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                 };
+                 layer.forward(call);
+                 barrier(comm);
+               },
+               {.timeout = std::chrono::seconds(10)});
 }
 
 // Rank 1 dies when its hook is called for the third time: it has sent some of its rows, and the
