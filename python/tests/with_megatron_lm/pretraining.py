@@ -1,6 +1,7 @@
 """Runs of Megatron-LM's pretrain_gpt.py, each of a few steps of a small model."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -37,6 +38,7 @@ class Scripts:
 
     def __init__(self, folder: Path, data: list[str], outputs: Path) -> None:
         self.data, self.outputs, self.count = data, outputs, 0
+        self.of_megatron = functools.cache(functools.partial(self.run, served=False))
         self.process = subprocess.Popen(
             [sys.executable, LAUNCH, str(folder / "pretrain_gpt.py")],
             stdin=subprocess.PIPE,
