@@ -102,7 +102,8 @@ verb_test() {
       if prepare_python; then test_vllm; fi ;;
     lint) verb_lint "${@:2}"; return ;;
     all) need_packages check; tell_of_first_build release
-      test_preset release; test_python; lint; test_preset asan; test_preset tsan ;;
+      test_preset release; build_meanwhile asan tsan
+      test_python; lint; test_preset asan; test_preset tsan ;;
     *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
   esac
   summary

@@ -188,6 +188,18 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 0)
         self.assertEqual(ran.stdout.splitlines()[-1], "1 passed, 0 failed")
 
+    def test_what_is_built_meanwhile_yields_to_the_steps_and_ends_with_them(self):
+        ran = self.run_steps(f"""source {TOOLS}/build.sh; mkdir -p build/log
+                                 build() {{ echo $BASHPID $(nice) >$1; sleep 100; }}; build_meanwhile asan tsan
+                                 until [[ -s asan ]]; do sleep 0.01; done; cat asan; [[ ! -e tsan ]]""")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        builder, priority = map(int, ran.stdout.split())
+        self.assertEqual(priority, 19)
+        deadline = time.monotonic() + 50
+        while Path(f"/proc/{builder}").exists():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_interrupted_step_is_the_last(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "slow.py").write_text(SLOW)

@@ -31,6 +31,22 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
+# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors. Python's tests keep
+# them half busy at times. A later `build` of such a preset waits until this one has ended, and does what is missing.
+build_meanwhile() {
+  set -m  # a group of processes, which can be ended
+  (
+    renice -n 19 "$BASHPID"
+    for preset; do
+      [[ $preset != tsan ]] || prepare_tsan
+      build "$preset" || break
+    done
+  ) >"$(log_of 'build meanwhile')" 2>&1 </dev/null &
+  set +m
+  # shellcheck disable=SC2064  # the group that is known now
+  trap "kill -- -$! 2>/dev/null || true" EXIT
+}
+
 # How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples. A
 # folder that has been whole stays so.
 extent=whole
