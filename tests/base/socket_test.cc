@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -164,6 +166,36 @@ TEST(Socket, HearsLastWordsOfOneWhoDidNotListen) {
   EXPECT_EQ(receive_message(line.there, message), Delivery::done);
   EXPECT_EQ(message.bytes, "last words");
   EXPECT_EQ(receive_message(line.there, message), Delivery::closed);
+}
+
+TEST(Socket, HearsLastWordsThatComeWhileItLooks) {
+  std::atomic<int> next{-1};
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) {
+      const Fd end(next.exchange(-1));
+      if (end) {
+        send_message(end, "last words", Fd());
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  constexpr int kTries = 4000;
+  int heard = 0;
+  for (int i = 0; i < kTries; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    const Fd here(ends[0]);
+    next = ends[1];
+    Message message;
+    Delivery delivery = Delivery::not_yet;
+    while (delivery == Delivery::not_yet) delivery = receive_message(here, message);
+    heard += delivery == Delivery::done ? 1 : 0;
+  }
+  done = true;
+  other.join();
+  EXPECT_EQ(heard, kTries);
 }
 
 TEST(Socket, WaitsAreBounded) {
