@@ -27,8 +27,10 @@ namespace {
 
 // A network may let a burst through at full speed, and TCP begins slowly: a first transfer, larger
 // than a burst, is not counted. Those that are counted follow each other without a pause, in which
-// the network might save up for another burst, and take about this time together.
+// the network might save up for another burst, and take about this time together. Before the first
+// of them other programs may have had the processor long enough for a burst, so it is never alone.
 constexpr double kTransfers = 15e6;  // ns
+constexpr std::size_t kLeastTransfers = 3;
 constexpr std::size_t kMostTransfers = 7;
 
 constexpr std::size_t kFirstFloats = std::size_t{160} << 10;  // floats of all ranks together
@@ -227,7 +229,7 @@ plan::MeasuredLink measure_network(Communicator& comm, int threads) {
   const std::size_t floats =
       std::clamp(static_cast<std::size_t>(wanted), least, probe.share(kMostFloats));
   const auto count =
-      std::clamp<std::size_t>(static_cast<std::size_t>(kTransfers / first), 1, kMostTransfers);
+      std::clamp(static_cast<std::size_t>(kTransfers / first), kLeastTransfers, kMostTransfers);
   samples.long_ones = probe.transfers(floats, count);
   samples.bytes = static_cast<double>(floats * sizeof(float));
   plan::MeasuredLink link = link_of(samples);
