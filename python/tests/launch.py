@@ -1,10 +1,10 @@
-"""Starts ranks of a Megatron-LM script from a process that has imported all it needs.
+"""Starts ranks of programs from a process that has imported all they need.
 
-    python launch.py SCRIPT
+    python launch.py MODULE...
 
 Imports take many times as long as a few steps of a small model. Each line of stdin asks for a run,
-as JSON: its number of ranks, its arguments, its environment, a file for the output of each rank,
-and whether plait serves the layers. The answer is a line with the exit status of each rank.
+as JSON: its number of ranks, its program, its environment and folder, a file for the output of each
+rank, and whether `plait.megatron` starts it. The answer is a line with the ranks' exit statuses.
 """
 
 import importlib
@@ -20,11 +20,6 @@ from typing import Any
 
 import torch
 
-import plait.megatron.__main__
-from plait.megatron.host import stand_in_for_cuda
-
-MODULES = ("gpt_builders", "model_provider", "megatron.training", "transformers")
-
 
 def free_port() -> int:
     with socket.socket() as one:
@@ -38,8 +33,8 @@ def answer(line: str) -> None:
     sys.stdout.flush()
 
 
-def be_rank(script: str, request: dict[str, Any], rank: int, port: int) -> None:
-    """Run the script as torchrun would."""
+def be_rank(request: dict[str, Any], rank: int, port: int) -> None:
+    """Run the program as torchrun would."""
     file = os.open(f"{request['output']}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -48,11 +43,16 @@ def be_rank(script: str, request: dict[str, Any], rank: int, port: int) -> None:
     os.environ.update(LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     os.environ.update(request.get("environment", {}))
     torch.set_num_threads(1)
-    if request["served"]:
-        sys.argv = ["plait.megatron", *request.get("options", ()), script, *request["arguments"]]
+    os.chdir(request.get("folder", "."))
+    script, *arguments = request["program"]
+    sys.path[0] = str(Path(script).parent)
+    if request.get("served"):
+        import plait.megatron.__main__
+
+        sys.argv = ["plait.megatron", *request.get("options", ()), script, *arguments]
         plait.megatron.__main__.main()
     else:
-        sys.argv = [script, *request["arguments"]]
+        sys.argv = [script, *arguments]
         runpy.run_path(script, run_name="__main__")
 
 
@@ -74,10 +74,7 @@ def wait(ranks: list[int], deadline: float) -> list[int]:
 
 
 def main() -> None:
-    script = sys.argv[1]
-    sys.path[0] = str(Path(script).parent)
-    stand_in_for_cuda()
-    for module in MODULES:
+    for module in sys.argv[1:]:
         importlib.import_module(module)
     answer("ready")
     for line in sys.stdin:
@@ -87,7 +84,7 @@ def main() -> None:
         for rank in range(request["ranks"]):
             pid = os.fork()
             if pid == 0:
-                be_rank(script, request, rank, port)
+                be_rank(request, rank, port)
                 return
             ranks.append(pid)
         answer(json.dumps(wait(ranks, time.monotonic() + request["seconds"])))

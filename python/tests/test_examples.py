@@ -5,15 +5,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from launching import Launcher
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+# As TORCHRUN, with the imports of packages done once for all programs.
+TOGETHER: list[str] = []
+PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
 SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"]
 
 # How each is started, the package that it needs besides torch, and what it prints.
@@ -25,46 +30,46 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
     "torch_backend.py": (TORCHRUN, [], None, r"(?s)rank [01].*rank [01]"),
     # Two ranks need one addition, which rounds once over gloo too.
     "torch_sums.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         None,
         r"gloo +0\.0% are not .*: True\nplait +0\.0% are not .*: True\n",
     ),
     "torch_mlp.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +1024 +4096 f32 +f32 +1 "),
     "torch_report.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         None,
         r"matmul_all_reduce +256 +512 +2048 f32 +f32 +8 .* fused",
     ),
-    "torch_engines.py": (TORCHRUN, [], None, r"automatic: \d.*\nc10d, serial: \d.*\nc10d, pip"),
+    "torch_engines.py": (TOGETHER, [], None, r"automatic: \d.*\nc10d, serial: \d.*\nc10d, pip"),
     # On one host no plan is tried; test_hosts.py has those that are.
-    "torch_hosts.py": (TORCHRUN, [], None, r"hosts 1, over shm(\n.*)+matmul_all_reduce +512 +1024"),
-    "torch_profile.py": (TORCHRUN, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
-    "torch_dtensor.py": (TORCHRUN, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
-    "torch_checkpoint.py": (TORCHRUN, [], None, r"saved by 2: \[2048, 512\], with the sum"),
-    "torch_compile.py": (TORCHRUN, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_hosts.py": (TOGETHER, [], None, r"hosts 1, over shm(\n.*)+matmul_all_reduce +512 +1024"),
+    "torch_profile.py": (TOGETHER, [], None, r"matmul_all_reduce +256 +512 +1024 f32 +1 "),
+    "torch_dtensor.py": (TOGETHER, [], None, r"DTensors, .*(\n.*)+matmul_all_reduce +256 +512"),
+    "torch_checkpoint.py": (TOGETHER, [], None, r"saved by 2: \[2048, 512\], with the sum"),
+    "torch_compile.py": (TOGETHER, [], None, r"values: True(\n.*)+matmul_all_reduce +256 +512"),
     "torch_ulysses.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         None,
         r"(?s)(rank [01]: 45 of 90 positions, as one rank: True.*){2}",
     ),
     "torch_lora.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         "peft",
         r"a loss of (\d\.\d{2})\d* on 2 ranks, .* \1\d* on one",
     ),
     "megatron_layers.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         "megatron",
         r"ColumnParallelLinear: 1 call served by plait\n"
         r"RowParallelLinear: 1 call served by plait\noperator .*\n(.*\n)*matmul_all_reduce +256 ",
     ),
     "megatron_gpt.py": (
-        TORCHRUN,
+        TOGETHER,
         [*SMALL_GPT, "--sequence-parallel"],
         "megatron",
         # All losses agree in four digits, and every call was served.
@@ -73,28 +78,34 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         r"RowParallelLinear: 4 calls served by plait\n",
     ),
     "transformers_llama.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         "transformers",
         r"\[5, 6, 7(, \d+){16}\]\nlinear layers: 240 calls served by plait\n",
     ),
     "transformers_moe.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         "transformers",
         r"\[5, 6, 7(, \d+){16}\]\n(.*\n)*experts: 32 calls served by plait\n(.*\n)*16 experts of ",
     ),
     # On one host no plan is tried.
     "transformers_hosts.py": (
-        TORCHRUN,
+        TOGETHER,
         [],
         "transformers",
-        r"transformers +first .*\nwith plait +first .*\nlinear layers: 450 calls served by plait\n",
+        r"transformers +first .*\nwith plait +first .*\nlinear layers: 90 calls served by plait\n",
     ),
     # It starts its ranks by itself. python/tests/with_vllm runs it with and without plait.
     "vllm_generate.py": ([sys.executable], [], "vllm", r"4 RowParallelLinear: \d+ calls served"),
 }
 
+
+# Programs that measure: how many turns they take, and how many are enough here.
+TURNS = {
+    "torch_hosts.py": ("range(10)", "range(2)"),
+    "transformers_hosts.py": ("range(30)", "range(6)"),
+}
 
 # Programs that other tests run: python/tests/with_smollm2 has the weights.
 ELSEWHERE = ["smollm2.py"]
@@ -109,12 +120,32 @@ def examples() -> list[Any]:
     return [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names]
 
 
+@pytest.fixture(scope="session")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """Give what starts the programs of TOGETHER."""
+    packages = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
+    started = Launcher(packages, tmp_path_factory.mktemp("outputs"))
+    yield started
+    started.end()
+
+
 @pytest.mark.parametrize("name", examples())
-def test_runs(name: str, tmp_path: Path) -> None:
+def test_runs(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     launcher, arguments, needed, said = PROGRAMS[name]
     if needed is not None and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    done = run([*launcher, str(EXAMPLES / name), *arguments], tmp_path)
+    program = [str(EXAMPLES / name), *arguments]
+    if name in TURNS:
+        text = (EXAMPLES / name).read_text()
+        assert TURNS[name][0] in text
+        program[0] = str(tmp_path / name)
+        Path(program[0]).write_text(text.replace(*TURNS[name]))
+    if launcher is TOGETHER:
+        ranks = request.getfixturevalue("together").start(2, *program, folder=str(tmp_path))
+        assert ranks.codes == [0, 0], ranks.text
+        assert re.search(said, ranks.text), ranks.text
+        return
+    done = run([*launcher, *program], tmp_path)
     if name == "gpu.py" and not torch.cuda.is_available():
         assert done.returncode == 77, done.stderr
         said = r"^there is no GPU that torch can use\n$"
@@ -124,28 +155,28 @@ def test_runs(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_checkpoint_is_loaded_by_fewer_ranks(tmp_path: Path) -> None:
+def test_a_checkpoint_is_loaded_by_fewer_ranks(tmp_path: Path, together: Launcher) -> None:
     program = str(EXAMPLES / "torch_checkpoint.py")
-    saved, loaded = (run([*TORCHRUN[:-1], ranks, program], tmp_path) for ranks in ("2", "1"))
-    assert saved.stdout.startswith("saved by 2: "), saved.stderr
-    assert loaded.stdout == saved.stdout.replace("saved by 2", "loaded by 1"), loaded.stderr
+    saved, loaded = (together.start(ranks, program, folder=str(tmp_path)) for ranks in (2, 1))
+    (said,) = re.findall(r"saved by 2(: .*)", saved.text)
+    assert f"loaded by 1{said}\n" in loaded.text
 
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("megatron") is None, reason="needs megatron-core")
-def test_megatron_gpt_over_a_link(tmp_path: Path) -> None:
+def test_megatron_gpt_over_a_link(tmp_path: Path, together: Launcher) -> None:
     link = ["--link", "2gbit,20us", "--schedule", "fused"]
-    program = [*TORCHRUN, str(EXAMPLES / "megatron_gpt.py"), *SMALL_GPT, *link]
-    done = run([*program, "--compare", "serial"], tmp_path)
-    assert done.returncode == 0, done.stderr
+    program = [str(EXAMPLES / "megatron_gpt.py"), *SMALL_GPT, *link]
+    done = together.start(2, *program, "--compare", "serial", folder=str(tmp_path))
+    assert done.codes == [0, 0], done.text
     # Equal bits print equal digits, so all six must agree.
     said = (
         r"serial +(.*)\nwith plait +\1\na step over 2gbit,20us: (.*\n)*matmul_all_reduce .* fused"
     )
-    assert re.search(said, done.stdout), done.stdout
-    done = run(program, tmp_path)
-    assert done.returncode != 0
-    assert "--link needs --compare serial" in done.stderr
+    assert re.search(said, done.text), done.text
+    done = together.start(2, *program, folder=str(tmp_path))
+    assert all(done.codes)
+    assert "--link needs --compare serial" in done.text
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

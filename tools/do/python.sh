@@ -276,7 +276,7 @@ pytest_to() {
 # pytest_halves REPORT [OPTIONS...]: the tests in one process. Many start programs, one after another, and most of such
 # a program's time one core is idle. So two programs run at a time.
 pytest_halves() {
-  local file first status=0 examples=(python/tests/test_{benchmark,examples}.py) others=()
+  local file first status=0 examples=(python/tests/test_{benchmark,examples,hosts}.py) others=()
   for file in python/tests/test_*.py; do
     [[ " ${examples[*]} " == *" $file "* ]] || others+=("$file")
   done

@@ -18,7 +18,8 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from pretraining import ENVIRONMENT, SMALL, Scripts
+from launching import ENVIRONMENT
+from pretraining import SMALL, Scripts
 
 BENCH = Path(__file__).parents[3] / "bench" / "models"
 BESIDE = Path(__file__).parents[3].parent / "shared" / "megatron-lm"

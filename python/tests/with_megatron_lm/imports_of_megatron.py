@@ -1,0 +1,9 @@
+"""Imports what pretrain_gpt.py does, which must find the stand-ins for torch.cuda."""
+
+import importlib
+
+from plait.megatron.host import stand_in_for_cuda
+
+stand_in_for_cuda()
+for module in ("gpt_builders", "model_provider", "megatron.training", "transformers"):
+    importlib.import_module(module)
