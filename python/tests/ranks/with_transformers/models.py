@@ -21,6 +21,7 @@ COMMON = {
     "eos_token_id": None,
     "pad_token_id": 0,
 }
+TOKENS = torch.arange(2, 26).reshape(2, 12)
 
 
 def saved_model(config: Any, tmp_path_factory: Any) -> Path:
@@ -70,3 +71,16 @@ def distance(found: Gradients, exact: Gradients) -> dict[str, float]:
         name: ((found[name] - one).norm() / one.norm().clamp(min=1e-30)).item()
         for name, one in exact.items()
     }
+
+
+def train(model: Any) -> list[float]:
+    """Return the losses of four steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = model(TOKENS, labels=TOKENS).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

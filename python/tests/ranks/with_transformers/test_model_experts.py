@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
-from models import COMMON, gradients, saved_model
+from models import COMMON, TOKENS, gradients, saved_model, train
 from ranks import agree
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -59,7 +59,6 @@ MODELS: dict[str, Any] = {
         **COMMON, num_local_experts=EXPERTS, num_experts_per_tok=2, head_dim=16
     ),
 }
-TOKENS = torch.arange(2, 26).reshape(2, 12)
 
 
 @pytest.fixture(params=MODELS, ids=str)
@@ -111,18 +110,6 @@ def test_gradients_are_those_of_one_rank(folder: Path) -> None:
     agree(found_loss == loss and found.keys() == expected.keys(), f"{found_loss}, not {loss}")
     for name, one in expected.items():
         agree(torch.equal(found[name], one), f"the gradient of {name} differs")
-
-
-def train(model: Any) -> list[float]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
-    losses = []
-    for _ in range(4):
-        optimizer.zero_grad()
-        loss = model(TOKENS, labels=TOKENS).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 @pytest.mark.parametrize("folder", ["qwen3", "gpt-oss"], indirect=True)

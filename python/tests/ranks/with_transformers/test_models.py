@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
-from models import COMMON, distance, gradients, saved_model, shared, whole
+from models import COMMON, TOKENS, distance, gradients, saved_model, shared, train, whole
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
@@ -44,7 +44,6 @@ PACKED = {  # a module of each style that the plan has changed
     "phi3, packed": ("gate_up_proj",),
     "llama, packed": ("gate_proj", "down_proj"),
 }
-TOKENS = torch.arange(2, 26).reshape(2, 12)
 
 
 @pytest.fixture(params=MODELS, ids=str)
@@ -135,18 +134,6 @@ def test_gradients(folder: tuple[str, Path]) -> None:
     allowed = 4 * max(distance(alone, exact).values())
     too_far = {at: off for at, off in distance(found, exact).items() if not off <= allowed}
     assert not too_far, f"more than {allowed}: {too_far}"
-
-
-def train(model: Any) -> list[float]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
-    losses = []
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss = model(TOKENS, labels=TOKENS).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
