@@ -337,8 +337,8 @@ void TcpGroup::sleep_until(Nanoseconds until, base::FunctionRef<bool()> ready) {
   std::optional<SleepSign::Sleeper> sleeper;
   if (!mesh_->near().is_alone()) sleeper.emplace(mesh_->near().my_sign());
   for (Nanoseconds now = base::now(); now < until; now = base::now()) {
-    const Nanoseconds nap = sleeper ? sleeper->prepare(until - now) : until - now;
     const std::uint64_t seen = mesh_->news();
+    const Nanoseconds nap = sleeper ? sleeper->prepare(until - now) : until - now;
     mesh_->move();
     if (failed() || ready()) return;
     mesh_->sleep(now + nap, seen);

@@ -36,8 +36,10 @@ class alignas(kLine) SleepSign {
     // Relaxed: no thread acts on it.
     ~Sleeper() { sign_.sleepers_.fetch_sub(1, std::memory_order_relaxed); }
 
-    // To be called before the last poll. Returns how long the thread may sleep after it: not for
-    // long where the kernel offers no fence.
+    // To be called before the last poll, and after the thread has noted which frames it knows of: a
+    // frame that another thread takes from here on must be news to it, as it may be the one that
+    // later posters rely on. Returns how long the thread may sleep: not for long where the kernel
+    // offers no fence.
     base::Nanoseconds prepare(base::Nanoseconds longest) {
       constexpr base::Nanoseconds kUnfencedNap = 50 * base::kMicrosecond;
       sign_.is_called_.exchange(0, std::memory_order_acq_rel);  // pairs with must_wake()
