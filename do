@@ -16,6 +16,7 @@ source tools/do/lint.sh
 source tools/do/test.sh
 source tools/do/python.sh
 source tools/do/publish.sh
+source tools/do/arm.sh
 
 verb_help() {
   cat <<'TEXT'
@@ -31,6 +32,8 @@ usage: ./do VERB
   test release|asan|tsan
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
+  test arm           tests for 64-bit Arm, cross-compiled and run under an emulator; and that results there have the bits
+                     of this processor
   test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test all` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first
@@ -100,11 +103,12 @@ verb_test() {
     python) need_packages python; step 'build release' build_targets release src/all app/all; test_python ;;
     vllm) need_packages python; step 'build release' build_targets release src/all app/all
       if prepare_python; then test_vllm; fi ;;
+    arm) need_arm_packages; step 'build release' build_targets release app/cli/plait; test_arm ;;
     lint) verb_lint "${@:2}"; return ;;
     all) need_packages check; tell_of_first_build release
       test_preset release; build_meanwhile asan tsan
       test_python; lint; test_preset asan; test_preset tsan ;;
-    *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, lint or nothing, not '$1'" ;;
+    *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, arm, lint or nothing, not '$1'" ;;
   esac
   summary
 }

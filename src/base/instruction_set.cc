@@ -9,10 +9,17 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace plait::base {
 namespace {
+
+using Bits = std::uint32_t;
+
+constexpr Bits bit(InstructionSet set) { return Bits{1} << static_cast<unsigned>(set); }
 
 struct Entry {
   std::string_view name;
@@ -20,17 +27,38 @@ struct Entry {
   const char* left_out;  // the reason where PLAIT_ISA excludes the set
 };
 
+#if defined(__aarch64__)
+constexpr std::string_view kBasic = "neon";
+constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::neon_bf16};
+#else
+constexpr std::string_view kBasic = "sse2";
+constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::avx2,
+                                    InstructionSet::avx512, InstructionSet::avx512_bf16,
+                                    InstructionSet::amx};
+#endif
+
 // The order is that of the enumeration.
-constexpr std::array<Entry, 5> kSets = {{
-    {"sse2", nullptr, nullptr},
+constexpr std::array<Entry, 6> kSets = {{
+    {kBasic, nullptr, nullptr},
     {"avx2", "this processor has no AVX2", "PLAIT_ISA leaves out AVX2"},
     {"avx512", "this processor has no AVX-512", "PLAIT_ISA leaves out AVX-512"},
     {"avx512-bf16", "this processor has no AVX-512 for bf16",
      "PLAIT_ISA leaves out AVX-512 for bf16"},
     {"amx", "this processor has no AMX tiles for bf16", "PLAIT_ISA leaves out AMX"},
+    {"neon-bf16", "this processor has no NEON for bf16", "PLAIT_ISA leaves out NEON for bf16"},
 }};
 
 const Entry& entry(InstructionSet set) { return kSets[static_cast<std::size_t>(set)]; }
+
+// The set and those of its kind before it.
+Bits included_in(InstructionSet set) {
+  Bits bits = 0;
+  for (const InstructionSet one : kOfThisKind) {
+    bits |= bit(one);
+    if (one == set) break;
+  }
+  return bits;
+}
 
 #if defined(__x86_64__)
 bool has_avx2() {
@@ -55,25 +83,42 @@ bool has_amx() {
 }
 
 InstructionSet find_processor_set() {
-  if (!has_avx2()) return InstructionSet::sse2;
+  if (!has_avx2()) return InstructionSet::basic;
   if (!has_avx512()) return InstructionSet::avx2;
   if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::avx512;
   return has_amx() ? InstructionSet::amx : InstructionSet::avx512_bf16;
 }
+#elif defined(__aarch64__)
+InstructionSet find_processor_set() {
+  const bool multiplies_bf16 = (::getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+  return multiplies_bf16 ? InstructionSet::neon_bf16 : InstructionSet::basic;
+}
 #else
-InstructionSet find_processor_set() { return InstructionSet::sse2; }
+InstructionSet find_processor_set() { return InstructionSet::basic; }
 #endif
+
+// Those that PLAIT_ISA allows.
+Bits allowed() {
+  static const Bits bits = [] {
+    const auto text = env("PLAIT_ISA");
+    return included_in(text ? parse_instruction_set(*text) : kOfThisKind.back());
+  }();
+  return bits;
+}
 
 }  // namespace
 
 std::string_view name(InstructionSet set) { return entry(set).name; }
 
+std::span<const InstructionSet> instruction_sets() { return kOfThisKind; }
+
 InstructionSet parse_instruction_set(std::string_view text) {
-  const auto* const found =
-      std::find_if(kSets.begin(), kSets.end(), [&](const Entry& one) { return one.name == text; });
-  PLAIT_CHECK(found != kSets.end(), "PLAIT_ISA=", text,
-              " is none of sse2, avx2, avx512, avx512-bf16, amx");
-  return static_cast<InstructionSet>(found - kSets.begin());
+  std::string names;
+  for (const InstructionSet set : kOfThisKind) {
+    if (name(set) == text) return set;
+    names.append(names.empty() ? "" : ", ").append(name(set));
+  }
+  fail(Code::invalid_argument, sentence("PLAIT_ISA=", text, " is none of ", names));
 }
 
 InstructionSet processor_instruction_set() {
@@ -81,24 +126,22 @@ InstructionSet processor_instruction_set() {
   return set;
 }
 
-InstructionSet instruction_set_limit() {
-  static const InstructionSet limit = [] {
-    const auto text = env("PLAIT_ISA");
-    return text ? parse_instruction_set(*text) : InstructionSet::amx;
-  }();
-  return limit;
+InstructionSet usable_instruction_set() {
+  const Bits bits = allowed() & included_in(processor_instruction_set());
+  return *std::find_if(kOfThisKind.rbegin(), kOfThisKind.rend(),
+                       [&](InstructionSet set) { return (bits & bit(set)) != 0; });
 }
 
 const char* refusal(InstructionSet set) {
-  if (set > processor_instruction_set()) return entry(set).lacking;
-  return set > instruction_set_limit() ? entry(set).left_out : nullptr;
+  if ((included_in(processor_instruction_set()) & bit(set)) == 0) return entry(set).lacking;
+  return (allowed() & bit(set)) == 0 ? entry(set).left_out : nullptr;
 }
 
 std::string instruction_limit_note() {
   try {
-    const InstructionSet limit = instruction_set_limit();
-    if (limit >= processor_instruction_set()) return {};
-    return std::string(", PLAIT_ISA=").append(name(limit));
+    const InstructionSet usable = usable_instruction_set();
+    if (usable == processor_instruction_set()) return {};
+    return std::string(", PLAIT_ISA=").append(name(usable));
   } catch (const Error&) {
     return {};  // code that uses vector instructions reports the error
   }

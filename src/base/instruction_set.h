@@ -3,20 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace plait::base {
 
-// Each set includes all sets before it. On a processor other than x86, kernels without special
-// instructions count as sse2.
+// Those that a processor has need not include each other: each kind of processor has its own. Sets
+// of one kind are in an order in which each includes those before it.
 enum class InstructionSet : std::uint8_t {
-  sse2,         // every x86-64 processor
-  avx2,         // with FMA and F16C
+  basic,        // what every processor of its kind has: sse2 or neon
+  avx2,         // x86, with FMA and F16C
   avx512,       // F, BW, DQ and VL
   avx512_bf16,  // dot products of bf16
   amx,          // tiles of bf16
+  neon_bf16,    // Arm: multiplications of bf16 that add to f32
 };
+
+// Those of this kind of processor, which PLAIT_ISA may name.
+std::span<const InstructionSet> instruction_sets();
 
 // "avx512-bf16"
 std::string_view name(InstructionSet set);
@@ -27,9 +32,9 @@ InstructionSet parse_instruction_set(std::string_view text);
 // The largest set that the processor and its operating system support, whatever PLAIT_ISA says.
 InstructionSet processor_instruction_set();
 
-// The largest set that PLAIT_ISA allows; the variable is read once. Throws as
-// parse_instruction_set() does.
-InstructionSet instruction_set_limit();
+// The largest that kernels may use; the variable is read once. Throws as parse_instruction_set()
+// does.
+InstructionSet usable_instruction_set();
 
 // Null if kernels may use the set; otherwise the reason why not.
 const char* refusal(InstructionSet set);

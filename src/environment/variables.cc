@@ -90,7 +90,7 @@ void check_values() {
   comm::check_transport(base::env("PLAIT_TRANSPORT").value_or(""));
   comm::link_from_environment();
   comm::wait_policy_from_environment();
-  base::instruction_set_limit();
+  base::usable_instruction_set();
   comm::tcp::secret_from_environment();
   comm::tcp::ports_from_environment();
   if (base::env("PLAIT_RENDEZVOUS")) comm::tcp::rendezvous_from_environment();

@@ -156,7 +156,7 @@ void finish(const Finish& how, const float* sums, const TensorView& out) {
 }
 
 constexpr Loops kPortable = {.name = "portable",
-                             .needs = base::InstructionSet::sse2,
+                             .needs = base::InstructionSet::basic,
                              .transpose = transpose,
                              .interleave = interleave,
                              .widen_bf16 = widen<Bf16>,

@@ -4,7 +4,6 @@
 #include "gemm/amx/factory.h"
 #include "gemm/few_rows.h"
 #include "gemm/loops.h"
-#include "gemm/vector/sets.h"
 
 namespace plait::gemm {
 
@@ -17,23 +16,6 @@ FewRows few_rows_in_sequence(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_pairs(Storage /*storage*/) { return {}; }
 FewRows few_rows_in_chains(Storage /*storage*/) { return {}; }
 PlainRows plain_rows_in_chains(Storage /*storage*/) { return {}; }
-
-namespace vector {
-
-std::span<const Set> sets() {
-  static constexpr std::array<Set, 1> kSets = {
-      Set{.name = "vector",
-          .needs = base::InstructionSet::sse2,
-          .multiply = multiply_portable,
-          .operand = Dtype::f32,
-          .fused = true,
-          .rounds = false,
-          .plain_rows = plain_rows_portable},
-  };
-  return kSets;
-}
-
-}  // namespace vector
 
 namespace amx {
 

@@ -8,7 +8,7 @@ namespace plait::heads {
 
 const Loops& portable_loops() {
   static constexpr Loops kLoops = {
-      "portable", base::InstructionSet::sse2, extent, add_exponentials, sum, softmax, reaches};
+      "portable", base::InstructionSet::basic, extent, add_exponentials, sum, softmax, reaches};
   return kLoops;
 }
 

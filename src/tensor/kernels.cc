@@ -114,7 +114,7 @@ constexpr std::array<Sum, kDtypes> kRow = {sum<In, float>, sum<In, Bf16>, sum<In
                                            sum<In, std::int8_t>};
 
 constexpr Kernels kSet = {.name = "portable",
-                          .needs = base::InstructionSet::sse2,
+                          .needs = base::InstructionSet::basic,
                           .sums = {kRow<float>, kRow<Bf16>, kRow<F16>, kRow<std::int8_t>},
                           .encode = encode,
                           .decode = decode};

@@ -11,25 +11,28 @@
 namespace plait::base {
 namespace {
 
-constexpr InstructionSet kSets[] = {InstructionSet::sse2, InstructionSet::avx2,
-                                    InstructionSet::avx512, InstructionSet::avx512_bf16,
-                                    InstructionSet::amx};
+#if defined(__aarch64__)
+const std::string kNames = "neon, neon-bf16";
+constexpr InstructionSet kOfAnotherKind = InstructionSet::avx2;
+#else
+const std::string kNames = "sse2, avx2, avx512, avx512-bf16, amx";
+constexpr InstructionSet kOfAnotherKind = InstructionSet::neon_bf16;
+#endif
 
 TEST(InstructionSet, IsReadAsItIsWritten) {
-  for (const InstructionSet set : kSets) EXPECT_EQ(parse_instruction_set(name(set)), set);
+  for (const InstructionSet set : instruction_sets()) EXPECT_EQ(parse_instruction_set(name(set)), set);
 }
 
 TEST(InstructionSet, AnUnknownOneIsRefusedWithThoseThereAre) {
-  for (const char* text : {"avx", "AVX2", "avx512_bf16", ""}) {
-    EXPECT_EQ(
-        sentence_of([&] { parse_instruction_set(text); }),
-        "PLAIT_ISA=" + std::string(text) + " is none of sse2, avx2, avx512, avx512-bf16, amx");
+  for (const char* text : {"avx", "AVX2", "avx512_bf16", "", name(kOfAnotherKind).data()}) {
+    EXPECT_EQ(sentence_of([&] { parse_instruction_set(text); }),
+              "PLAIT_ISA=" + std::string(text) + " is none of " + kNames);
   }
 }
 
 TEST(InstructionSet, MayBeUsedUpToTheProcessorsAndTheLimit) {
-  for (const InstructionSet set : kSets) {
-    const bool may = set <= processor_instruction_set() && set <= instruction_set_limit();
+  for (const InstructionSet set : instruction_sets()) {
+    const bool may = set <= usable_instruction_set();
     EXPECT_EQ(may_use(set), may) << name(set);
     if (may) continue;
     const std::string reason = refusal(set);
@@ -37,6 +40,10 @@ TEST(InstructionSet, MayBeUsedUpToTheProcessorsAndTheLimit) {
                                                                      : "PLAIT_ISA leaves out "))
         << reason;
   }
+}
+
+TEST(InstructionSet, OfAnotherKindOfProcessorMayNotBeUsed) {
+  EXPECT_TRUE(std::string(refusal(kOfAnotherKind)).starts_with("this processor has no "));
 }
 
 // Each case runs in its own process, because the variable is read once.
@@ -47,7 +54,7 @@ TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSometh
   const auto check = [] {
     ::setenv("PLAIT_ISA", std::string(name(GetParam())).c_str(), 1);
     const bool leaves_out = GetParam() < processor_instruction_set();
-    for (const InstructionSet set : kSets) {
+    for (const InstructionSet set : instruction_sets()) {
       if (may_use(set) != (set <= GetParam() && set <= processor_instruction_set())) std::exit(1);
     }
     const std::string note = ", PLAIT_ISA=" + std::string(name(GetParam()));
@@ -57,7 +64,7 @@ TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSometh
   EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, InstructionSetDeathTest, testing::ValuesIn(kSets),
+INSTANTIATE_TEST_SUITE_P(All, InstructionSetDeathTest, testing::ValuesIn(instruction_sets()),
                          [](const auto& one) {
                            std::string text(name(one.param));
                            const auto hyphen = text.find('-');

@@ -58,8 +58,8 @@ configure() {
     [[ $1 != release || $extent == brief || $(<"$stamp") == whole ]] && return
   fi
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
-  [[ $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
+  [[ $1 == demo || $1 == arm ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
+  [[ -z ${CI:-} || $1 == tsan || $1 == demo || $1 == arm ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
   if [[ $1 == release && $extent == brief ]]; then
     options+=(-DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
   elif [[ $1 == release ]]; then

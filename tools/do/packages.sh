@@ -49,18 +49,23 @@ missing_packages() {
 }
 
 install_packages() {
-  local root=()
-  if ((EUID != 0)); then
-    if ! command -v sudo >/dev/null || ! may_sudo; then
-      say "plait needs these Debian packages, and only root can install them: $*" >&2
-      exit 1
-    fi
-    root=(sudo)
-  fi
+  need_root "plait needs these Debian packages, and only root can install them: $*"
   say "installing $*"
   step 'package lists' "${root[@]}" apt-get update
   step 'packages' "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install --yes --no-install-recommends "$@"
+}
+
+root=()  # a prefix for commands of root
+
+# need_root WHY: sets `root`, or ends.
+need_root() {
+  ((EUID != 0)) || return 0
+  if ! command -v sudo >/dev/null || ! may_sudo; then
+    say "$1" >&2
+    exit 1
+  fi
+  root=(sudo)
 }
 
 # Asks for the password only on a terminal.

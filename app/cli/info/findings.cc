@@ -35,17 +35,14 @@ Json if_known(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-// The instruction set that kernels may use. Null: not an x86 processor, or PLAIT_ISA is refused,
-// which why_refused() reports.
-Json find_instruction_set(std::string_view machine) try {
-  const base::InstructionSet set =
-      std::min(base::processor_instruction_set(), base::instruction_set_limit());
-  return machine == "x86_64" ? Json(name(set)) : Json();
+// The instruction set that kernels may use. Null: PLAIT_ISA is refused, which why_refused() reports.
+Json find_instruction_set() try {
+  return name(base::usable_instruction_set());
 } catch (const Error&) {
   return {};
 }
 
-Json find_processor(std::string_view machine, const launch::Topology& topology) {
+Json find_processor(const launch::Topology& topology) {
   const base::Processor processor = base::read_processor();
   Json features = Json::object();
   for (const auto& [name, there] : processor.features) features[name] = there;
@@ -58,7 +55,7 @@ Json find_processor(std::string_view machine, const launch::Topology& topology) 
   }
   return {{"model", processor.model},        {"packages", topology.packages},
           {"cores", topology.host_cores},    {"cpus", topology.host_cpus},
-          {"features", std::move(features)}, {"instruction_set", find_instruction_set(machine)},
+          {"features", std::move(features)}, {"instruction_set", find_instruction_set()},
           {"caches", std::move(caches)}};
 }
 
@@ -219,7 +216,7 @@ Json find_out() {
             {"system", names.sysname},
             {"kernel", names.release},
             {"machine", names.machine}}},
-          {"processor", find_processor(names.machine, topology)},
+          {"processor", find_processor(topology)},
           {"memory", find_memory(topology)},
           {"usable", find_usable(topology.cores)},
           {"place", find_place()},

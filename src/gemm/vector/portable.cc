@@ -6,6 +6,7 @@
 #include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/sets.h"
+#include "gemm/vector/turn_four.h"
 
 namespace plait::gemm::vector {
 namespace {
@@ -22,19 +23,7 @@ struct Portable {
 
   static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : 1; }
-  static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
-    Vector row[kLanes];  // NOLINT(*-avoid-c-arrays)
-    for (std::int64_t i = 0; i < kLanes; ++i)
-      std::memcpy(&row[i], rows.of[0] + i * rows.stride, 16);
-    const Vector low = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
-    const Vector low_more = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
-    const Vector high = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
-    const Vector high_more = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-    to[0] = __builtin_shufflevector(low, low_more, 0, 1, 4, 5);
-    to[1] = __builtin_shufflevector(low, low_more, 2, 3, 6, 7);
-    to[2] = __builtin_shufflevector(high, high_more, 0, 1, 4, 5);
-    to[3] = __builtin_shufflevector(high, high_more, 2, 3, 6, 7);
-  }
+  static void turn(const FourthRows& rows, Vector (&to)[kLanes]) { turn_four(rows, to); }
 };
 
 }  // namespace

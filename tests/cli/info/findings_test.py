@@ -7,7 +7,8 @@ import unittest
 
 from info_case import InfoCase
 
-SETS = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
+X86 = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
+SETS = ["neon", "neon-bf16"] if platform.machine() == "aarch64" else X86
 
 
 class FindingsTest(InfoCase):
@@ -30,7 +31,7 @@ class FindingsTest(InfoCase):
         result = self.plait("info", "--json", preexec_fn=lambda: os.sched_setaffinity(0, {last}))
         self.assertEqual(json.loads(result.stdout)["usable"]["cpus"], [last])
 
-    @unittest.skipUnless(platform.machine() == "x86_64", "this processor has no x86 instructions")
+    @unittest.skipUnless(SETS is X86, "this processor has no x86 instructions")
     def test_kernels_use_no_more_than_they_may(self):
         self.environment.pop("PLAIT_ISA", None)
         usual = self.json()
@@ -55,7 +56,7 @@ class FindingsTest(InfoCase):
         self.environment["PLAIT_ISA"] = "avx"
         self.assertIsNone(self.json()["processor"]["instruction_set"])
         result = self.plait("bench", "matmul", "--m", 1, "--n", 64, "--k", 64, "--repeat", 1)
-        sentence = "PLAIT_ISA=avx is none of sse2, avx2, avx512, avx512-bf16, amx"
+        sentence = "PLAIT_ISA=avx is none of " + ", ".join(SETS)
         self.assert_says(result, 2, f"plait bench: {sentence}")
 
 
