@@ -16,7 +16,7 @@ from launching import Launcher
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-# As TORCHRUN, with the imports of packages done once for all programs.
+# It is TORCHRUN with the imports of packages done once for all programs.
 TOGETHER: list[str] = []
 PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
 SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"]

@@ -20,7 +20,8 @@ constexpr InstructionSet kOfAnotherKind = InstructionSet::neon_bf16;
 #endif
 
 TEST(InstructionSet, IsReadAsItIsWritten) {
-  for (const InstructionSet set : instruction_sets()) EXPECT_EQ(parse_instruction_set(name(set)), set);
+  for (const InstructionSet set : instruction_sets())
+    EXPECT_EQ(parse_instruction_set(name(set)), set);
 }
 
 TEST(InstructionSet, AnUnknownOneIsRefusedWithThoseThereAre) {

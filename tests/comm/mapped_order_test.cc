@@ -1,5 +1,5 @@
-// What comm/mapped and announced calls do with memory, on memory as weak as C++ lets it be
-// (weak_memory.h). Each test also shows that the search finds the fault if an order is left out.
+// Shared memory and announced calls of ranks, on memory as weak as C++ lets it be (weak_memory.h).
+// Each test also shows that the search finds the fault if an order is left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -189,7 +189,7 @@ TEST(MappedOrder, NoPostIsSleptThrough) {
   EXPECT_EQ(doorbell(Without::heavy_fence).fault, "a thread waits for ever");
 }
 
-// Where the kernel has no such fence, a rank naps.
+// A rank naps if the kernel has no such fence.
 TEST(MappedOrder, APostMissedWithoutAFenceIsFoundAfterANap) {
   expect_no_fault(doorbell(Without::nothing, /*fence=*/false));
 }

@@ -9,7 +9,7 @@
 namespace plait::weak {
 namespace {
 
-// By number of the thread or place. What is missing is 0.
+// A number for each thread, or for each place; 0 if it was never raised.
 class Numbers {
  public:
   int operator[](std::size_t index) const { return index < of_.size() ? of_[index] : 0; }
@@ -38,7 +38,7 @@ struct Knowledge {
 
 struct Store {
   std::uint64_t value;
-  Knowledge known;  // to whoever reads it with acquire
+  Knowledge known;  // to those who read it with acquire
 };
 
 struct Place {
@@ -201,7 +201,7 @@ class Search {
     thread.fiber->go_on();
   }
 
-  // Lets the search choose a thread before each access; what a thread does by itself needs no choice.
+  // The search chooses a thread before each access; what a thread does by itself needs no choice.
   void step() {
     current_->fiber->leave();
     const std::size_t me = number_of(*current_);

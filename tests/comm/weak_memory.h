@@ -39,8 +39,8 @@ Outcome search(const std::function<Threads()>& make, Without without = Without::
 // A fault, with this sentence, unless it holds.
 void expect(bool holds, const char* sentence);
 
-// Goes on when `ready` says so. A fault if no thread will make it so. False: a fault has been found,
-// and the thread has to end.
+// Goes on when `ready` says so. A fault if no thread will make it so. False: a fault has been
+// found, and the thread has to end.
 bool await(base::FunctionRef<bool()> ready);
 
 // Lets the others go on, until one has stored something or none can.

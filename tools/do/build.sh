@@ -31,8 +31,8 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors. Python's tests keep
-# them half busy at times. A later `build` of such a preset waits until this one has ended, and does what is missing.
+# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors, which Python's
+# tests keep half busy at times. A later `build` of such a preset waits until this one has ended, and does the rest.
 build_meanwhile() {
   set -m  # a group of processes, which can be ended
   (

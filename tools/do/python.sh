@@ -8,7 +8,7 @@ venv=build/venv
 
 in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 
-# Of 12 000 modules a run imports a third, so pip compiles none of them: Python does, at the first import.
+# A run imports a third of 12 000 modules, so pip compiles none of them: Python does, at the first import.
 compile_later=--no-compile
 
 # Made again if the list of packages has changed. Whether pip takes the torch for CPUs (200 MB) or that for GPUs (some

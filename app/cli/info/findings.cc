@@ -35,7 +35,8 @@ Json if_known(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-// The instruction set that kernels may use. Null: PLAIT_ISA is refused, which why_refused() reports.
+// The instruction set that kernels may use. Null: PLAIT_ISA is refused, which why_refused()
+// reports.
 Json find_instruction_set() try {
   return name(base::usable_instruction_set());
 } catch (const Error&) {
