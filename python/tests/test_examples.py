@@ -16,7 +16,7 @@ from launching import Launcher
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-# It is TORCHRUN with the imports of packages done once for all programs.
+# Ranks that begin as TORCHRUN's do, from one process that has imported these packages.
 TOGETHER: list[str] = []
 PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
 SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"]

@@ -31,8 +31,8 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors, which Python's
-# tests keep half busy at times. A later `build` of such a preset waits until this one has ended, and does the rest.
+# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors, as Python's tests
+# do at times. A later `build` of such a preset waits until this one has ended, and does what is missing.
 build_meanwhile() {
   set -m  # a group of processes, which can be ended
   (
@@ -58,8 +58,8 @@ configure() {
     [[ $1 != release || $extent == brief || $(<"$stamp") == whole ]] && return
   fi
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
-  [[ $1 == demo || $1 == arm ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan || $1 == demo || $1 == arm ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
+  [[ $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
+  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
   if [[ $1 == release && $extent == brief ]]; then
     options+=(-DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
   elif [[ $1 == release ]]; then
