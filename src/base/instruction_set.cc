@@ -30,6 +30,9 @@ struct Entry {
 #if defined(__aarch64__)
 constexpr std::string_view kBasic = "neon";
 constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::neon_bf16};
+#elif !defined(__x86_64__)
+constexpr std::string_view kBasic = "basic";
+constexpr std::array kOfThisKind = {InstructionSet::basic};
 #else
 constexpr std::string_view kBasic = "sse2";
 constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::avx2,
@@ -50,14 +53,14 @@ constexpr std::array<Entry, 6> kSets = {{
 
 const Entry& entry(InstructionSet set) { return kSets[static_cast<std::size_t>(set)]; }
 
-// The set and those of its kind before it.
+// The set, which is of this kind, and those before it.
 Bits included_in(InstructionSet set) {
   Bits bits = 0;
   for (const InstructionSet one : kOfThisKind) {
     bits |= bit(one);
-    if (one == set) break;
+    if (one == set) return bits;
   }
-  return bits;
+  return 0;
 }
 
 #if defined(__x86_64__)
@@ -71,15 +74,19 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-bool has_amx() {
+// Of cpuid's register EDX.
+bool has_features(unsigned features) {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & features) == features;
+}
+
+bool has_amx() {
   constexpr unsigned kBf16 = 1U << 22;
   constexpr unsigned kTile = 1U << 24;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBf16) != 0 &&
-         (edx & kTile) != 0;
+  return has_features(kBf16 | kTile);
 }
 
 InstructionSet find_processor_set() {
@@ -135,6 +142,15 @@ InstructionSet usable_instruction_set() {
 const char* refusal(InstructionSet set) {
   if ((included_in(processor_instruction_set()) & bit(set)) == 0) return entry(set).lacking;
   return (allowed() & bit(set)) == 0 ? entry(set).left_out : nullptr;
+}
+
+bool multiplies_f32_faster() {
+#if defined(__x86_64__)
+  constexpr unsigned kF16 = 1U << 23;
+  return __builtin_cpu_is("intel") != 0 && has_features(kF16);
+#else
+  return false;
+#endif
 }
 
 std::string instruction_limit_note() {

@@ -9,10 +9,10 @@
 
 namespace plait::base {
 
-// Those that a processor has need not include each other: each kind of processor has its own. Sets
-// of one kind are in an order in which each includes those before it.
+// Each kind of processor, x86 or Arm, has its own, of which each includes those of its kind before
+// it.
 enum class InstructionSet : std::uint8_t {
-  basic,        // what every processor of its kind has: sse2 or neon
+  basic,        // the vectors of every processor of the kind: sse2 or neon
   avx2,         // x86, with FMA and F16C
   avx512,       // F, BW, DQ and VL
   avx512_bf16,  // dot products of bf16
@@ -40,6 +40,10 @@ InstructionSet usable_instruction_set();
 const char* refusal(InstructionSet set);
 
 inline bool may_use(InstructionSet set) { return refusal(set) == nullptr; }
+
+// True if this processor multiplies f32 more than twice as fast as pairs of bf16. Intel's that know
+// f16 take two cycles for a dot product of bf16 in AVX-512, in which they make four multiply-adds.
+bool multiplies_f32_faster();
 
 // ", PLAIT_ISA=avx2" where the variable excludes instructions that this processor has. Empty
 // otherwise, also if the variable's value is invalid.

@@ -60,6 +60,26 @@ TEST_P(Kernel, AddsOneProductAfterAnother) {
   }
 }
 
+// Also where a sum becomes one, before the next product is added.
+TEST_P(Kernel, CountsDenormalSumsOfPairsAsZero) {
+  if (!GetParam().pairs) GTEST_SKIP() << "keeps them, or has an order of its own";
+  for (std::int64_t k = 0; k < kDepth; ++k) x(0, k) = std::ldexp(x(0, k), k % 5 == 0 ? -125 : -127);
+  const Sums got = product({0, max_rows()});
+  int flushed = 0;
+  for (std::int64_t col = 0; col < kPanelColumns; ++col) {
+    float want = 0;
+    for (std::int64_t i = 0; i < kDepth; ++i) {
+      const float one = std::fpclassify(x(0, i ^ 1)) == FP_SUBNORMAL ? 0 : x(0, i ^ 1);
+      want = std::fma(one, w(i ^ 1, col), want);
+      if (std::fpclassify(want) != FP_SUBNORMAL) continue;
+      want = 0;
+      ++flushed;
+    }
+    ASSERT_EQ(got[static_cast<std::size_t>(col)], want) << "column " << col;
+  }
+  ASSERT_GT(flushed, kPanelColumns) << "the sums are too large";
+}
+
 constexpr std::int64_t kRowsApart = kIsSanitized ? 5 : 1;  // of the numbers of rows to try
 
 TEST_P(Kernel, GivesARowTheSameBitsInAnyCompany) {

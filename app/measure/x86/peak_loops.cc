@@ -20,7 +20,9 @@ using base::may_use;
 
 bool avx2_usable() { return may_use(InstructionSet::avx2); }
 bool avx512_usable() { return may_use(InstructionSet::avx512); }
-bool bf16_usable() { return may_use(InstructionSet::avx512_bf16); }
+bool bf16_usable() {
+  return may_use(InstructionSet::avx512_bf16) && !base::multiplies_f32_faster();
+}
 bool amx_usable() { return gemm::amx::refusal(Dtype::bf16) == nullptr; }
 
 [[gnu::target("avx2,fma")]] double run_avx2(std::int64_t rounds) {

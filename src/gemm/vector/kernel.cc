@@ -42,7 +42,8 @@ class VectorKernel final : public TileKernel {
 const Set* best_set(Dtype operand) {
   const std::span<const Set> all = sets();
   const auto best = std::find_if(all.begin(), all.end(), [&](const Set& set) {
-    return set.operand == operand && base::may_use(set.needs);
+    return set.operand == operand && base::may_use(set.needs) &&
+           (set.is_faster == nullptr || set.is_faster());
   });
   return best == all.end() ? nullptr : &*best;
 }

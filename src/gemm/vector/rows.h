@@ -3,11 +3,13 @@
 // A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
 // and vectors of a row it works on at once (kRows; vectors(rows)). One whose registers hold whole
 // rows of a panel may have store(to, dtype, sums), which does what Loops::finish does with sums
-// alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. Sets are types of
-// unnamed namespaces, so that no code compiled for one processor is linked into what runs on
-// another.
+// alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. A set that multiplies the
+// bf16 of a word one after another has part_of<part>(word) and widen(), and hold() and let_go(),
+// around what it adds up. Sets are types of unnamed namespaces, so that no code compiled for one
+// processor is linked into what runs on another.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +33,13 @@ inline constexpr int kMaxRows = 96;
 template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
+
+// Words are multiplied in two parts, by rows of X in f32.
+template <class Set>
+concept Widens = requires(typename Set::Vector word) { Set::template part_of<0>(word); };
+
+// So many words of each row are widened at once, and stay in the first cache.
+inline constexpr std::int64_t kWidened = 128;
 
 // The lines that passes prefetch while they compute, a few with each word. All passes of a call
 // share what is read next, so that it is in the second cache by then: memory works while sums are
@@ -76,6 +85,28 @@ struct Asked {
   }
 };
 
+// Rows times one part of the words of as many vectors.
+template <class Set, int part, int Rows, int Vectors>
+[[gnu::always_inline]] inline void add_part(const std::byte* x, std::int64_t stride,
+                                            const typename Set::Vector* weights,
+                                            typename Set::Vector (&sum)[Rows][Vectors]) {
+  using Vector = typename Set::Vector;
+  Vector weight[Vectors];  // NOLINT(*-avoid-c-arrays)
+  for (int v = 0; v < Vectors; ++v) {
+    if constexpr (Widens<Set>) {
+      weight[v] = Set::template part_of<part>(weights[v]);
+    } else {
+      weight[v] = weights[v];
+    }
+  }
+  for (std::int64_t r = 0; r < Rows; ++r) {
+    float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
+    std::memcpy(&value, x + r * stride, sizeof(value));
+    const Vector same = Set::broadcast(value);
+    for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weight[v], sum[r][v]);
+  }
+}
+
 // Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
 // accumulator and takes k in sequence, in every instance of this template: that is why its bits
 // depend on nothing else.
@@ -101,24 +132,42 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
       sum[r][v] = call.first ? Vector{} : from[v];
     }
   }
-  for (std::int64_t word = 0; word < words; ++word) {
-    const auto* weights = reinterpret_cast<const Vector*>(panel + word * kPanelColumns);
-    if (row == 0) {
-      for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords)
-        __builtin_prefetch(panel + (word + kAhead) * kPanelColumns + c);
+  // Adds the words from `begin` on, of X at `from`.
+  const auto add = [&](const std::byte* from, std::int64_t stride, std::int64_t begin,
+                       std::int64_t end) __attribute__((always_inline)) {
+    for (std::int64_t word = begin; word < end; ++word) {
+      const auto* weights = reinterpret_cast<const Vector*>(panel + word * kPanelColumns);
+      if (row == 0) {
+        for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords)
+          __builtin_prefetch(panel + (word + kAhead) * kPanelColumns + c);
+      }
+      asked.ask();
+      if (AsksRows && word % kLineWords == 0) {
+        const std::byte* next = call.rows_ahead + row * call.row_stride + word * 4;
+        for (std::int64_t r = 0; r < Rows; ++r)
+          __builtin_prefetch(next + r * call.row_stride, /*rw=*/0, /*locality=*/2);
+      }
+      if constexpr (Widens<Set>) {
+        add_part<Set, 1>(from + (word - begin) * 8 + 4, stride, weights, sum);
+        add_part<Set, 0>(from + (word - begin) * 8, stride, weights, sum);
+      } else {
+        add_part<Set, 0>(from + word * 4, stride, weights, sum);
+      }
     }
-    asked.ask();
-    if (AsksRows && word % kLineWords == 0) {
-      const std::byte* next = call.rows_ahead + row * call.row_stride + word * 4;
+  };
+  if constexpr (Widens<Set>) {
+    // A line more, so that rows don't share the cache's sets.
+    alignas(64) float wide[Rows][2 * kWidened + kLineWords];  // NOLINT(*-avoid-c-arrays)
+    for (std::int64_t word = 0; word < words; word += kWidened) {
+      const std::int64_t count = std::min(words - word, kWidened);
       for (std::int64_t r = 0; r < Rows; ++r)
-        __builtin_prefetch(next + r * call.row_stride, /*rw=*/0, /*locality=*/2);
+        Set::widen(x + r * call.row_stride + word * 4, count, wide[r]);
+      const auto before = Set::hold(sum);
+      add(reinterpret_cast<const std::byte*>(wide), sizeof(wide[0]), word, word + count);
+      Set::let_go(sum, before);
     }
-    for (std::int64_t r = 0; r < Rows; ++r) {
-      float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
-      std::memcpy(&value, x + r * call.row_stride + word * 4, sizeof(value));
-      const Vector same = Set::broadcast(value);
-      for (int v = 0; v < Vectors; ++v) sum[r][v] = Set::multiply_add(same, weights[v], sum[r][v]);
-    }
+  } else {
+    add(x, call.row_stride, 0, words);
   }
   all = asked;
   for (int n = 0; n < call.nodes.count; ++n) {

@@ -17,6 +17,8 @@ struct Set {
   bool fused;   // a product is not rounded before it is added
   bool rounds;  // multiply() takes a TileOut: the Set has store()
   PlainRows (*plain_rows)(Storage storage);
+  // Whether this processor is faster with it than with the next one of the same bits; nullptr: any.
+  bool (*is_faster)() = nullptr;
 };
 
 // Best first; the last one is usable everywhere.

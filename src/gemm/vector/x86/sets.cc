@@ -9,7 +9,15 @@ namespace {
 
 using base::InstructionSet;
 
-constexpr std::array<Set, 4> kSets = {
+constexpr std::array<Set, 5> kSets = {
+    Set{.name = "vector-avx512-bf16-in-f32",
+        .needs = InstructionSet::avx512_bf16,
+        .multiply = multiply_avx512_pairs,
+        .operand = Dtype::bf16,
+        .fused = true,
+        .rounds = true,
+        .plain_rows = plain_rows_avx512_bf16,
+        .is_faster = base::multiplies_f32_faster},
     Set{.name = "vector-avx512-bf16",
         .needs = InstructionSet::avx512_bf16,
         .multiply = multiply_avx512_bf16,

@@ -7,6 +7,7 @@ namespace plait::gemm::vector {
 
 void multiply_avx2(const TileCall& call);
 void multiply_avx512(const TileCall& call);
+void multiply_avx512_pairs(const TileCall& call);
 void multiply_avx512_bf16(const TileCall& call);
 
 PlainRows plain_rows_avx2(Storage storage);
