@@ -74,7 +74,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-// Of cpuid's register EDX.
+// Bits of register EDX, as cpuid sets them.
 bool has_features(unsigned features) {
   unsigned eax = 0;
   unsigned ebx = 0;

@@ -17,7 +17,7 @@ struct Set {
   bool fused;   // a product is not rounded before it is added
   bool rounds;  // multiply() takes a TileOut: the Set has store()
   PlainRows (*plain_rows)(Storage storage);
-  // Whether this processor is faster with it than with the next one of the same bits; nullptr: any.
+  // True on a processor that is faster with it than with the next one of its bits; nullptr: on any.
   bool (*is_faster)() = nullptr;
 };
 
