@@ -3,10 +3,10 @@
 // A Set says what its registers hold (Vector, kLanes, broadcast, multiply_add) and how many rows
 // and vectors of a row it works on at once (kRows; vectors(rows)). One whose registers hold whole
 // rows of a panel may have store(to, dtype, sums), which does what Loops::finish does with sums
-// alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. A set that multiplies one
-// bf16 of a word after the other has part_of<part>(word) and widen(), and hold() and let_go() around
-// what it adds up. Sets are types of unnamed namespaces, so that no code compiled for one processor
-// is linked into what runs on another.
+// alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. A set that multiplies
+// one bf16 of a word after the other has part_of<part>(word) and widen(), and hold() and let_go()
+// around what it adds up. Sets are types of unnamed namespaces, so that no code compiled for one
+// processor is linked into what runs on another.
 #pragma once
 
 #include <algorithm>
