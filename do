@@ -33,7 +33,7 @@ usage: ./do VERB
                      one build and all its tests
   test python        the Python package of the release build: wheel, sources, tests, some of them with vLLM (1.5 GB)
   test arm           tests for 64-bit Arm, cross-compiled and run under an emulator; results there must have the bits of
-                     this processor
+                     AVX2
   test vllm          all tests with vLLM: both dtypes, compiled graphs too; `test all` leaves out most engines
   lint               checks of layers, documents, format and shell scripts; clang-tidy on changed files
   plait ARGS...      the plait command of the release build, which is built first

@@ -163,6 +163,7 @@ Delivery receive_message(const Fd& socket, Message& received) {
   // The kernel looks for a message first and then at the end, so what the other side sends and
   // closes between the two is reported as an end at first.
   if (length == 0) length = look();
+  if (length < 0 && errno == ECONNRESET) length = look();
   if (length < 0) return why_nothing_came();
   std::string bytes(std::min(static_cast<std::size_t>(length), kLongestMessage), '\0');
   iovec part = {.iov_base = bytes.data(), .iov_len = bytes.size()};

@@ -1,5 +1,5 @@
 // Shared memory and announced calls of ranks, on memory as weak as C++ lets it be (weak_memory.h).
-// Each test also shows that the search finds the fault if an order is left out.
+// Most tests also show that the search finds a fault if the memory leaves out an order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,6 +74,10 @@ void expect_no_fault(const Outcome& outcome) {
   EXPECT_GT(outcome.runs, 50);
 }
 
+void expect_unordered_accesses(const Outcome& outcome) {
+  EXPECT_NE(outcome.fault.find(" does not come after "), std::string::npos) << outcome.fault;
+}
+
 // Shared memory begins as zeros.
 template <class Part>
 struct Zeroed {
@@ -134,8 +138,8 @@ Outcome chunks(Without without) {
 
 TEST(MappedOrder, AChunkIsReadAsItWasPosted) {
   expect_no_fault(chunks(Without::nothing));
-  EXPECT_NE(chunks(Without::release).fault, "");
-  EXPECT_NE(chunks(Without::acquire).fault, "");
+  expect_unordered_accesses(chunks(Without::release));
+  expect_unordered_accesses(chunks(Without::acquire));
 }
 
 // The source reads what the reader has left in the place of its last chunk.
@@ -156,7 +160,7 @@ Outcome answers(Without without) {
 
 TEST(MappedOrder, AnAnswerIsReadAsItWasLeft) {
   expect_no_fault(answers(Without::nothing));
-  EXPECT_NE(answers(Without::release).fault, "");
+  expect_unordered_accesses(answers(Without::release));
 }
 
 struct Sleep {

@@ -108,6 +108,7 @@ class Search {
   void store(const void* place, std::uint64_t first, std::uint64_t value, std::memory_order order) {
     step();
     add_store(place_of(place, first), value, order, Knowledge{});
+    current_->fiber->leave();  // before what the thread does next, though it be no access
   }
 
   std::uint64_t exchange(const void* place, std::uint64_t first, std::memory_order order,
@@ -176,6 +177,7 @@ class Search {
     threads_.resize(bodies.size());
     for (std::size_t i = 0; i < bodies.size(); ++i) begin(threads_[i], std::move(bodies[i]));
     for (Thread& thread : threads_) go_on(thread);  // to its first access
+    current_ = nullptr;
     while (Thread* thread = choose_thread()) go_on(*thread);
     for (Thread& thread : threads_) thread.body = nullptr;
   }
@@ -216,10 +218,10 @@ class Search {
     return thread.sleeps_on == nullptr && (!thread.awaits || thread.awaits_since < stores_);
   }
 
-  // Null: all have ended. Three interruptions of threads that could go on show every fault that was
+  // Null: all have ended. Two interruptions of threads that could go on show every fault that was
   // ever put in here, and keep the number of runs in the thousands.
   Thread* choose_thread() {
-    constexpr int kMostInterruptions = 3;
+    constexpr int kMostInterruptions = 2;
     std::vector<Thread*> able;
     for (Thread& thread : threads_) {
       if (can_go_on(thread)) able.push_back(&thread);
@@ -227,7 +229,10 @@ class Search {
     if (able.empty()) return last_resort();
     const auto current = std::find(able.begin(), able.end(), current_);
     const bool may_stay = current != able.end();
-    if (may_stay && interruptions_ == kMostInterruptions) return current_;
+    if (may_stay && interruptions_ == kMostInterruptions) {
+      current_->awaits = false;
+      return current_;
+    }
     Thread* const chosen = able[choose(able.size())];
     if (may_stay && chosen != current_) ++interruptions_;
     chosen->awaits = false;
@@ -240,7 +245,7 @@ class Search {
     for (Thread& thread : threads_) {
       if (thread.ended) continue;
       any = true;
-      if (!thread.awaits || thread.reads_newest) continue;
+      if (thread.sleeps_on != nullptr || !thread.awaits || thread.reads_newest) continue;
       thread.reads_newest = true;
       thread.awaits = false;
       return &thread;
@@ -268,6 +273,7 @@ class Search {
     auto& [store, reads] = current_->older[place.number];
     if (store == oldest && reads >= kMostReads && oldest < static_cast<int>(newest)) ++oldest;
     const std::size_t chosen = newest - choose(newest - oldest + 1);
+    if (chosen == newest) return newest;
     reads = store == static_cast<int>(chosen) ? reads + 1 : 1;
     store = static_cast<int>(chosen);
     return chosen;

@@ -5,7 +5,8 @@
 // newer. It runs the threads again and again until every choice has been made. An emulator of a
 // weakly ordered processor shows none of this, as it runs on one that is not.
 //
-// Not tried are runs in which threads are interrupted more than three times; a load that reads a
+// Not tried are runs in which threads are interrupted more than twice; a thread that reads the
+// same older value more than twice; a failed exchange that reads an older one; a load that reads a
 // store which depends on what its own thread stores later; and stores to one place that take effect
 // in another order than that in which they were made.
 #pragma once

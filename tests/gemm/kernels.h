@@ -31,7 +31,8 @@ struct Maker {
   Dtype operand;
   // How the next product is added to an element's sum, where it is one after another.
   float (*add)(float sum, float x, float w) = nullptr;
-  // The odd k of a pair comes first, and denormals are 0.
+  // By instructions for pairs of bf16, or in their order: the odd k of a pair comes first, and
+  // denormals are 0.
   bool pairs = false;
 };
 
@@ -52,7 +53,7 @@ inline std::vector<Maker> kernels() {
                    .create = [set] { return vector::create(set); },
                    .operand = set.operand,
                    .add = set.fused ? fused : rounded,
-                   .pairs = set.operand == Dtype::bf16});
+                   .pairs = set.needs == base::InstructionSet::avx512_bf16});
   }
   return all;
 }

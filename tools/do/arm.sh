@@ -8,9 +8,14 @@ arm_libraries=(libhwloc-dev:arm64 libfmt-dev:arm64 libgtest-dev:arm64 libgomp1:a
 # mincore.
 beyond_the_emulator='ForkedChild|Region\.|CloseOnFork|Fork'
 
+# Ranks are programs that others start, so the kernel has to know what begins those for Arm.
+begins_them=/proc/sys/fs/binfmt_misc/qemu-aarch64
+
 need_arm_packages() {
   local missing
   need_packages build
+  [[ -e $begins_them ]] ||
+    need_root "only root can tell the kernel what begins programs for Arm: update-binfmts --enable qemu-aarch64"
   missing=$(missing_packages "${arm_packages[@]}")
   dpkg-query -W "${arm_libraries[@]}" >/dev/null 2>&1 || missing+=" ${arm_libraries[*]}"
   [[ -n ${missing// /} ]] || return 0
@@ -22,10 +27,8 @@ need_arm_packages() {
   install_packages $missing
 }
 
-# Ranks are programs that others start, so the kernel has to know what begins those for Arm.
 let_the_kernel_begin_them() {
-  [[ ! -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ]] || return 0
-  need_root "only root can tell the kernel what begins programs for Arm: update-binfmts --enable qemu-aarch64"
+  [[ ! -e $begins_them ]] || return 0
   [[ -e /proc/sys/fs/binfmt_misc/status ]] ||
     "${root[@]}" mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || return
   "${root[@]}" update-binfmts --enable qemu-aarch64
@@ -46,7 +49,7 @@ test_arm() {
   fi
 }
 
-# Results have the same bits on all processors that multiply and add in one instruction.
+# Results have the bits of AVX2 on all processors that multiply and add in one instruction.
 have_the_bits_of_x86() {
   local words there here
   for words in '--cases 60 --seed 3 --ranks 1,2,3' '--cases 40 --seed 3 --layers'; do
