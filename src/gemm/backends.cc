@@ -7,7 +7,8 @@
 
 namespace plait::gemm {
 
-// A new instruction set is a line here, and a folder.
+// A new kind of kernel is a line here, and a folder. A set of vector instructions is a file of one
+// that is there (vector/sets.h).
 std::span<const Backend> backends() {
   static constexpr std::array kBackends = {
       Backend{"amx", Dtype::bf16, amx::refusal, amx::create},
