@@ -148,7 +148,7 @@ def main() -> int:
         of_band[bands[name]].append(ratios[-1])
         noises.append(statistics.median(old[::2]) / statistics.median(old[1::2]))
         print(f"{name:52} {statistics.median(old):10.4g} {statistics.median(new):10.4g} {percent(ratios[-1]):>9}")
-        rows.append({"table": "The new build beside the old", "what": {"case": name},
+        rows.append({"table": "The new build beside the old", "band": bands[name], "what": {"case": name},
                      "values": {"old": old, "new": new, "new / old": ratios[-1]}, "unit": {"old": "ms", "new": "ms"}})
     print()
     for band, some in of_band.items():

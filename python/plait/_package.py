@@ -12,8 +12,6 @@ OURS = frozenset(
         "__pycache__",
         "_entry.py",
         "_lib",
-        "_native.abi3.so",
-        "_native.pyi",
         "_package.py",
         "_typing.py",
         "_vllm_plugin.py",
@@ -30,10 +28,13 @@ OURS = frozenset(
     }
 )
 
+own_openmp: str | None = None  # the folder of the OpenMP that load_openmp() took
+
 
 def warn_of_foreign_files(folder: str = os.path.dirname(__file__)) -> None:
     """Say so where another distribution has installed a package of the same name."""
-    foreign = sorted(set(os.listdir(folder)) - OURS)
+    found = {name for name in os.listdir(folder) if not name.startswith("_native.")}
+    foreign = sorted(found - OURS)
     if foreign:
         warnings.warn(
             f"{folder} holds files that are not plait's ({', '.join(foreign)}): another "
@@ -51,7 +52,9 @@ def load_openmp(folder: str = os.path.dirname(__file__)) -> None:
     """
     import ctypes
 
-    ctypes.CDLL(os.path.join(folder, "_lib", "libgomp.so.1"), mode=ctypes.RTLD_GLOBAL)
+    global own_openmp
+    own_openmp = os.path.join(folder, "_lib")
+    ctypes.CDLL(os.path.join(own_openmp, "libgomp.so.1"), mode=ctypes.RTLD_GLOBAL)
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ wider_than() {
 }
 
 check_shell() {
-  our_files '*.sh' 'do' .ci/run debian/tests/readme-program | xargs -r shellcheck -x
+  our_files '*.sh' 'do' .ci/run debian/tests/*-program | xargs -r shellcheck -x
 }
 
 # The files that differ from the main branch; in a clone of it, those of its last commit. TIDY=all: every file.
