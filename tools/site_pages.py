@@ -25,7 +25,7 @@ def sections(index: str):
 def on_config(config):
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     config.nav = [
-        {"plait": "README.md"},
+        {"Introduction": "README.md"},
         {"First ten minutes": "docs/start.md"},
         {"Documents": "docs/index.md"},
         *({heading: pages} for heading, pages in sections(index)),
