@@ -20,6 +20,19 @@ inline dnnl::memory::desc desc_of(const ConstTensorView& view, bool transposed =
   return {{view.rows, view.cols}, type_of(view.dtype), {view.row_stride, 1}};
 }
 
+// y = x·w, for oneDNN 2 and 3
+inline dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& x,
+                                              const dnnl::memory::desc& w,
+                                              const dnnl::memory::desc& y,
+                                              const dnnl::engine& engine,
+                                              const dnnl::primitive_attr& attributes = {}) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, x, w, y, attributes};
+#else
+  return {dnnl::matmul::desc(x, w, y), attributes, engine};
+#endif
+}
+
 // "2.6.3"
 inline std::string version_of_onednn() {
   const dnnl_version_t* version = dnnl_version();

@@ -9,7 +9,7 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 
 def title(text: str) -> str:
     words = " ".join(text.split())
-    return words[0].upper() + words[1:]
+    return words if words.startswith("vLLM") else words[0].upper() + words[1:]
 
 
 def sections(index: str):

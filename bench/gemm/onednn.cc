@@ -23,9 +23,9 @@ class OneDnn {
     const ConstTensorView weight = operands_.weight(one.dtype);
     const ConstTensorView out = operands_.out(one.dtype, one.rows);
     const memory::desc plain = desc_of(weight, /*transposed=*/true);
-    const memory::desc any(plain.dims(), plain.data_type(), memory::format_tag::any);
-    const matmul::primitive_desc way(matmul::desc(desc_of(x), packed ? any : plain, desc_of(out)),
-                                     engine_);
+    const memory::desc any({weight.cols, weight.rows}, type_of(weight.dtype),
+                           memory::format_tag::any);
+    const auto way = matmul_of(desc_of(x), packed ? any : plain, desc_of(out), engine_);
     const memory w = in_layout(one.dtype, memory_of(weight, plain), way.weights_desc());
     return call_of(way, memory_of(x, desc_of(x)), w, memory_of(out, desc_of(out)));
   }
@@ -40,8 +40,7 @@ class OneDnn {
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(adding);
     const memory::desc dy_desc = desc_of(dy, /*transposed=*/true);
-    const matmul::primitive_desc way(matmul::desc(dy_desc, desc_of(x), desc_of(dw)), attributes,
-                                     engine_);
+    const auto way = matmul_of(dy_desc, desc_of(x), desc_of(dw), engine_, attributes);
     return call_of(way, memory_of(dy, dy_desc), memory_of(x, desc_of(x)),
                    memory_of(dw, desc_of(dw)));
   }

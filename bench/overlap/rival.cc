@@ -21,8 +21,9 @@ class OneDnn {
   std::function<void()> linear(const ConstTensorView& x, const ConstTensorView& weight,
                                const TensorView& out) {
     const memory::desc plain = desc_of(weight, /*transposed=*/true);
-    const memory::desc any(plain.dims(), plain.data_type(), memory::format_tag::any);
-    const matmul::primitive_desc way(matmul::desc(desc_of(x), any, desc_of(out)), engine_);
+    const memory::desc any({weight.cols, weight.rows}, type_of(weight.dtype),
+                           memory::format_tag::any);
+    const auto way = matmul_of(desc_of(x), any, desc_of(out), engine_);
     memory from = memory_of(weight, plain);
     memory packed(way.weights_desc(), engine_);
     dnnl::reorder(from, packed).execute(stream_, from, packed);
@@ -133,11 +134,13 @@ std::string refusal_of_rival(Operator op, Dtype dtype) {
     return memory::desc({kSide, kSide}, type_of(of), memory::format_tag::ab);
   };
   const Dtype out = traits_of(op).gathers_x() ? dtype : Dtype::f32;
-  const matmul::primitive_desc way(matmul::desc(square(dtype), square(dtype), square(out)),
-                                   dnnl::engine(dnnl::engine::kind::cpu, 0), /*allow_empty=*/true);
-  if (way.get(/*allow_empty=*/true) != nullptr) return "";
-  return base::sentence("oneDNN ", version_of_onednn(), " has no product of ", name(dtype),
-                        " on this processor");
+  try {
+    matmul_of(square(dtype), square(dtype), square(out), {dnnl::engine::kind::cpu, 0});
+    return "";
+  } catch (const dnnl::error&) {
+    return base::sentence("oneDNN ", version_of_onednn(), " has no product of ", name(dtype),
+                          " on this processor");
+  }
 }
 
 std::function<void()> make_rival(const RivalProblem& problem, const Communicator& comm) {

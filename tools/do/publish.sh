@@ -13,7 +13,7 @@ prepare_publish_venv() {
     cp "$wanted" "$stamp"
 }
 
-# Checks that the forge will understand its files. The schemas are in the package, so nothing is downloaded.
+# Checks that the forge and packagers will understand their files. The schemas are in the package, so nothing is downloaded.
 check_forms() {
   local forms=.github/ISSUE_TEMPLATE
   "$publish_venv/bin/yamllint" --strict .github CITATION.cff &&
@@ -21,6 +21,8 @@ check_forms() {
     check_schema github-issue-config $forms/config.yml &&
     check_schema github-issue-forms $forms/bug.yml $forms/feature.yml &&
     check_schema citation-file-format CITATION.cff &&
+    "$publish_venv/bin/hadolint" --config packaging/hadolint.yaml packaging/Containerfile &&
+    "$publish_venv/bin/python" -B tools/check_recipes.py "$(project_version)" &&
     one_version
 }
 
