@@ -27,6 +27,7 @@ from torch._C._distributed_c10d import (
     Store,
 )
 from torch.distributed import ProcessGroup, ReduceOp
+from torch.torch_version import TorchVersion
 
 from plait import _native
 from plait._native import Code, Communicator
@@ -67,7 +68,8 @@ class PlaitProcessGroup(ProcessGroup):
         self._has_gloos_works = False  # since the last barrier: on all ranks, or on none
         groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
         inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
-        inner._set_sequence_number_for_group()
+        if TorchVersion(torch.__version__) < "2.14":  # where it does something, and no warning
+            inner._set_sequence_number_for_group()
         self._inner: Any = ProcessGroup(store, rank, size)
         # Methods that are not overridden here find gloo through their base class.
         for group in (self, self._inner):
