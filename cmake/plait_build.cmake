@@ -12,8 +12,9 @@ find_package(Threads REQUIRED)
 
 add_library(plait_flags INTERFACE)
 set(warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual)
-# Newer compilers may have new warnings, which must not stop a project that builds plait inside its own tree.
-if(PROJECT_IS_TOP_LEVEL)
+# Newer compilers may have new warnings, which must not stop packagers, nor a project that builds plait in its own tree.
+option(PLAIT_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+if(PLAIT_WERROR)
   list(APPEND warnings -Werror)
 endif()
 # The compiler of CUDA has options of its own: cmake/plait_cuda.cmake.

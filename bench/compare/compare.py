@@ -42,10 +42,11 @@ def command_of(build: Path) -> Path:
     return old if old.exists() and not new.exists() else new
 
 
-def operator_times(build: Path, operator: str, shape: tuple[int, int, int], plans: str, weight: str) -> dict:
+def operator_times(build: Path, seconds: float, operator: str, shape: tuple[int, int, int], plans: str,
+                   weight: str) -> dict:
     dtype = weight if weight in ("f32", "bf16") else "bf16"
     found = output_of([command_of(build), "bench", operator, "--ranks", RANKS, *size(shape), "--dtype", dtype,
-                       "--weight", weight, "--plan", plans, "--seconds", 0.3, "--json", "-"])
+                       "--weight", weight, "--plan", plans, "--seconds", seconds, "--json", "-"])
     name = f"{operator} {'x'.join(map(str, shape))} {weight}"
     return {f"{name} {one['plan']}": one["median_ms"] for one in found["schedules"]}
 
@@ -58,9 +59,9 @@ def few_row_times(build: Path, dtype: str, seconds: float) -> dict[str, float]:
     return {f"{one['m']} rows, {dtype} by {one['weight']}": one["min_ns"] / 1e6 for one in found["results"]}
 
 
-def layer_times(build: Path) -> dict[str, float]:
+def layer_times(build: Path, seconds: float) -> dict[str, float]:
     found = output_of([command_of(build), "bench", "layer", "column", "-m", 256, "-n", 2048, "-k", 2048,
-                       "--dtype", "f32", "--plan", "fused", "--seconds", 0.3, "--json", "-"])
+                       "--dtype", "f32", "--plan", "fused", "--seconds", seconds, "--json", "-"])
     return {f"layer column 256x2048x2048 f32 {one['name']}": one["step_ms"] for one in found["schedules"]}
 
 
@@ -85,13 +86,13 @@ def band_of(operator: str, shape: tuple[int, int, int], weight: str) -> str:
     return f"k per rank {'from' if k_of_rank >= 2048 else 'below'} 2048"
 
 
-def cases() -> list:
+def cases(seconds: float) -> list:
     """Each is a name of a band, and a function of a build folder that returns milliseconds by name."""
-    found = [("collectives", collective_times), ("layers", layer_times)]
+    found = [("collectives", collective_times), ("layers", lambda build: layer_times(build, seconds))]
 
     def add(operator: str, shape: tuple[int, int, int], plans: str, weight: str) -> None:
         band = band_of(operator, shape, weight)
-        found.append((band, lambda build: operator_times(build, operator, shape, plans, weight)))
+        found.append((band, lambda build: operator_times(build, seconds, operator, shape, plans, weight)))
 
     for operator in OPERATORS:
         for index, shape in enumerate(SHAPES):
@@ -118,7 +119,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8, help="runs of each case with each build (default 8)")
     parser.add_argument("--few-rows", action="store_true",
                         help="measure only products of 1, 2 and 4 rows by quantised weights of 256 columns")
-    parser.add_argument("--seconds", type=float, default=0.2, help="with --few-rows: for each product (default 0.2)")
+    parser.add_argument("--seconds", type=float,
+                        help="for each plan (default 0.3), with --few-rows for each product (default 0.2)")
     parser.add_argument("--json", type=Path, help="file for all times")
     parser.add_argument("--default-new", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -132,7 +134,7 @@ def main() -> int:
     times: dict[str, list[list[float]]] = defaultdict(lambda: [[], []])
     bands: dict[str, str] = {}
     for turn in range(options.rounds):
-        for band, case in few_row_cases(options.seconds) if options.few_rows else cases():
+        for band, case in few_row_cases(options.seconds or 0.2) if options.few_rows else cases(options.seconds or 0.3):
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 for name, milliseconds in case(builds[which]).items():
                     times[name][which].append(milliseconds)

@@ -45,6 +45,7 @@ class Plait(CMakePackage):
             self.define("PLAIT_BUILD_BENCHES", False),
             self.define("PLAIT_BUILD_EXAMPLES", False),
             self.define("PLAIT_CUDA", False),
+            self.define("PLAIT_WERROR", False),
             self.define_from_variant("PLAIT_BUILD_COMMAND", "command"),
             self.define_from_variant("PLAIT_MPI", "mpi"),
             self.define_from_variant("PLAIT_UCX", "ucx"),

@@ -130,7 +130,10 @@ def test_needs_no_openmp_of_the_system() -> None:
     if subprocess.run([*alone, " && ".join([*hide, "true"])], capture_output=True).returncode:
         pytest.skip("the system lets no user mount")
     check = "import plait; print([line for line in open('/proc/self/maps') if '/libgomp' in line])"
-    wanted = {f'-c "{check}"': "plait/_lib/libgomp.so.1", "-m plait --version": f"plait {plait.__version__}"}
+    wanted = {
+        f'-c "{check}"': "plait/_lib/libgomp.so.1",
+        "-m plait --version": f"plait {plait.__version__}",
+    }
     for arguments, said in wanted.items():
         program = f"{' && '.join([*hide, 'exec'])} {sys.executable} {arguments}"
         done = subprocess.run(

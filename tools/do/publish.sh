@@ -13,7 +13,8 @@ prepare_publish_venv() {
     cp "$wanted" "$stamp"
 }
 
-# Checks that the forge and packagers will understand their files. The schemas are in the package, so nothing is downloaded.
+# Checks that the forge and packagers will understand their files. The schemas are in the package, so nothing is
+# downloaded.
 check_forms() {
   local forms=.github/ISSUE_TEMPLATE
   "$publish_venv/bin/yamllint" --strict .github CITATION.cff &&
