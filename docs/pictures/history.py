@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 WIDTH, LEFT, RIGHT, TOP, PLOT, BOTTOM = 900, 60, 230, 62, 240, 34
-COLOURS = ["#3b6fb6", "#2f9e77", "#9a84c6", "#d9534f", "#c98a1b", "#5b8a9a"]
+COLOURS = ["#3b6fb6", "#2f9e77", "#9a84c6", "#d9534f", "#c98a1b", "#5b8a9a", "#8c6d4f"]
 STYLE = """<style>
 .history { fill: #1b1f24; font-family: sans-serif; font-size: 11px; }
 .history .title { font-size: 13px; font-weight: bold; }

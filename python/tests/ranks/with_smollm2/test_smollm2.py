@@ -212,8 +212,8 @@ def test_quantised_weights(said: Said) -> None:
 STEPS = 2
 
 
-def losses(model: Any, steps: int = STEPS) -> torch.Tensor:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.005)
+def losses(model: Any, steps: int = STEPS, rate: float = 0.005) -> torch.Tensor:
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     text, found = tokens()[:, :24], []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -241,22 +241,23 @@ def test_fine_tuning_has_the_losses_of_one_process() -> None:
         torch.testing.assert_close(found, by_torch, rtol=1e-5, atol=0)
 
 
-def test_thirty_steps_of_a_quarter_of_its_layers() -> None:
+def test_thirty_steps_of_two_of_its_layers() -> None:
     """Rounding of many updates adds up; all 30 layers would take minutes."""
 
     def shallow() -> Any:
         model = whole()
-        del model.model.layers[8:]
+        del model.model.layers[2:]
         return model
 
     steps, rank = 30, dist.get_rank()
     mine = torch.empty(steps)
     if rank < 2:
         model = pt.parallelize(shallow(), group=own_group()) if rank == 1 else shallow()
-        mine = losses(model, steps)
+        mine = losses(model, steps, rate=0.001)
     by_torch, alone, _ = from_ranks(mine, [torch.float32] * 3)
-    fused = losses(pt.parallelize(shallow(), options=pt.Options(schedule="fused")), steps)
+    fused = losses(pt.parallelize(shallow(), options=pt.Options(schedule="fused")), steps, rate=0.001)
     assert all(torch.equal(one, fused) for one in from_ranks(fused, [torch.float32] * 3))
-    assert by_torch[-1] < by_torch[0] / 4
+    print(by_torch, alone-by_torch, fused-by_torch)
+    assert by_torch[-1] < by_torch[0] / 2
     for found in alone, fused:
-        torch.testing.assert_close(found, by_torch, rtol=1e-3, atol=0)
+        torch.testing.assert_close(found, by_torch, rtol=1e-5, atol=0)
