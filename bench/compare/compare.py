@@ -121,6 +121,7 @@ def main() -> int:
                         help="measure only products of 1, 2 and 4 rows by quantised weights of 256 columns")
     parser.add_argument("--seconds", type=float,
                         help="for each plan (default 0.3), with --few-rows for each product (default 0.2)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="measure each Nth case only (default 1)")
     parser.add_argument("--json", type=Path, help="file for all times")
     parser.add_argument("--default-new", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -130,11 +131,17 @@ def main() -> int:
             parser.error(f"{build} has no app/cli/plait: is it a build folder?")
     if options.rounds < 4:
         parser.error(f"--rounds {options.rounds}: noise can't be told from fewer than 4 rounds")
+    if options.every < 1:
+        parser.error(f"--every {options.every}: must be at least 1")
+    shown = ["--few-rows"] if options.few_rows else []
+    shown += [f"--every {options.every}"] if options.every > 1 else []
+    shown += [f"--seconds {options.seconds:g}"] if options.seconds else []
 
     times: dict[str, list[list[float]]] = defaultdict(lambda: [[], []])
     bands: dict[str, str] = {}
     for turn in range(options.rounds):
-        for band, case in few_row_cases(options.seconds or 0.2) if options.few_rows else cases(options.seconds or 0.3):
+        wanted = few_row_cases(options.seconds or 0.2) if options.few_rows else cases(options.seconds or 0.3)
+        for band, case in wanted[:: options.every]:
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 for name, milliseconds in case(builds[which]).items():
                     times[name][which].append(milliseconds)
@@ -159,7 +166,7 @@ def main() -> int:
     print(f"\ngeometric mean {percent(report.mean(ratios))}; two halves of the old build's runs differ by "
           f"{percent(noise)} in the mean, by {percent(max(max(n, 1 / n) for n in noises))} at most")
     if options.json:
-        command = "./do bench compare OLD" + (" --few-rows" if options.few_rows else "")
+        command = " ".join(["./do bench compare OLD", *shown])
         found = {**conditions.now(), "old": str(builds[0]), "new": str(builds[1]), "command": command}
         report.write(options.json, {"conditions": found, "rows": rows})
     return int(report.mean(ratios) > 1.01 * noise)

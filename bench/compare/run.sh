@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The implementation of `./do bench compare`: is one build slower than another?
 #
-#   bench/compare/run.sh OLD [NEW] [--few-rows] [--rounds N] [--json FILE]
+#   bench/compare/run.sh OLD [NEW] [--few-rows] [--rounds N] [--every N] [--seconds S] [--json FILE]
 #
 # OLD and NEW are build folders; NEW is the release build unless it is named. Both run each case in turns, in changed
 # order, in processes of their own. A case's result is the median, over the rounds, of the new time divided by the old
