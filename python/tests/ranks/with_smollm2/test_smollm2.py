@@ -247,6 +247,7 @@ def test_thirty_steps_of_two_of_its_layers() -> None:
     def shallow() -> Any:
         model = whole()
         del model.model.layers[2:]
+        model.model.embed_tokens.requires_grad_(False)  # and the head, which has the same weight
         return model
 
     steps, rank = 30, dist.get_rank()
@@ -257,7 +258,6 @@ def test_thirty_steps_of_two_of_its_layers() -> None:
     by_torch, alone, _ = from_ranks(mine, [torch.float32] * 3)
     fused = losses(pt.parallelize(shallow(), options=pt.Options(schedule="fused")), steps, rate=0.001)
     assert all(torch.equal(one, fused) for one in from_ranks(fused, [torch.float32] * 3))
-    print(by_torch, alone-by_torch, fused-by_torch)
-    assert by_torch[-1] < by_torch[0] / 2
+    assert by_torch[-1] < by_torch[0] / 1.5
     for found in alone, fused:
         torch.testing.assert_close(found, by_torch, rtol=1e-5, atol=0)
