@@ -256,7 +256,9 @@ def test_thirty_steps_of_two_of_its_layers() -> None:
         model = pt.parallelize(shallow(), group=own_group()) if rank == 1 else shallow()
         mine = losses(model, steps, rate=0.001)
     by_torch, alone, _ = from_ranks(mine, [torch.float32] * 3)
-    fused = losses(pt.parallelize(shallow(), options=pt.Options(schedule="fused")), steps, rate=0.001)
+    fused = losses(
+        pt.parallelize(shallow(), options=pt.Options(schedule="fused")), steps, rate=0.001
+    )
     assert all(torch.equal(one, fused) for one in from_ranks(fused, [torch.float32] * 3))
     assert by_torch[-1] < by_torch[0] / 1.5
     for found in alone, fused:
