@@ -259,9 +259,11 @@ test_vllm() {
   local pytest_limit=6000 python=$PWD/build/venv-vllm/bin/python briefly=(-u PLAIT_TEST_BRIEFLY)
   check 'vLLM' prepare_vllm || return 0
   [[ ${1:-} != briefly ]] || { pytest_limit=1800 briefly=(PLAIT_TEST_BRIEFLY=1); }
+  [[ ${1:-} == briefly ]] || check 'SmolLM2' prepare_smollm2 || return 0
   run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \
     python/tests/ranks/with_vllm
-  run_pytest 'vLLM engine' env "${briefly[@]}" "$python" -m pytest python/tests/with_vllm
+  run_pytest 'vLLM engine' env "${briefly[@]}" PLAIT_TEST_SMOLLM2="$PWD/$smollm2/smollm2-135m-0.1.2" \
+    "$python" -m pytest python/tests/with_vllm
 }
 
 # run_pytest NAME COMMAND...: adds its tests to the counts.
