@@ -24,6 +24,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,12 +43,13 @@ namespace plait {
 inline constexpr std::int64_t kMostExperts = 4096;
 inline constexpr std::int64_t kMostExpertsOfARow = 64;
 
-// The function between the two products, element by element. sigmoid(z) = 1 / (1 + exp(-z)).
+// The function between the two products, element by element: gate * sigmoid(alpha * gate) *
+// (up + added), with gate at most `limit`, and up between -limit and limit. sigmoid(z) is
+// 1 / (1 + exp(-z)).
 enum class ExpertActivation : std::uint8_t {
-  swiglu,              // up has 2 * inner outputs, gates first: gate * sigmoid(gate) * up
-  swiglu_interleaved,  // gate, up, gate, up, ...: gate * sigmoid(alpha * gate) * (up + 1), with
-                       // gate at most `limit`, and up between -limit and limit
-  silu,                // up has `inner` outputs: up * sigmoid(up)
+  swiglu,              // the first product has 2 * inner outputs, all gates first
+  swiglu_interleaved,  // gate, up, gate, up, ...
+  silu,                // gates alone, `inner` of them, without (up + added)
 };
 
 PLAIT_EXPORT std::string_view name(ExpertActivation activation);
@@ -70,8 +72,9 @@ struct ExpertsDesc {
   Dtype wire = Dtype::f32;  // in which results travel back: f32, bf16 or f16
   WeightKind weight = {};   // of all experts: plait::Weight(w).kind()
   ExpertActivation activation = ExpertActivation::swiglu;
-  float alpha = 1.702F;  // of swiglu_interleaved alone, as is the limit
-  float limit = 7.0F;
+  float alpha = 1.0F;
+  float limit = std::numeric_limits<float>::infinity();
+  float added = 0.0F;
   ExpertWeightsAt weights_at = ExpertWeightsAt::combine;
 
   // The rank of each expert. Empty: as even as it can be, in order, so that the first
@@ -107,6 +110,10 @@ struct ExpertsForward {
 
   TensorView out;  // [rows, hidden]
 
+  // backward() follows, on all ranks: those that say otherwise are refused. A rank that makes no
+  // backward call would leave the others waiting. No matter in a replicated batch.
+  bool gradients = false;
+
   PollHook poll = {};  // see plait/ops.h
 };
 
@@ -124,18 +131,20 @@ struct ExpertsBackward {
 
   TensorView grad_x = {};                             // [rows, hidden]
   std::span<float> grad_weights = {};                 // [rows * top]; 0 without an expert
-  std::span<const TensorView> grad_up = {};           // [outputs, hidden], of each own expert
-  std::span<const TensorView> grad_down = {};         // [hidden, inner]
+  std::span<const TensorView> grad_up = {};           // [outputs, hidden] of each own expert, or as
+  std::span<const TensorView> grad_down = {};         // the weight lies; [hidden, inner]
   std::span<const TensorView> grad_up_biases = {};    // [1, outputs]
   std::span<const TensorView> grad_down_biases = {};  // [1, hidden]
   bool accumulate = false;                            // adds to the gradients of weights and biases
 };
 
-// How many rows a call has brought to this rank's experts, from this rank and from others.
+// How many rows a call has brought to this rank's experts, from this rank and from others, and how
+// many of this rank's rows went to each rank.
 struct ExpertRows {
   std::vector<std::int64_t> of_ranks;    // by the rank that they came from, or that owns them in a
                                          // replicated batch
   std::vector<std::int64_t> of_experts;  // by this rank's expert
+  std::vector<std::int64_t> to_ranks;    // by the rank of their experts
 };
 
 class PLAIT_EXPORT ExpertParallelMLP {

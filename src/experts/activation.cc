@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/clones.h"
+
 namespace plait::experts {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr float kMost = 89.0F;
 
 // exp(z) = 2^n * exp(r), with |r| <= ln(2) / 2. Taylor's series up to r^7 leaves less than
 // 0.3466^8 / 8! = 5.2e-9 of exp(r), a tenth of what rounding to f32 does.
-float exp_of(float z) {
+inline float exp_of(float z) {
   constexpr float kLog2E = 1.44269504F;
   constexpr float kLn2High = 0.693359375F;  // 10 bits, so that n * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4F;
@@ -38,113 +40,133 @@ float exp_of(float z) {
   return sum * std::bit_cast<float>(exponent);
 }
 
-float sigmoid(float z) { return 1.0F / (1.0F + exp_of(-z)); }
+inline float sigmoid(float z) { return 1.0F / (1.0F + exp_of(-z)); }
 
-float swiglu(float gate, float up) { return gate * sigmoid(gate) * up; }
+// Elements that are made at once.
+constexpr std::int64_t kBlock = 256;
 
-float clamped(const Activation& activation, float gate, float up) {
-  gate = gate > activation.limit ? activation.limit : gate;
-  up = up > activation.limit ? activation.limit : up;
-  up = up < -activation.limit ? -activation.limit : up;
-  return gate * sigmoid(activation.alpha * gate) * (up + 1.0F);
-}
-
-// A result, and the slopes by the gate and by the other input.
-struct Slopes {
-  float value;
-  float gate;
-  float up;
+// The inputs of elements, and how far it is from one to the next.
+struct Inputs {
+  const float* gates;
+  const float* ups;  // the gates if there are none
+  std::int64_t step;
 };
 
-Slopes slopes_of(const Activation& activation, float gate, float up) {
-  if (activation.kind == ExpertActivation::silu) {
-    const float s = sigmoid(gate);
-    return {gate * s, s + gate * s * (1.0F - s), 0.0F};
+Inputs inputs_of(ExpertActivation kind, const float* from, std::int64_t inner, std::int64_t begin) {
+  switch (kind) {
+    case ExpertActivation::swiglu:
+      return {.gates = from + begin, .ups = from + inner + begin, .step = 1};
+    case ExpertActivation::swiglu_interleaved:
+      return {.gates = from + 2 * begin, .ups = from + 2 * begin + 1, .step = 2};
+    case ExpertActivation::silu:
+      break;
   }
-  if (activation.kind == ExpertActivation::swiglu) {
-    const float s = sigmoid(gate);
-    return {gate * s * up, up * (s + gate * s * (1.0F - s)), gate * s};
+  return {.gates = from + begin, .ups = from + begin, .step = 1};
+}
+
+inline float at_most(float value, float limit) { return value > limit ? limit : value; }
+inline float within(float value, float limit) {
+  value = at_most(value, limit);
+  return value < -limit ? -limit : value;
+}
+
+// Compilers know the step, and whether there is an up, where these are called.
+inline __attribute__((always_inline)) void make_values(const Activation& activation,
+                                                       const Inputs& from, std::int64_t step,
+                                                       bool has_up, float weight,
+                                                       std::int64_t count, float* __restrict to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float gate = at_most(from.gates[i * step], activation.limit);
+    const float value = gate * sigmoid(activation.alpha * gate);
+    const float up =
+        has_up ? within(from.ups[i * step], activation.limit) + activation.added : 1.0F;
+    to[i] = value * up * weight;
   }
-  const float least = gate > activation.limit ? activation.limit : gate;
-  float other = up > activation.limit ? activation.limit : up;
-  other = other < -activation.limit ? -activation.limit : other;
-  const float s = sigmoid(activation.alpha * least);
-  const float slope = s + activation.alpha * least * s * (1.0F - s);
-  return {least * s * (other + 1.0F), gate > activation.limit ? 0.0F : (other + 1.0F) * slope,
-          other != up ? 0.0F : least * s};
+}
+
+PLAIT_CLONES void make_values(const Activation& activation, const Inputs& from, float weight,
+                              std::int64_t count, float* to) {
+  if (from.step == 2) {
+    make_values(activation, from, 2, true, weight, count, to);
+  } else {
+    make_values(activation, from, 1, from.ups != from.gates, weight, count, to);
+  }
+}
+
+struct Slopes {
+  float* gates;
+  float* ups;
+};
+
+inline __attribute__((always_inline)) void make_slopes(const Activation& activation,
+                                                       const Inputs& from, std::int64_t step,
+                                                       bool has_up, const float* __restrict grad,
+                                                       std::int64_t count, float* __restrict values,
+                                                       const Slopes& to) {
+  const float alpha = activation.alpha;
+  const float limit = activation.limit;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float gate = at_most(from.gates[i * step], limit);
+    const float s = sigmoid(alpha * gate);
+    const float slope = s + alpha * gate * s * (1.0F - s);
+    const float given = has_up ? from.ups[i * step] : 1.0F;
+    const float up = within(given, limit);
+    const float factor = has_up ? up + activation.added : 1.0F;
+    values[i] = gate * s * factor;
+    to.gates[i * step] = from.gates[i * step] > limit ? 0.0F : grad[i] * (factor * slope);
+    if (has_up) to.ups[i * step] = given > limit || given < -limit ? 0.0F : grad[i] * (gate * s);
+  }
+}
+
+PLAIT_CLONES void make_slopes(const Activation& activation, const Inputs& from, const float* grad,
+                              std::int64_t count, float* values, const Slopes& to) {
+  if (from.step == 2) {
+    make_slopes(activation, from, 2, true, grad, count, values, to);
+  } else {
+    make_slopes(activation, from, 1, from.ups != from.gates, grad, count, values, to);
+  }
 }
 
 }  // namespace
 
 float activate_back(const Activation& activation, const ActivationGradient& of,
                     const TensorView& results, const TensorView& grad_from) {
-  constexpr std::int64_t kBlock = 128;
   std::array<float, kBlock> value;
   std::array<float, 2 * kBlock> slopes;
+  std::array<float, kBlock> grad;
   const std::int64_t inner = results.cols;
-  const bool is_interleaved = activation.kind == ExpertActivation::swiglu_interleaved;
-  const bool has_two = activation.kind != ExpertActivation::silu;
   float sum = 0;
   for (std::int64_t begin = 0; begin < inner; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, inner - begin);
+    const Inputs from = inputs_of(activation.kind, of.from, inner, begin);
+    for (std::int64_t i = 0; i < count; ++i) grad[i] = of.grad[begin + i] * of.weight;
+    make_slopes(activation, from, grad.data(), count, value.data(),
+                {.gates = slopes.data(), .ups = slopes.data() + (from.step == 2 ? 1 : kBlock)});
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t gate = is_interleaved ? 2 * (begin + i) : begin + i;
-      const std::int64_t up = is_interleaved ? gate + 1 : gate + inner;
-      const Slopes its = slopes_of(activation, of.from[gate], has_two ? of.from[up] : 0.0F);
-      const float grad = of.grad[begin + i];
-      sum += grad * its.value;
-      value[static_cast<std::size_t>(i)] = its.value * of.weight;
-      slopes[static_cast<std::size_t>(is_interleaved ? 2 * i : i)] = grad * of.weight * its.gate;
-      if (has_two) {
-        slopes[static_cast<std::size_t>(is_interleaved ? 2 * i + 1 : kBlock + i)] =
-            grad * of.weight * its.up;
-      }
+      sum += of.grad[begin + i] * value[i];
+      value[i] *= of.weight;
     }
-    const auto write = [&](const float* from, const TensorView& to, std::int64_t first,
-                           std::int64_t number) {
-      convert(from, Dtype::f32, to.column_range(first, first + number).data, to.dtype,
+    const auto write = [](const float* from_block, const TensorView& to, std::int64_t first,
+                          std::int64_t number) {
+      convert(from_block, Dtype::f32, to.column_range(first, first + number).data, to.dtype,
               static_cast<std::size_t>(number));
     };
     write(value.data(), results, begin, count);
-    if (is_interleaved) {
-      write(slopes.data(), grad_from, 2 * begin, 2 * count);
-    } else {
-      write(slopes.data(), grad_from, begin, count);
-      if (has_two) write(slopes.data() + kBlock, grad_from, inner + begin, count);
-    }
+    write(slopes.data(), grad_from, from.step * begin, from.step * count);
+    if (activation.kind == ExpertActivation::swiglu)
+      write(slopes.data() + kBlock, grad_from, inner + begin, count);
   }
   return sum;
 }
 
 void activate(const Activation& activation, const float* from, const float* weight,
               const TensorView& to) {
-  constexpr std::int64_t kBlock = 256;
   std::array<float, kBlock> values;
   for (std::int64_t begin = 0; begin < to.cols; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, to.cols - begin);
-    float* const value = values.data();
-    switch (activation.kind) {
-      case ExpertActivation::swiglu: {
-        const float* const gate = from + begin;
-        const float* const up = gate + to.cols;
-        for (std::int64_t i = 0; i < count; ++i) value[i] = swiglu(gate[i], up[i]);
-        break;
-      }
-      case ExpertActivation::swiglu_interleaved: {
-        const float* const pairs = from + 2 * begin;
-        for (std::int64_t i = 0; i < count; ++i)
-          value[i] = clamped(activation, pairs[2 * i], pairs[2 * i + 1]);
-        break;
-      }
-      case ExpertActivation::silu:
-        for (std::int64_t i = 0; i < count; ++i)
-          value[i] = from[begin + i] * sigmoid(from[begin + i]);
-        break;
-    }
-    if (weight != nullptr) {
-      for (std::int64_t i = 0; i < count; ++i) value[i] *= *weight;
-    }
-    convert(value, Dtype::f32, to.column_range(begin, begin + count).data, to.dtype,
+    make_values(activation, inputs_of(activation.kind, from, to.cols, begin),
+                weight == nullptr ? 1.0F : *weight, count, values.data());
+    convert(values.data(), Dtype::f32, to.column_range(begin, begin + count).data, to.dtype,
             static_cast<std::size_t>(count));
   }
 }

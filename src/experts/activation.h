@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "plait/experts.h"
 #include "plait/tensor_view.h"
@@ -16,9 +17,14 @@ constexpr std::int64_t outputs_of(ExpertActivation activation, std::int64_t inne
 
 struct Activation {
   ExpertActivation kind;
-  float alpha;
-  float limit;
+  float alpha = 1.0F;
+  float limit = std::numeric_limits<float>::infinity();
+  float added = 0.0F;
 };
+
+inline Activation activation_of(const ExpertsDesc& desc) {
+  return {.kind = desc.activation, .alpha = desc.alpha, .limit = desc.limit, .added = desc.added};
+}
 
 // to = activation(from) * weight, rounded once. `from`: f32. A null weight is none.
 void activate(const Activation& activation, const float* from, const float* weight,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "experts/checks.h"
 #include "experts/combine.h"
 #include "experts/products.h"
 #include "nn/gradients.h"
@@ -146,7 +147,7 @@ void Backward::activate_rows(const RowStore& store, const Part& part) {
   base::parallel_for(count, options_.threads, [&](std::int64_t i) {
     const std::int64_t row = part.begin + i;
     const float of_activation =
-        activate_back({.kind = desc_.activation, .alpha = desc_.alpha, .limit = desc_.limit},
+        activate_back(activation_of(desc_),
                       {.from = static_cast<const float*>(first.row(i)),
                        .grad = static_cast<const float*>(backs.row(i)),
                        .weight = weight_of(weights_of(store), row)},
@@ -201,11 +202,11 @@ void Backward::add_gradients(const RowStore& store, const Expert& expert, PollSt
     return all.row_range(expert.begin, expert.end);
   };
   const auto add = [&](const ConstTensorView& grad_out, const ConstTensorView& x,
-                       const TensorView& to) {
+                       const Weight& weight, const TensorView& to) {
     nn::run({.grad_out = grad_out,
              .x = x,
              .to = to,
-             .layout = WeightLayout::out_in,
+             .layout = layout_of(weight),
              .accumulate = call_->accumulate},
             workspace_,
             {.gemm = {.backend = options_.backend, .threads = options_.threads},
@@ -215,8 +216,10 @@ void Backward::add_gradients(const RowStore& store, const Expert& expert, PollSt
   const std::size_t i = expert.index;
   const TensorView inputs = rows_of(inputs_.view(desc_.dtype, store.rows(), desc_.inner));
   const TensorView grads = rows_of(grads_.view(desc_.dtype, store.rows(), outputs()));
-  if (!call_->grad_up.empty()) add(grads, rows_of(x_of(store)), call_->grad_up[i]);
-  if (!call_->grad_down.empty()) add(rows_of(grads_of(store)), inputs, call_->grad_down[i]);
+  if (!call_->grad_up.empty())
+    add(grads, rows_of(x_of(store)), call_->forward.up[i], call_->grad_up[i]);
+  if (!call_->grad_down.empty())
+    add(rows_of(grads_of(store)), inputs, call_->forward.down[i], call_->grad_down[i]);
   if (!call_->grad_up_biases.empty())
     nn::sum_rows(grads, call_->grad_up_biases[i], call_->accumulate, options_.threads);
   if (!call_->grad_down_biases.empty()) sum_down_bias(store, expert, call_->grad_down_biases[i]);

@@ -159,18 +159,22 @@ void check_apart(const TensorView& grad, const char* name, const ExpertsBackward
   }
 }
 
-// Views of n by k.
+// Views of n by k, or of k by n where the weight lies so; biases have no weights.
 void check_gradients(std::span<const TensorView> grads, const Wanted& wanted,
-                     const ExpertsBackward& call) {
+                     std::span<const Weight> weights, const ExpertsBackward& call) {
   const char* const name = wanted.name;
   if (grads.empty()) return;
   PLAIT_CHECK(std::ssize(grads) == wanted.count, kLayer, ": ", grads.size(), " views of ", name,
               " for ", wanted.count, " experts");
-  for (const TensorView& grad : grads) {
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const TensorView& grad = grads[i];
     tensor::validate_on_cpu(grad, base::sentence(kLayer, ": ", name));
-    PLAIT_CHECK(grad.rows == wanted.n && grad.cols == wanted.k && is_number(grad.dtype), kLayer,
-                ": ", name, " is ", grad.rows, " x ", grad.cols, " ", plait::name(grad.dtype),
-                "; it must be ", wanted.n, " x ", wanted.k);
+    const bool is_turned = !weights.empty() && layout_of(weights[i]) == WeightLayout::in_out;
+    const std::int64_t rows = is_turned ? wanted.k : wanted.n;
+    const std::int64_t cols = is_turned ? wanted.n : wanted.k;
+    PLAIT_CHECK(grad.rows == rows && grad.cols == cols && is_number(grad.dtype), kLayer, ": ", name,
+                " is ", grad.rows, " x ", grad.cols, " ", plait::name(grad.dtype), "; it must be ",
+                rows, " x ", cols);
     check_apart(grad, name, call);
   }
 }
@@ -187,8 +191,9 @@ void check(const ExpertsDesc& desc, const ExpertsOptions& options, Caller caller
   check_number(desc.wire, "wire");
   PLAIT_CHECK(desc.weight.scheme || is_number(desc.weight.dtype), kLayer,
               ": a weight can be f32, bf16, f16 or quantised");
-  PLAIT_CHECK(std::isfinite(desc.alpha) && desc.limit > 0, kLayer, ": alpha is ", desc.alpha,
-              " and limit ", desc.limit, "; alpha must be finite, and limit above 0");
+  PLAIT_CHECK(std::isfinite(desc.alpha) && std::isfinite(desc.added) && desc.limit > 0, kLayer,
+              ": alpha is ", desc.alpha, ", added ", desc.added, " and limit ", desc.limit,
+              "; alpha and added must be finite, and limit above 0");
   PLAIT_CHECK(options.schedule != Schedule::pipelined, kLayer,
               ": there is no pipelined schedule; it can be serial or fused");
   base::check_threads(options.threads, kLayer);
@@ -223,10 +228,11 @@ void check(const ExpertsBackward& call, const ExpertsDesc& desc, const Placement
   check_turned(call.turned_up, own.up, "turned_up", desc.weight, caller.rank);
   check_turned(call.turned_down, own.down, "turned_down", desc.weight, caller.rank);
   const std::int64_t count = own.up.count;
-  check_gradients(call.grad_up, {"grad_up", count, own.up.n, own.up.k}, call);
-  check_gradients(call.grad_down, {"grad_down", count, own.down.n, own.down.k}, call);
-  check_gradients(call.grad_up_biases, {"grad_up_biases", count, 1, own.up.n}, call);
-  check_gradients(call.grad_down_biases, {"grad_down_biases", count, 1, own.down.n}, call);
+  check_gradients(call.grad_up, {"grad_up", count, own.up.n, own.up.k}, call.forward.up, call);
+  check_gradients(call.grad_down, {"grad_down", count, own.down.n, own.down.k}, call.forward.down,
+                  call);
+  check_gradients(call.grad_up_biases, {"grad_up_biases", count, 1, own.up.n}, {}, call);
+  check_gradients(call.grad_down_biases, {"grad_down_biases", count, 1, own.down.n}, {}, call);
 }
 
 }  // namespace plait::experts

@@ -8,6 +8,11 @@ namespace plait::experts {
 
 inline constexpr const char* kLayer = "expert_parallel_mlp";
 
+// How the gradient of a weight lies.
+inline WeightLayout layout_of(const Weight& weight) {
+  return weight.is_packed() ? WeightLayout::out_in : weight.layout();
+}
+
 // The place of the rank that calls, for sentences.
 struct Caller {
   int rank;

@@ -256,7 +256,7 @@ void ExpertExchange::begin_return() {
 
 void ExpertExchange::multiply_all() {
   const std::int64_t most =
-      call_.fused ? std::max(kRowsOfARun, store_.rows() / kRuns) : comm::kMostRows;
+      call_.fused && world() > 1 ? std::max(kRowsOfARun, store_.rows() / kRuns) : comm::kMostRows;
   Work work;
   send_results();
   while (!progress_.done()) {

@@ -74,8 +74,9 @@ class ExpertExchange {
   // The mailbox of all calls. Collective, the first time.
   void prepare(const Tag& tag);
 
-  // Rows for this rank's experts in the last call.
+  // Rows for this rank's experts in the last call, and this rank's rows for another's.
   std::int64_t rows_from(int rank, std::int64_t group) const;
+  std::int64_t rows_to(int rank) const { return std::ssize(order_.slots(rank)); }
 
   std::size_t held_bytes() const {
     return apart_.held_bytes() + store_.held_bytes() + copies_.bytes() + results_memory_.bytes();

@@ -42,8 +42,10 @@ std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& opti
   const std::string text = base::sentence(
       desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ', name(desc.out), ' ',
       name(desc.weight), ' ', name(desc.activation), ' ', desc.alpha, ' ', desc.limit, ' ',
-      name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
-  return static_cast<std::uint32_t>(base::fingerprint(placement.ranks(), base::fingerprint(text)));
+      desc.added, ' ', name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
+  // The last two bits are those of a call, see comm/core/tag.cc.
+  return static_cast<std::uint32_t>(base::fingerprint(placement.ranks(), base::fingerprint(text)))
+         << 2;
 }
 
 }  // namespace
@@ -62,7 +64,7 @@ Tag ExpertParallelMLP::State::tag_of(const ExpertsForward& call) const {
   Tag tag = {.operation = Operation::expert_parallel_mlp,
              .dtype = desc_.dtype,
              .wire = desc_.wire,
-             .plan = fingerprint_,
+             .plan = fingerprint_ | (call.gradients && !options_.replicated ? 1U : 0U),
              .sizes = {desc_.hidden, 0, 0}};
   if (options_.replicated) {
     const std::span<const std::byte> weights = std::as_bytes(call.weights);
@@ -124,7 +126,7 @@ void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
   const PollHook hook = ops::hook_of(kLayer, call.forward.poll);
   const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
   Tag tag = tag_of(call.forward);
-  ++tag.plan;  // not that of forward
+  tag.plan = fingerprint_ | 2U;
   make([&] {
     if (!backward_)
       backward_ = std::make_unique<experts::Backward>(desc_, options_, placement_, state_);
@@ -176,12 +178,14 @@ void ExpertParallelMLP::State::note_rows() {
   const std::size_t own = placement_.experts_of(state_.group().rank()).size();
   shown_.of_ranks.assign(static_cast<std::size_t>(world), 0);
   shown_.of_experts.assign(own, 0);
+  shown_.to_ranks.assign(static_cast<std::size_t>(world), 0);
   for (int peer = 0; peer < world; ++peer) {
     for (std::size_t group = 0; group < own; ++group) {
       const std::int64_t rows = exchange_.rows_from(peer, static_cast<std::int64_t>(group));
       shown_.of_ranks[static_cast<std::size_t>(peer)] += rows;
       shown_.of_experts[group] += rows;
     }
+    shown_.to_ranks[static_cast<std::size_t>(peer)] = exchange_.rows_to(peer);
   }
 }
 

@@ -53,8 +53,7 @@ void Products::multiply_piece(const Rows& rows, PollStep poll_step) {
   if (comm::product_executor(group_) == nullptr) {
     const Span span(group_.trace(), Lane::compute, "activation",
                     {.bytes = static_cast<std::int64_t>(first.bytes() + second.bytes())});
-    const Activation activation = {
-        .kind = desc_.activation, .alpha = desc_.alpha, .limit = desc_.limit};
+    const Activation activation = activation_of(desc_);
     base::parallel_for(count, threads_, [&](std::int64_t row) {
       const bool is_weighted = rows.weights.data != nullptr;
       const float weight = is_weighted ? weight_of(rows.weights, row) : 1.0F;

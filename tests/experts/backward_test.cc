@@ -98,7 +98,8 @@ void expect_gradients_everywhere(const Experts& experts, float before = 0,
         ExpertsBackward call =
             got.call(mine.call(), grads.view().row_range(first, first + rows), has_biases);
         call.accumulate = before != 0;
-        layer.forward(mine.call());
+        call.forward.gradients = true;
+        layer.forward(call.forward);
         layer.backward(call);
         EXPECT_TRUE(are_same(got.x, wanted.x.data() + first * desc.hidden));
         EXPECT_TRUE(are_same(got.weights, wanted.weights.data() + first * desc.top));
@@ -148,6 +149,9 @@ TEST(ExpertsBackward, AnyActivationGivesTheBitsOfOneRank) {
   for (const auto activation : {ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
     ExpertsDesc desc = layer_desc();
     desc.activation = activation;
+    desc.alpha = 1.702F;
+    desc.limit = 7.0F;
+    desc.added = 1.0F;
     desc.weights_at = ExpertWeightsAt::activation;
     desc.dtype = Dtype::f32;
     expect_gradients_everywhere({desc, Dtype::f32, "", true});
@@ -284,7 +288,9 @@ TEST(ExpertsBackward, SlopesAreThoseOfTheActivation) {
         float slopes[] = {0, 0};
         const std::int64_t outputs = experts::outputs_of(kind, 1);
         const float by_weight = experts::activate_back(
-            {.kind = kind, .alpha = 1.702F, .limit = 2.5F},
+            kind == ExpertActivation::swiglu_interleaved
+                ? experts::Activation{.kind = kind, .alpha = 1.702F, .limit = 2.5F, .added = 1}
+                : experts::Activation{.kind = kind},
             {.from = from, .grad = &grad, .weight = weight}, TensorView::of(&result, 1, 1),
             TensorView::of(slopes, 1, outputs));
         // A central difference is off by less than h * h times the third derivative, which is below

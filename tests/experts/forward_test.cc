@@ -64,8 +64,8 @@ Activated activated(const ExpertsDesc& desc, const std::vector<double>& up, std:
       const double limit = desc.limit;
       const double gate = std::min(at(2 * i), limit);
       const double other = std::clamp(at(2 * i + 1), -limit, limit);
-      return {gate * sigmoid(desc.alpha * gate) * (other + 1),
-              1.2 * std::abs(other + 1) + std::abs(gate)};
+      return {gate * sigmoid(desc.alpha * gate) * (other + desc.added),
+              1.2 * std::abs(other + desc.added) + std::abs(gate)};
     }
     case ExpertActivation::silu:
       break;
@@ -159,7 +159,11 @@ TEST(Experts, OneRankGivesWhatADoubleLoopGives) {
         desc.weights_at = weights_at;
         desc.dtype = dtype;
         desc.out = Dtype::f32;
-        desc.limit = 1.5F;
+        if (activation == ExpertActivation::swiglu_interleaved) {
+          desc.alpha = 1.702F;
+          desc.limit = 1.5F;
+          desc.added = 1.0F;
+        }
         const Experts experts(desc, dtype, "", weights_at == ExpertWeightsAt::combine);
         const Batch batch(experts.desc, {9});
         SCOPED_TRACE(std::string(name(activation)) + " " + std::string(name(weights_at)) + " " +

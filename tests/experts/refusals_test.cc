@@ -42,9 +42,10 @@ TEST(ExpertsRefuse, DescriptionsThatNoLayerCanHave) {
             "expert_parallel_mlp: expert 4 is on rank 1 of 1");
   EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.ranks = {0}; }),
             "expert_parallel_mlp: 1 ranks are given for 5 experts");
-  EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.limit = -1; }),
-            "expert_parallel_mlp: alpha is 1.702 and limit -1; alpha must be finite, and limit "
-            "above 0");
+  EXPECT_EQ(
+      refusal_of([](Desc& desc, Options&) { desc.limit = -1; }),
+      "expert_parallel_mlp: alpha is 1, added 0 and limit -1; alpha and added must be finite, "
+      "and limit above 0");
   EXPECT_EQ(refusal_of([](Desc&, Options& options) { options.schedule = Schedule::pipelined; }),
             "expert_parallel_mlp: there is no pipelined schedule; it can be serial or fused");
 }
@@ -101,7 +102,7 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
   });
 }
 
-enum class Odd { hidden, inner, placement, schedule, wire, skips, batch, ids };
+enum class Odd { hidden, inner, placement, schedule, wire, skips, batch, ids, gradients };
 
 // One rank makes another call than the others.
 void expect_mismatch(Odd odd, const std::string& field) {
@@ -123,7 +124,9 @@ void expect_mismatch(Odd odd, const std::string& field) {
       RankCall mine(experts, batch, 0, batch.rows(), layer.experts_of(comm.rank()));
       for (;;) {  // a rank that is done early gets the error in a later call
         if (is_odd && odd == Odd::skips) barrier(comm);
-        layer.forward(mine.call());
+        ExpertsForward call = mine.call();
+        call.gradients = is_odd && odd == Odd::gradients;
+        layer.forward(call);
       }
     } catch (const Error& error) {
       const std::string said = error.what();
@@ -136,12 +139,13 @@ void expect_mismatch(Odd odd, const std::string& field) {
 
 TEST(ExpertsRefuse, RanksThatDisagree) {
   expect_mismatch(Odd::hidden, "columns: ");
-  expect_mismatch(Odd::inner, "the layer or the direction");
-  expect_mismatch(Odd::placement, "the layer or the direction");
-  expect_mismatch(Odd::schedule, "the layer or the direction");
+  expect_mismatch(Odd::inner, "the layer");
+  expect_mismatch(Odd::placement, "the layer");
+  expect_mismatch(Odd::schedule, "the layer");
   expect_mismatch(Odd::wire, "the wire: ");
   expect_mismatch(Odd::skips, "the operator: ");
   expect_mismatch(Odd::batch, "rows: ");
+  expect_mismatch(Odd::gradients, "the call: forward without gradients and forward with gradients");
   expect_mismatch(Odd::ids, "the fingerprint of ids and weights: ");
 }
 

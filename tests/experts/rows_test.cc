@@ -121,7 +121,7 @@ TEST(Progress, FindsEachRowOnce) {
 
 std::vector<float> silu_of(const std::vector<float>& from) {
   std::vector<float> to(from.size());
-  activate({.kind = ExpertActivation::silu, .alpha = 1, .limit = 1}, from.data(), nullptr,
+  activate({.kind = ExpertActivation::silu}, from.data(), nullptr,
            TensorView::of(to.data(), 1, static_cast<std::int64_t>(to.size())));
   return to;
 }

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 import torch.distributed as dist
@@ -64,6 +65,7 @@ class Context:
         default_factory=WeakKeyDictionary
     )
     direct: WeakKeyDictionary[Owner, Direct] = field(default_factory=WeakKeyDictionary)
+    experts: dict[Hashable, Any] = field(default_factory=dict)  # layers by their sizes
     samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = field(default_factory=itertools.count().__next__)
@@ -112,6 +114,7 @@ class Context:
         """Drop what is native: a graph that the program still has at its end holds the context."""
         self.layers.clear()
         self.direct.clear()
+        self.experts.clear()
         vars(self).update(comm=None, settings=None, plans=None, operators={})
 
     def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:
@@ -169,15 +172,19 @@ def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGrou
     return None
 
 
-def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
+def _kept_alone() -> _Kept:
     global _alone
+    with _lock:
+        if _alone is None:
+            place = _native.Place(0, 1, "alone")
+            _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
+        return _alone
+
+
+def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:
     member = group_of(group, operator)
     if member is None:
-        with _lock:
-            if _alone is None:
-                place = _native.Place(0, 1, "alone")
-                _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
-            return _alone
+        return _kept_alone()
     found = _kept.get(member)
     if found is not None:
         return found
@@ -250,7 +257,15 @@ def _no_group() -> None:
 
 
 def _look_for(group: dist.ProcessGroup | None, options: Options, operator: str) -> Context:
-    kept = _kept_for(group, operator)
+    return _context_in(_kept_for(group, operator), group, options)
+
+
+def context_alone(options: Options) -> Context:
+    """Return what is kept for calls of this process by itself, in a program with groups too."""
+    return _context_in(_kept_alone(), None, options)
+
+
+def _context_in(kept: _Kept, group: dist.ProcessGroup | None, options: Options) -> Context:
     for context in kept.contexts:
         if context.options is options or context.options == options:
             return context

@@ -58,8 +58,6 @@ def multiply(
     rows: Sequence[int],
     bias: torch.Tensor | None,
     turned: bool,
-    threads: int = 0,
-    backend: str = "",
 ) -> torch.Tensor:
     """Multiply checked operands: the weight is [groups, n, k], or with `turned` [groups, k, n]."""
     x, stack = as_rows(x), weight.detach().contiguous()
@@ -75,36 +73,18 @@ def multiply(
             rows,
             view(out),
             None if added is None else view(added),
-            threads,
-            backend,
         )
     return out
 
 
-def sum_over_rows(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    rows: Sequence[int],
-    threads: int = 0,
-    backend: str = "",
-) -> torch.Tensor:
+def sum_over_rows(grad: torch.Tensor, x: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
     """Return gradᵀ·x of each group: [groups, columns of grad, columns of x]."""
     grad, x = as_rows(grad), as_rows(x)
     groups, n, k = len(rows), grad.shape[1], x.shape[1]
     out = x.new_empty(groups, n, k)
     if n > 0 and k > 0:
-        _native._grouped_weight_gradients(
-            view(grad), view(x), rows, view(out.view(groups * n, k)), threads, backend
-        )
+        _native._grouped_weight_gradients(view(grad), view(x), rows, view(out.view(groups * n, k)))
     return out
-
-
-def sum_of_biases(
-    grad: torch.Tensor, rows: Sequence[int], threads: int = 0, backend: str = ""
-) -> torch.Tensor:
-    """Return the gradient of each group's bias: [groups, columns of grad]."""
-    ones = grad.new_ones(grad.shape[0], 1)
-    return sum_over_rows(grad, ones, rows, threads, backend)[:, :, 0]
 
 
 def _counts(

@@ -19,8 +19,9 @@ from transformers.distributed.expert_parallel import (
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
 
 import plait.torch
-from plait.torch.experts.call import Call
-from plait.torch.experts.layer import Stacks, apply, check_operands
+from plait.torch.context import context_alone
+from plait.torch.experts.call import Call, Stacks
+from plait.torch.experts.layer import apply, check_operands
 from plait.torch.experts.placement import Placement
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
@@ -184,17 +185,12 @@ def experts_forward(
     count = stacks.down.shape[0]
     placement = Placement.of(count, None, 1)
     check_operands(hidden, top_k_index, top_k_weights, stacks, placement, 0, experts.is_transposed)
-    call = Call(
-        ids=top_k_index.to(torch.int64).masked_fill(top_k_index >= count, -1).contiguous(),
-        placement=placement,
-        rank=0,
-        comm=None,
-        activation=activation,
-        turned=experts.is_transposed,
-    )
-    return apply(call, hidden, top_k_weights, stacks)
+    ids = top_k_index.masked_fill(top_k_index >= count, -1)
+    call = Call(placement, context_alone(_ALONE), activation, experts.is_transposed)
+    return apply(call, hidden, ids, top_k_weights, stacks)
 
 
+_ALONE = plait.torch.Options()
 _UNASKED = Service(plait.torch.Options(), None)  # of models whose config alone chooses plait
 EPImplementationInterface.register(NAME, PlaitEP)
 ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)

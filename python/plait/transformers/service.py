@@ -30,7 +30,8 @@ class Service:
     @functools.cached_property
     def options_of_experts(self) -> plait.torch.Options:
         """Return the options without what is for linear layers alone."""
-        return replace(self.options, schedule="serial", parts=None, wire=None)
+        schedule = None if self.options.schedule == "pipelined" else self.options.schedule
+        return replace(self.options, schedule=schedule, parts=None, wire=None)
 
     def serves(self, refusal: str | None, group: dist.ProcessGroup) -> bool:
         """Count a call, log the first of each refusal, and say whether plait serves it."""

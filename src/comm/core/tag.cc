@@ -38,6 +38,10 @@ constexpr std::array<Names, 2> kUlysses = {{
 constexpr bool has_groups(Operation operation) {
   return operation == Operation::matmul_all_to_all || operation == Operation::all_to_all_matmul;
 }
+
+// The last bits of the plan say which call of the layer it is.
+constexpr std::array<std::string_view, 4> kExpertsCalls = {
+    "forward without gradients", "forward with gradients", "backward", "backward"};
 constexpr Names kExperts = {"expert_parallel_mlp",
                             {"columns", "rows", "the fingerprint of ids and weights"}};
 
@@ -93,8 +97,9 @@ std::string difference(const Tag& a, const Tag& b) {
   // A tag has one fingerprint of these.
   if (a.plan != b.plan) {
     if (has_groups(a.operation)) return "the plan or the groups of columns";
-    return a.operation == Operation::expert_parallel_mlp ? "the layer or the direction"
-                                                         : "the plan";
+    if (a.operation != Operation::expert_parallel_mlp) return "the plan";
+    if (a.plan >> 2 != b.plan >> 2) return "the layer";
+    return both("the call", kExpertsCalls[a.plan % 4], kExpertsCalls[b.plan % 4]);
   }
   if (a.call != b.call) return both("the order of calls", a.call, b.call);
   return both("the chunk", a.chunk, b.chunk);

@@ -3,7 +3,6 @@
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,32 +13,16 @@ from plait.errors import refuse
 from plait.torch import tensors
 from plait.torch.context import context_of, group_place
 from plait.torch.experts import counts
-from plait.torch.experts.call import Call, Swiglu
-from plait.torch.experts.placement import NAME, Placement, Route
-from plait.torch.experts.shared_batch import combine_shared
+from plait.torch.experts.call import Call, Stacks, Swiglu, views
+from plait.torch.experts.placement import NAME, Placement
 from plait.torch.graphs import outside_of_graphs
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options, check_options
-from plait.torch.rows import as_rows, check_matrix, float_dtype
+from plait.torch.rows import as_rows, check_matrix, float_dtype, view
 from plait.torch.weights import Owner
 
 _DEFAULTS = Options()
 _SWIGLU = Swiglu()
-
-
-@dataclass
-class Stacks:
-    """Own experts' weights, of both products, and their biases."""
-
-    gate_up: torch.Tensor
-    down: torch.Tensor
-    gate_up_bias: torch.Tensor | None = None
-    down_bias: torch.Tensor | None = None
-    packs: tuple[Owner, Owner] | tuple[None, None] = (None, None)  # keep packed weights
-
-    def tensors(self) -> tuple[torch.Tensor | None, ...]:
-        """Return all of them, as autograd takes them."""
-        return self.gate_up, self.down, self.gate_up_bias, self.down_bias
 
 
 @outside_of_graphs
@@ -74,10 +57,10 @@ def expert_parallel(
     is: without it they lie in contiguous blocks, of which the first ones have one more where it is
     uneven. A rank's experts lie in the order of their numbers.
 
-    All ranks make the call, with as many rows as they like, and all or none call its backward: a
-    rank where no operand requires a gradient would leave the others waiting. `shared_batch` says
-    that all ranks have the same rows, experts and weights: no row is sent before it is multiplied.
-    It is for inference.
+    All ranks make the call, with as many rows as they like, and all or none want gradients and call
+    its backward; ranks that differ in what they want are refused. `shared_batch` says that all
+    ranks have the same rows, experts and weights: no row is sent before it is multiplied. It is for
+    inference.
     """
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
@@ -93,93 +76,67 @@ def expert_parallel(
         cast = [None if one is None else tensors.cast(one, dtype) for one in stacks.tensors()]
         stacks = Stacks(*cast, packs=packs)  # type: ignore[arg-type, misc]
     check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
-    context = context_of(group, options, NAME)
-    call = Call(
-        ids=top_k_index.to(torch.int64).contiguous(),
-        placement=placed,
-        rank=rank,
-        comm=None if world == 1 else context.comm,
-        activation=activation,
-        turned=transposed,
-        threads=context.settings.threads,
-        backend=context.settings.backend,
-    )
-    return apply(call, hidden, top_k_weights, stacks, shared_batch=shared_batch)
+    call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
+    return apply(call, hidden, top_k_index, top_k_weights, stacks)
 
 
 def _check_schedule(options: Options) -> None:
     """Refuse what was asked for and would do nothing; settings are for other operators too."""
     if options.engine != "native":
         refuse(NAME, f"engine={options.engine!r} has no experts")
-    if options.schedule not in (None, "auto", "serial"):
-        refuse(NAME, f"schedule={options.schedule!r}: experts have the schedule serial alone")
-    if options.wire not in (None, "auto"):
-        refuse(NAME, f"wire={options.wire!r}: rows of experts travel in the dtype of hidden")
+    if options.schedule == "pipelined":
+        refuse(NAME, "schedule='pipelined': experts have the schedules serial and fused")
+    if options.wire == "s8":
+        refuse(NAME, "wire='s8': results of experts travel in f32, bf16 or f16")
 
 
 def apply(
     call: Call,
     hidden: torch.Tensor,
+    ids: torch.Tensor,
     weights: torch.Tensor,
     stacks: Stacks,
-    *,
-    shared_batch: bool = False,
 ) -> torch.Tensor:
     """Make a call whose operands are checked."""
     begin = time.perf_counter_ns()
     hidden = as_rows(hidden)
+    ids = ids.to(torch.int64).contiguous()
     operands = (hidden, weights, *stacks.tensors())
-    wants = tensors.wants_gradient(*operands)
-    if shared_batch and wants:
-        refuse(NAME, "shared_batch is for inference; call it under torch.no_grad()")
-    if shared_batch and call.comm is not None:
-        out = _run_shared(call, hidden, weights, stacks)
-    elif wants:
-        out = _Experts.apply(*operands, call)  # type: ignore[no-untyped-call]
+    if tensors.wants_gradient(*operands):
+        if call.shared_batch:
+            refuse(NAME, "shared_batch is for inference; call it under torch.no_grad()")
+        out, counted = _Experts.apply(*operands, ids, call)  # type: ignore[no-untyped-call]
     else:
-        out = _forward(call, hidden, weights, stacks)[0]
-    counts.count(call, hidden, stacks.down, time.perf_counter_ns() - begin)
-    return out
-
-
-def _products(call: Call, rows: torch.Tensor, stacks: Stacks) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what goes into the activation, and the results of own experts' rows."""
-    first, second = stacks.packs
-    inner = call.multiply(rows, stacks.gate_up, stacks.gate_up_bias, packs=first)
-    outer = call.multiply(call.gate(inner), stacks.down, stacks.down_bias, packs=second)
-    return inner, outer
+        out, counted = _forward(call, hidden, ids, weights.detach(), stacks)
+    counts.count(call, hidden, ids, stacks.down, counted, time.perf_counter_ns() - begin)
+    return out  # type: ignore[no-any-return]
 
 
 def _forward(
-    call: Call, hidden: torch.Tensor, weights: torch.Tensor, stacks: Stacks
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the result, and what backward needs."""
-    call.route = Route.of(call.ids, call.placement, call.rank)
-    factors = weights.detach().float().contiguous()
-    rows = call.dispatch(hidden.detach()[call.route.tokens])
-    call.count_rows(stacks.down.shape[0])
-    inner, outer = _products(call, rows, stacks)
-    results = call.return_rows(outer)
-    out = call.combine(results, factors, hidden.shape[0], call.route)
-    return out, rows, inner, results, factors
-
-
-def _run_shared(
-    call: Call, hidden: torch.Tensor, weights: torch.Tensor, stacks: Stacks
-) -> torch.Tensor:
-    """Multiply own experts' rows of a batch that all ranks have."""
-    route = call.route = Route.of(call.ids, call.placement, call.rank)
-    own = route.of_rank(call.rank, call.placement)
-    first = call.rank * call.placement.groups
-    call.rows = route.counts[first : first + stacks.down.shape[0]]
-    tokens = route.tokens[own]
-    outer = _products(call, hidden.detach()[tokens], stacks)[1]
-    factors = weights.detach().float().contiguous()
-    return combine_shared(call, outer, tokens, factors)
+    call: Call,
+    hidden: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    stacks: Stacks,
+    *,
+    gradients: bool = False,
+) -> tuple[torch.Tensor, tuple[int, list[int]]]:
+    """Return the result, and how many rows were multiplied here and sent to each rank."""
+    stacks, factors = stacks.contiguous(), weights.float().contiguous()
+    out = hidden.new_empty(hidden.shape)
+    counted = call.layer(hidden, ids.shape[1], stacks).forward(
+        view(hidden),
+        ids.data_ptr(),
+        factors.data_ptr(),
+        call.operands(stacks),
+        view(out),
+        gradients,
+    )
+    return out, counted
 
 
 class _Experts(torch.autograd.Function):
-    """The whole layer: its backward exchanges gradients as its forward does rows."""
+    """The whole layer. It keeps its operands alone: rows travel again with their gradients."""
 
     @staticmethod
     def forward(
@@ -190,42 +147,40 @@ class _Experts(torch.autograd.Function):
         down: torch.Tensor,
         gate_up_bias: torch.Tensor | None,
         down_bias: torch.Tensor | None,
+        ids: torch.Tensor,
         call: Call,
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, tuple[int, list[int]]]:
         stacks = Stacks(gate_up, down, gate_up_bias, down_bias)
-        out, *kept = _forward(call, hidden, weights, stacks)
-        ctx.call, ctx.dtype = call, weights.dtype
-        ctx.save_for_backward(gate_up, down, *kept)
-        return out
+        ctx.call = call
+        ctx.save_for_backward(hidden, ids, weights, *stacks.tensors())
+        return _forward(call, hidden, ids, weights, stacks, gradients=True)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
         return _backward(ctx, grad)
 
 
 def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    gate_up, down, rows, inner, results, factors = ctx.saved_tensors
+    hidden, ids, weights, *given = ctx.saved_tensors
     call: Call = ctx.call
     needs = ctx.needs_input_grad
-    grad_results, grad_factors = call.combine_gradient(as_rows(grad), results, factors)
-    grad_outer = call.dispatch(grad_results)
-    grad_down = grad_down_bias = grad_gate_up = grad_gate_up_bias = grad_hidden = None
-    if needs[3]:
-        grad_down = call.weight_gradient(call.gate(inner), grad_outer)
-    if needs[5]:
-        grad_down_bias = call.bias_gradient(grad_outer)
-    grad_inner = call.gate_gradient(inner, call.multiply(grad_outer, down, turned=True))
-    if needs[2]:
-        grad_gate_up = call.weight_gradient(rows, grad_inner)
-    if needs[4]:
-        grad_gate_up_bias = call.bias_gradient(grad_inner)
-    # Always: another rank may need it, and none may wait for this one.
-    grad_rows = call.return_rows(call.multiply(grad_inner, gate_up, turned=True))
-    if needs[0]:
-        grad_hidden = call.combine(grad_rows, None, grad.shape[0], call.route)
-    grad_weights = grad_factors.to(ctx.dtype) if needs[1] else None
-    stacks = grad_gate_up, grad_down, grad_gate_up_bias, grad_down_bias
-    return grad_hidden, grad_weights, *stacks, None
+    stacks, factors = Stacks(*given).contiguous(), weights.float().contiguous()
+    grad = as_rows(grad)
+    wanted = zip((hidden, factors, *stacks.tensors()), needs, strict=False)
+    made = [one.new_empty(one.shape) if one is not None and need else None for one, need in wanted]
+    grad_hidden, grad_factors, *grads = made
+    call.layer(hidden, ids.shape[1], stacks).backward(
+        view(hidden),
+        ids.data_ptr(),
+        factors.data_ptr(),
+        call.operands(stacks),
+        view(grad),
+        None if grad_hidden is None else view(grad_hidden),
+        0 if grad_factors is None else grad_factors.data_ptr(),
+        views(*grads),
+    )
+    grad_weights = None if grad_factors is None else grad_factors.to(weights.dtype)
+    return grad_hidden, grad_weights, *grads, None, None
 
 
 _backward = differentiable_once(_gradients, NAME, factors=6)
