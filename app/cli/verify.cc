@@ -63,7 +63,9 @@ constexpr Options::About kAbout = {
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
         "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.\n"
         "With --ulysses: matmul_all_to_all and all_to_all_matmul, with groups of columns of any\n"
-        "size and order, compared byte by byte with the product of one rank.",
+        "size and order, compared byte by byte with the product of one rank.\n"
+        "With --experts: layers of experts, forward and backward, with any placement, and rows\n"
+        "that all ranks have, compared byte by byte with one rank that has all experts.",
     .examples =
         "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
         "3 a rank was lost; 130 after Ctrl-C.\n\n"
@@ -72,6 +74,7 @@ constexpr Options::About kAbout = {
         "  plait verify --cases 50000 --seed 7 --ranks 2,3\n"
         "  plait verify --layers --cases 2000\n"
         "  plait verify --ulysses --ranks 2,3\n"
+        "  plait verify --experts --ranks 2,3\n"
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
@@ -96,6 +99,7 @@ struct Verification {
   std::string ops_text;
   bool layers = false;
   bool ulysses = false;
+  bool experts = false;
   bool digest = false;
   std::string json;
 
@@ -104,7 +108,8 @@ struct Verification {
             .numbers = numbers_of(world),
             .ops = ops,
             .layers = layers,
-            .ulysses = ulysses};
+            .ulysses = ulysses,
+            .experts = experts};
   }
 
   // The cases of one world.
@@ -187,6 +192,7 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
                    "check linear layers, forward and backward, in place of operators");
   options.add_flag("--ulysses", what.ulysses,
                    "check the operators of sequence parallelism in place of the others");
+  options.add_flag("--experts", what.experts, "check layers of experts in place of operators");
   options.add("--only", "I[,I...]", what.only, read_case_numbers,
               "run only these problems, by the numbers that a failure prints");
   options.add_flag("--digest", what.digest, "print a digest of the results' bits too");
@@ -200,9 +206,9 @@ std::optional<Verification> read_verification(Words words) {
   add_options(options, what, worlds);
   if (!options.parse_all(words)) return std::nullopt;
   what.ops_text = options.typed("--op");
-  PLAIT_CHECK(!what.layers || what.ops_text.empty(), "--layers and --op cannot be combined");
-  PLAIT_CHECK(!what.ulysses || (what.ops_text.empty() && !what.layers),
-              "--ulysses cannot be combined with --op or --layers");
+  const int kinds = (what.ops_text.empty() ? 0 : 1) + (what.layers ? 1 : 0) +
+                    (what.ulysses ? 1 : 0) + (what.experts ? 1 : 0);
+  PLAIT_CHECK(kinds <= 1, "--op, --layers, --ulysses and --experts cannot be combined");
   what.worlds = read_worlds(worlds);
   return what;
 }
@@ -217,6 +223,7 @@ std::string again(const Verification& what, const World& world,
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
   if (what.layers) text += " --layers";
   if (what.ulysses) text += " --ulysses";
+  if (what.experts) text += " --experts";
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include "plait/communicator.h"
 #include "verify/case.h"
 #include "verify/exact.h"
+#include "verify/experts_case.h"
 #include "verify/layer_case.h"
 #include "verify/operands.h"
 #include "verify/ulysses_case.h"
@@ -106,6 +107,7 @@ class Subject {
 std::unique_ptr<Subject> subject_of(const VerifyCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const LayerCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const UlyssesCase& one, Communicator& comm);
+std::unique_ptr<Subject> subject_of(const ExpertsCase& one, Communicator& comm);
 
 // Collective.
 template <class Case>

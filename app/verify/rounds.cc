@@ -14,10 +14,11 @@
 namespace plait::verify {
 namespace {
 
-using Case = std::variant<VerifyCase, LayerCase, UlyssesCase>;
+using Case = std::variant<VerifyCase, LayerCase, UlyssesCase, ExpertsCase>;
 
 Case case_of(const Rounds& rounds, std::int64_t number, int world) {
   if (rounds.layers) return random_layer_case(rounds.seed, number, world);
+  if (rounds.experts) return random_experts_case(rounds.seed, number, world);
   if (rounds.ulysses) return random_ulysses_case(rounds.seed, number, world);
   return random_case(rounds.seed, number, world, rounds.ops);
 }

@@ -39,6 +39,7 @@ struct Rounds {
   std::vector<Operator> ops;
   bool layers = false;   // check layers in place of operators
   bool ulysses = false;  // check the operators of plait/ulysses.h in place of the others
+  bool experts = false;  // check layers of experts in place of operators
 };
 
 struct Tally {

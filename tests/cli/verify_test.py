@@ -25,6 +25,7 @@ class VerifyTest(CommandTest):
         self.assertRegex(self.verify("--cases", 8, "--seed", 5), r"^8 passed, 0 failed\n" + AS_ONE)
         self.assertRegex(self.verify("--layers", "--cases", 6, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
         self.assertRegex(self.verify("--ulysses", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
+        self.assertRegex(self.verify("--experts", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
 
     def test_only_one_problem_in_each_world(self):
         self.assertRegex(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), r"^2 passed, 0 failed\n" + AS_ONE)
