@@ -34,6 +34,9 @@ std::span<T> memory_at(std::uintptr_t number, std::int64_t count) {
   return {memory_at<T>(number), static_cast<std::size_t>(count)};
 }
 
+// Weights of both products, and their biases: a stack of own experts' each, or None.
+using Stacks = nb::typed<nb::tuple, nb::object, nb::ellipsis>;
+
 // The views of a stack of tensors, one below another; none of None.
 template <class View>
 std::vector<View> split(nb::handle stack, std::int64_t count, const char* name) {
@@ -64,7 +67,7 @@ class PyExperts {
   }
 
   // `stacks`: up, down and their biases, which may be None. Weights are a stack, or packed ones.
-  Operands operands(const nb::tuple& stacks) const {
+  Operands operands(const Stacks& stacks) const {
     return {.up = weights(stacks[0], "gate_up"),
             .down = weights(stacks[1], "down"),
             .up_biases = split<ConstTensorView>(stacks[2], own_, "gate_up_bias"),
@@ -96,7 +99,7 @@ class PyExperts {
   }
 
   // `grads`: of the stacks, as these lie; None: not wanted.
-  void backward(ExpertsBackward& call, const nb::tuple& grads) {
+  void backward(ExpertsBackward& call, const Stacks& grads) {
     const std::vector<TensorView> up = split<TensorView>(grads[0], own_, "gate_up");
     const std::vector<TensorView> down = split<TensorView>(grads[1], own_, "down");
     const std::vector<TensorView> up_biases = split<TensorView>(grads[2], own_, "gate_up_bias");
@@ -165,7 +168,7 @@ void bind_experts(nb::module_& m) {
       .def(
           "forward",
           [](PyExperts& self, nb::handle x, std::uintptr_t ids, std::uintptr_t weights,
-             const nb::tuple& stacks, nb::handle out, bool gradients) {
+             const Stacks& stacks, nb::handle out, bool gradients) {
             const Operands operands = self.operands(stacks);
             ExpertsForward call = self.call(x, ids, weights, operands);
             call.out = view_of(out, {kOp, "out"});
@@ -177,8 +180,8 @@ void bind_experts(nb::module_& m) {
       .def(
           "backward",
           [](PyExperts& self, nb::handle x, std::uintptr_t ids, std::uintptr_t weights,
-             const nb::tuple& stacks, nb::handle grad_out, nb::handle grad_x,
-             std::uintptr_t grad_weights, const nb::tuple& grads) {
+             const Stacks& stacks, nb::handle grad_out, nb::handle grad_x,
+             std::uintptr_t grad_weights, const Stacks& grads) {
             const Operands operands = self.operands(stacks);
             ExpertsBackward call = {.forward = self.call(x, ids, weights, operands),
                                     .grad_out = const_view_of(grad_out, {kOp, "grad"}),

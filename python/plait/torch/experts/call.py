@@ -65,8 +65,8 @@ class Call:
         is_packed = stacks.packs[0] is not None
         inner = stacks.down.shape[1 if self.turned else 2]
         width = hidden.shape[1]
-        key = (self.placement, self.activation, self.turned, self.shared_batch, is_packed)
-        key += (inner, width, slots, hidden.dtype)
+        how = (self.placement, self.activation, self.turned, self.shared_batch, is_packed)
+        key = (how, inner, width, slots, hidden.dtype)
         found = self.context.experts.get(key)
         if found is None:
             dtype = tensors.DTYPES[hidden.dtype]
@@ -96,10 +96,11 @@ class Call:
     def operands(self, stacks: Stacks) -> tuple[Any, ...]:
         """Return weights and biases as the native layer takes them: contiguous, or packed."""
         weights = views(stacks.gate_up, stacks.down)
-        if stacks.packs[0] is not None:
-            weights = tuple(
-                packed_stack(stack, owner, turned=self.turned)
-                for stack, owner in zip(stacks.tensors(), stacks.packs, strict=False)
+        first, second = stacks.packs
+        if first is not None and second is not None:
+            weights = (
+                packed_stack(stacks.gate_up, first, turned=self.turned),
+                packed_stack(stacks.down, second, turned=self.turned),
             )
         return weights + views(stacks.gate_up_bias, stacks.down_bias)
 
