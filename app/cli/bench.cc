@@ -20,9 +20,10 @@ struct Measurement {
   int (*run)(Words) = nullptr;  // null: an operator, by measure_operator()
 };
 
-constexpr std::array<Measurement, 10> kMeasurements = {{
+constexpr std::array<Measurement, 11> kMeasurements = {{
     {"matmul", "a matrix product, without communication", bench_matmul},
     {"grouped", "products of the experts of a layer, without communication", bench_grouped},
+    {"experts", "a layer of experts, whose rows go to other ranks and back", bench_experts},
     {"matmul-all-reduce", "a product whose sum over ranks goes to every rank"},
     {"matmul-reduce-scatter", "a product whose sum over ranks is sharded"},
     {"matmul-all-gather", "a product of row shards, whose result goes to every rank"},

@@ -40,21 +40,30 @@ const std::vector<ExpertsModel>& experts_models() {
   return models;
 }
 
-std::vector<std::int64_t> rows_of_experts(const ExpertsModel& model, std::int64_t tokens,
-                                          std::string_view skew) {
-  std::mt19937 random(1);
+std::vector<std::int64_t> draw_experts(const ExpertsModel& model, std::int64_t tokens,
+                                       const std::vector<double>& weights, unsigned seed) {
+  std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform(1e-9, 1);
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(model.experts));
-  std::vector<std::pair<double, std::size_t>> keys(rows.size());
+  std::vector<std::int64_t> ids;
+  std::vector<std::pair<double, std::int64_t>> keys(weights.size());
   for (std::int64_t token = 0; token < tokens; ++token) {
     // The smallest keys are a weighted choice without repetition.
-    for (std::size_t expert = 0; expert < keys.size(); ++expert) {
-      const double slower = skew == "skewed" ? static_cast<double>(expert + 1) : 1;
-      keys[expert] = {-std::log(uniform(random)) * slower, expert};
-    }
+    for (std::size_t expert = 0; expert < keys.size(); ++expert)
+      keys[expert] = {-std::log(uniform(random)) / weights[expert], expert};
     std::partial_sort(keys.begin(), keys.begin() + model.top, keys.end());
-    for (int i = 0; i < model.top; ++i) ++rows[keys[static_cast<std::size_t>(i)].second];
+    for (int i = 0; i < model.top; ++i) ids.push_back(keys[static_cast<std::size_t>(i)].second);
   }
+  return ids;
+}
+
+std::vector<std::int64_t> rows_of_experts(const ExpertsModel& model, std::int64_t tokens,
+                                          std::string_view skew) {
+  std::vector<double> weights(static_cast<std::size_t>(model.experts), 1.0);
+  for (std::size_t expert = 0; skew == "skewed" && expert < weights.size(); ++expert)
+    weights[expert] = 1 / static_cast<double>(expert + 1);
+  std::vector<std::int64_t> rows(weights.size());
+  for (const std::int64_t id : draw_experts(model, tokens, weights, /*seed=*/1))
+    ++rows[static_cast<std::size_t>(id)];
   return rows;
 }
 

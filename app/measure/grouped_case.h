@@ -34,6 +34,11 @@ struct GroupedSetup {
   Effort effort;
 };
 
+// The experts of each token, one token's after another: `top` different ones, of which each is
+// chosen with its weight.
+std::vector<std::int64_t> draw_experts(const ExpertsModel& model, std::int64_t tokens,
+                                       const std::vector<double>& weights, unsigned seed);
+
 // Rows of each expert. Balanced: each token goes to `top` random experts. Skewed: an expert is
 // chosen with a weight of 1 / (its number + 1), so that the first has most rows.
 std::vector<std::int64_t> rows_of_experts(const ExpertsModel& model, std::int64_t tokens,

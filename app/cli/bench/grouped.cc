@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/processor.h"
 #include "base/text.h"
+#include "cli/bench/experts_words.h"
 #include "cli/bench/measurements.h"
 #include "cli/console.h"
 #include "cli/effort_options.h"
@@ -42,32 +43,6 @@ constexpr Options::About kAboutGrouped = {
 struct GroupedOptions : measure::GroupedSetup {
   OutputFiles files;
 };
-
-// Finds the words of a list among those that are known.
-std::vector<std::string> read_known(std::string_view option, const std::string& text,
-                                    const std::vector<std::string>& known) {
-  std::vector<std::string> words = read_list(option, text);
-  for (const std::string& word : words) {
-    PLAIT_CHECK(std::find(known.begin(), known.end(), word) != known.end(), option, " ", word,
-                " is none of ", fmt::format("{}", fmt::join(known, ", ")));
-  }
-  return words;
-}
-
-std::vector<std::string> experts_words() {
-  std::vector<std::string> words;
-  for (const measure::ExpertsModel& model : measure::experts_models()) words.push_back(model.name);
-  return words;
-}
-
-std::vector<measure::ExpertsModel> read_experts(std::string_view option, const std::string& text) {
-  std::vector<measure::ExpertsModel> models;
-  for (const std::string& word : read_known(option, text, experts_words())) {
-    for (const measure::ExpertsModel& model : measure::experts_models())
-      if (model.name == word) models.push_back(model);
-  }
-  return models;
-}
 
 std::vector<std::string> read_skews(std::string_view option, const std::string& text) {
   return read_known(option, text, {"balanced", "skewed"});

@@ -10,6 +10,7 @@ namespace plait::cli {
 
 int bench_matmul(Words words);
 int bench_grouped(Words words);
+int bench_experts(Words words);
 int bench_layer(Words words);
 int bench_model(Words words);
 

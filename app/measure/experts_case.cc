@@ -1,0 +1,345 @@
+#include "measure/experts_case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "measure/collective_race.h"
+#include "measure/limits.h"
+#include "measure/memory.h"
+#include "plait/all_to_all_rows.h"
+#include "plait/collectives.h"
+#include "plait/experts.h"
+#include "plait/packed_weight.h"
+#include "tensor/fill.h"
+
+namespace plait::measure {
+namespace {
+
+constexpr Effort kFew = {.repetitions = 3};
+
+ExpertsDesc describe(const ExpertsSetup& setup, const ExpertsModel& model) {
+  return {.hidden = model.k,
+          .inner = model.n / 2,
+          .experts = model.experts,
+          .top = model.top,
+          .dtype = setup.x,
+          .out = setup.x,
+          .wire = setup.x,
+          .weight = {.dtype = setup.x, .is_packed = true}};
+}
+
+std::vector<double> weights_of(std::string_view skew, const ExpertsModel& model,
+                               std::int64_t of_first_rank) {
+  std::vector<double> weights(static_cast<std::size_t>(model.experts), 1.0);
+  if (skew == "4:1") std::fill_n(weights.begin(), of_first_rank, 4.0);
+  if (skew.starts_with("gini=")) {
+    // Weights from 1 - d to 1 + d, evenly, have the coefficient d / 3.
+    const double most = 3 * std::stod(std::string(skew.substr(5)));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(weights.size());
+      weights[i] = 1 - most + 2 * most * place;
+    }
+    std::mt19937 random(2);
+    std::shuffle(weights.begin(), weights.end(), random);
+  }
+  return weights;
+}
+
+// This rank's experts with their weights, and the operands of the largest batch.
+class ExpertsOperands {
+ public:
+  ExpertsOperands(const ExpertsSetup& setup, const ExpertsModel& model, Communicator& comm)
+      : desc_(describe(setup, model)), comm_(comm), threads_(setup.threads) {
+    own_ = ExpertParallelMLP(desc_, comm).experts_of(comm.rank());
+    const std::int64_t rows = *std::max_element(setup.tokens.begin(), setup.tokens.end());
+    x_ = Buffer::for_tensor(setup.x, rows, desc_.hidden);
+    tensor::fill_random(x_.view(setup.x, rows, desc_.hidden), /*seed=*/1);
+    for (std::size_t i = 0; i < own_.size(); ++i) {
+      pack(up_, model.n, desc_.hidden);
+      pack(down_, desc_.hidden, desc_.inner);
+    }
+    for (const auto& weight : up_) ups_.emplace_back(*weight);
+    for (const auto& weight : down_) downs_.emplace_back(*weight);
+  }
+
+  const std::vector<std::int64_t>& own() const { return own_; }
+
+  // What is used by calls of one batch.
+  struct Batch {
+    std::vector<std::int64_t> ids;
+    std::vector<float> weights;
+    std::int64_t tokens = 0;
+  };
+
+  std::function<void()> call(const Batch& batch, Communicator& comm, Schedule schedule,
+                             bool replicated, const Buffer& out) {
+    auto layer = std::make_shared<ExpertParallelMLP>(
+        desc_, comm,
+        ExpertsOptions{.schedule = schedule, .replicated = replicated, .threads = threads_});
+    return [this, layer, &batch, &out] { run(*layer, batch, out); };
+  }
+
+  // The products of so many rows for each own expert, of which each has one.
+  std::function<void()> products(const Batch& batch, Communicator& alone, const Buffer& out) {
+    ExpertsDesc desc = desc_;
+    desc.experts = std::max<std::int64_t>(1, std::ssize(own_));
+    desc.top = 1;
+    desc.ranks.clear();
+    auto layer = std::make_shared<ExpertParallelMLP>(
+        desc, alone, ExpertsOptions{.schedule = Schedule::serial, .threads = threads_});
+    x_received_ = Buffer::for_tensor(desc.dtype, batch.tokens, desc.hidden);
+    tensor::fill_random(x_received_.view(desc.dtype, batch.tokens, desc.hidden), /*seed=*/1);
+    return [this, layer, &batch, &out] {
+      if (own_.empty()) return;
+      run(*layer, batch, out, &x_received_);
+    };
+  }
+
+  std::size_t weight_bytes(const std::vector<std::int64_t>& rows) const {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < own_.size(); ++i)
+      if (rows[static_cast<std::size_t>(own_[i])] > 0) bytes += up_[i]->bytes() + down_[i]->bytes();
+    return bytes;
+  }
+
+ private:
+  void run(ExpertParallelMLP& layer, const Batch& batch, const Buffer& out,
+           const Buffer* x = nullptr) {
+    const ExpertsDesc& desc = layer.desc();
+    layer.forward({.x = (x != nullptr ? *x : x_).view(desc.dtype, batch.tokens, desc.hidden),
+                   .ids = batch.ids,
+                   .weights = batch.weights,
+                   .up = ups_,
+                   .down = downs_,
+                   .out = out.view(desc.out, batch.tokens, desc.hidden)});
+  }
+
+  void pack(std::vector<std::unique_ptr<PackedWeight>>& to, std::int64_t n, std::int64_t k) {
+    const Buffer plain = Buffer::for_tensor(desc_.dtype, n, k);
+    tensor::fill_random(plain.view(desc_.dtype, n, k), /*seed=*/2);
+    to.push_back(std::make_unique<PackedWeight>(
+        WeightView{.view = plain.view(desc_.dtype, n, k), .layout = WeightLayout::out_in}));
+  }
+
+  ExpertsDesc desc_;
+  Communicator& comm_;
+  int threads_;
+  std::vector<std::int64_t> own_;
+  Buffer x_, x_received_;
+  std::vector<std::unique_ptr<PackedWeight>> up_, down_;
+  std::vector<Weight> ups_, downs_;
+};
+
+using Batch = ExpertsOperands::Batch;
+
+// The rows that each rank sends to each expert: counts[rank][expert].
+using Counts = std::vector<std::vector<std::int64_t>>;
+
+// The exchange of the rows of a batch, there and back, with nothing between.
+class RowsExchange {
+ public:
+  RowsExchange(const ExpertsDesc& desc, const std::vector<std::int64_t>& rows, int world)
+      : desc_(desc) {
+    const ExpertsDesc& its = desc_;
+    for (int rank = 0; rank < world; ++rank) {
+      std::int64_t sum = 0;
+      for (std::int64_t expert = 0; expert < its.experts; ++expert)
+        if (rank_of(expert, world) == rank) sum += rows[static_cast<std::size_t>(expert)];
+      counts_.push_back(sum);
+    }
+    const std::int64_t all = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+    x_ = Buffer::for_tensor(its.dtype, all, its.hidden);
+    std::memset(x_.data(), 0, x_.bytes());
+    rows_ = all;
+  }
+
+  void run(Communicator& comm) {
+    all_to_all_rows(x_.view(desc_.dtype, rows_, desc_.hidden), counts_, there_, comm);
+    all_to_all_rows(there_.rows, there_.counts, back_, comm, {.back = true});
+  }
+
+  static int rank_of(std::int64_t expert, std::int64_t experts, int world) {
+    for (int rank = 0; rank < world; ++rank) {
+      const Shard shard = balanced_shard(static_cast<std::size_t>(experts), rank, world);
+      if (static_cast<std::size_t>(expert) < shard.offset + shard.count) return rank;
+    }
+    return world - 1;
+  }
+
+ private:
+  int rank_of(std::int64_t expert, int world) const {
+    return rank_of(expert, desc_.experts, world);
+  }
+
+  ExpertsDesc desc_;
+  std::vector<std::int64_t> counts_;
+  std::int64_t rows_ = 0;
+  Buffer x_;
+  ReceivedRows there_, back_;
+};
+
+bool all_agree(bool mine, Communicator& comm) {
+  float differing = mine ? 0.0F : 1.0F;
+  all_reduce({&differing, 1}, comm);
+  return differing == 0.0F;
+}
+
+// One batch of a model, over each of the links.
+class BatchMeasure {
+ public:
+  BatchMeasure(const ExpertsSetup& setup, const ExpertsModel& model, ExpertsOperands& operands,
+               Communicator& comm)
+      : setup_(setup), model_(model), operands_(operands), comm_(comm) {}
+
+  std::vector<ExpertsMeasurement> measure(std::int64_t tokens, const std::string& skew) {
+    draw(tokens, skew);
+    const ExpertsDesc desc = describe(setup_, model_);
+    const int rank = comm_.rank();
+    const auto row_bytes = desc.hidden * static_cast<std::int64_t>(size_of(desc.dtype));
+    const auto bytes_of = [&](std::int64_t rows) { return static_cast<double>(rows * row_bytes); };
+    const Buffer out = Buffer::for_tensor(setup_.x, tokens, desc.hidden);
+    const Buffer other = Buffer::for_tensor(setup_.x, tokens, desc.hidden);
+    const Buffer local = Buffer::for_tensor(setup_.x, received_.tokens, desc.hidden);
+    std::optional<Communicator> alone = comm_.split(rank, 0);
+    const auto products = operands_.products(received_, *alone, local);
+    RowsExchange rows(desc, counts_[static_cast<std::size_t>(rank)], comm_.world());
+    const std::size_t weight_bytes = operands_.weight_bytes(all_rows());
+    const Limit reading = measure::reading(std::max<std::size_t>(weight_bytes, 64),
+                                           base::thread_count(setup_.threads));
+    std::vector<ExpertsMeasurement> results;
+    for (const double ratio : setup_.ratios) {
+      std::optional<Link> link;
+      if (ratio > 0) {
+        CollectiveRace race(comm_, kFew);
+        race.add(products);
+        const double wanted = ratio * race.run().front().median;
+        link = Link{.bytes_per_second = bytes_of(2 * busiest_) / wanted * 1e9};
+      }
+      Communicator over = comm_.with_link(link);
+      const auto serial = operands_.call(batch_, over, Schedule::serial, setup_.replicated, out);
+      const auto fused = operands_.call(batch_, over, Schedule::fused, setup_.replicated, other);
+      serial();
+      fused();
+      const bool equal = all_agree(std::memcmp(out.data(), other.data(), out.bytes()) == 0, comm_);
+      CollectiveRace race(comm_, setup_.effort);
+      race.add(products);
+      race.add(reading.call);
+      race.add(serial);
+      race.add(fused);
+      if (!setup_.replicated) race.add([&] { rows.run(over); });
+      const std::vector<Times> times = race.run();
+      results.push_back({.model = model_.name,
+                         .tokens = tokens,
+                         .skew = skew,
+                         .link = link,
+                         .most = most_,
+                         .weight_bytes = weight_bytes,
+                         .compute = times[0],
+                         .exchange = setup_.replicated ? Times{} : times[4],
+                         .reading = times[1],
+                         .serial = times[2],
+                         .fused = times[3],
+                         .bits_equal = equal});
+    }
+    return results;
+  }
+
+ private:
+  std::vector<std::int64_t> all_rows() const {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(model_.experts), 0);
+    for (const auto& of_rank : counts_)
+      for (std::size_t expert = 0; expert < rows.size(); ++expert) rows[expert] += of_rank[expert];
+    return rows;
+  }
+
+  void draw(std::int64_t tokens, const std::string& skew) {
+    const int world = comm_.world();
+    const auto own = std::ssize(operands_.own());
+    const Shard first = balanced_shard(static_cast<std::size_t>(model_.experts), 0, world);
+    const auto weights = weights_of(skew, model_, static_cast<std::int64_t>(first.count));
+    counts_.clear();
+    for (int rank = 0; rank < world; ++rank) {
+      const std::vector<std::int64_t> ids =
+          draw_experts(model_, tokens, weights, setup_.replicated ? 1U : 1U + unsigned(rank));
+      auto& counts = counts_.emplace_back(static_cast<std::size_t>(model_.experts), 0);
+      for (const std::int64_t id : ids) ++counts[static_cast<std::size_t>(id)];
+      if (setup_.replicated || rank == comm_.rank())
+        batch_ = {ids, std::vector<float>(ids.size(), 0.125F), tokens};
+      if (setup_.replicated) break;
+    }
+    // Of pairs of ranks, and of ranks.
+    std::vector<std::int64_t> to(static_cast<std::size_t>(world), 0);
+    busiest_ = 0;
+    for (std::size_t from = 0; from < counts_.size(); ++from) {
+      std::vector<std::int64_t> pair(to.size(), 0);
+      for (std::int64_t expert = 0; expert < model_.experts; ++expert) {
+        const auto rank =
+            static_cast<std::size_t>(RowsExchange::rank_of(expert, model_.experts, world));
+        pair[rank] += counts_[from][static_cast<std::size_t>(expert)];
+      }
+      for (std::size_t rank = 0; rank < to.size(); ++rank) {
+        to[rank] += pair[rank];
+        if (rank != from) busiest_ = std::max(busiest_, pair[rank]);
+      }
+    }
+    const auto sum = std::accumulate(to.begin(), to.end(), std::int64_t{0});
+    most_ = static_cast<double>(*std::max_element(to.begin(), to.end())) * world /
+            static_cast<double>(std::max<std::int64_t>(sum, 1));
+    // A row of each rank's experts for each that comes.
+    received_ = {};
+    const std::vector<std::int64_t> rows = all_rows();
+    for (std::int64_t i = 0; i < own; ++i) {
+      const auto expert = static_cast<std::size_t>(operands_.own()[static_cast<std::size_t>(i)]);
+      received_.ids.insert(received_.ids.end(), static_cast<std::size_t>(rows[expert]), i);
+    }
+    received_.tokens = std::ssize(received_.ids);
+    received_.weights.assign(received_.ids.size(), 1.0F);
+    if (setup_.replicated) counts_.resize(static_cast<std::size_t>(world), counts_.front());
+  }
+
+  const ExpertsSetup& setup_;
+  const ExpertsModel& model_;
+  ExpertsOperands& operands_;
+  Communicator& comm_;
+  Counts counts_;
+  Batch batch_, received_;
+  std::int64_t busiest_ = 0;
+  double most_ = 0;
+};
+
+}  // namespace
+
+double ExpertsMeasurement::ideal() const { return std::max(compute.median, exchange.median); }
+
+std::optional<double> ExpertsMeasurement::efficiency() const {
+  const double hidden_at_best = serial.median - ideal();
+  if (!link || hidden_at_best < kNoise * serial.median) return std::nullopt;
+  return (serial.median - fused.median) / hidden_at_best;
+}
+
+std::vector<std::string> experts_skews() { return {"balanced", "gini=0.15", "gini=0.3", "4:1"}; }
+
+std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
+                                        Communicator& comm) {
+  // Of this rank's experts; the comparison reads memory of its own, with as many bytes.
+  check_memory(3.0 * static_cast<double>(model.n * model.k) *
+                   static_cast<double>(size_of(setup.x)) * model.experts / comm.world(),
+               base::sentence("the experts of ", model.name));
+  ExpertsOperands operands(setup, model, comm);
+  BatchMeasure batches(setup, model, operands, comm);
+  std::vector<ExpertsMeasurement> results;
+  for (const std::int64_t tokens : setup.tokens) {
+    for (const std::string& skew : setup.skews) {
+      for (ExpertsMeasurement& one : batches.measure(tokens, skew))
+        results.push_back(std::move(one));
+    }
+  }
+  return results;
+}
+
+}  // namespace plait::measure

@@ -1,0 +1,56 @@
+// Layers of experts to be measured: serial beside fused, and beside the best possible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "measure/grouped_case.h"
+#include "measure/race.h"
+#include "plait/communicator.h"
+#include "plait/link.h"
+
+namespace plait::measure {
+
+struct ExpertsSetup {
+  std::vector<ExpertsModel> models;
+  std::vector<std::int64_t> tokens;  // of each rank
+  std::vector<std::string> skews;
+  std::vector<double> ratios;  // of exchange and compute, over an emulated link; 0: no link
+  bool replicated = false;     // all ranks have the same tokens
+  Dtype x = Dtype::bf16;       // of weights and results too
+  int threads = 0;
+  Effort effort;
+};
+
+struct ExpertsMeasurement {
+  std::string model;
+  std::int64_t tokens;
+  std::string skew;
+  std::optional<Link> link;
+  double most;  // rows of the rank that has most of them, by their mean
+  std::size_t weight_bytes;
+  Times compute;   // of the rows of each rank, without an exchange
+  Times exchange;  // alone; nothing in a replicated batch
+  Times reading;   // of the weights of experts that have rows
+  Times serial, fused;
+  bool bits_equal;  // on every rank
+
+  // All times are those of the slowest rank.
+  double ideal() const;  // nanoseconds
+  // The share of what could be hidden that was hidden; nothing where that is within the noise.
+  std::optional<double> efficiency() const;
+};
+
+// Known words of skews. balanced: experts are drawn alike. gini=0.15, gini=0.3: with weights that
+// have this Gini coefficient, in random order. 4:1: the experts of rank 0 have four times the
+// weight of others.
+std::vector<std::string> experts_skews();
+
+// Collective; the results are the same on all ranks.
+std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
+                                        Communicator& comm);
+
+}  // namespace plait::measure
