@@ -31,7 +31,8 @@ struct Maker {
   Dtype operand;
   // How the next product is added to an element's sum, where it is one after another.
   float (*add)(float sum, float x, float w) = nullptr;
-  // The order is that of instructions for pairs of bf16: the odd k comes first, and denormals are 0.
+  // The order is that of instructions for pairs of bf16: the odd k comes first, and denormals are
+  // 0.
   bool pairs = false;
 };
 

@@ -1,7 +1,7 @@
 // The slots of a mailbox between processes of several hosts. Those of one host have mapped each
 // other's memory, if they can (see comm/control/host_peers.h): a chunk is written where it is read.
-// To other hosts the sender writes a chunk into memory of its own, from where the kernel takes it; the receiver's
-// kernel puts it where it is read.
+// To other hosts the sender writes a chunk into memory of its own, from where the kernel takes it;
+// the receiver's kernel puts it where it is read.
 //
 // Each channel to another host has room for two chunks at both ends, which is the sender's credit:
 // a chunk goes out without asking, and its release gives the credit back.
