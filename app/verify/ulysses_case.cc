@@ -11,7 +11,7 @@ namespace {
 ColumnGroups random_columns(Random& random, std::int64_t columns, int world) {
   if (random.one_in(3)) return equal_columns(columns, world);
   ColumnGroups groups(static_cast<std::size_t>(world));
-  const std::int64_t most = random.of<std::int64_t>({16, 64, 200});
+  const auto most = random.of<std::int64_t>({16, 64, 200});
   for (std::int64_t first = 0; first < columns;) {
     const std::int64_t count = std::min(random.between(1, most), columns - first);
     std::vector<ColumnRange>& group = groups[static_cast<std::size_t>(random.below(world))];
@@ -19,6 +19,15 @@ ColumnGroups random_columns(Random& random, std::int64_t columns, int world) {
     first += count;
   }
   return groups;
+}
+
+// Gives each rank a copy of the columns with which the next one's begin.
+void share_columns(ColumnGroups& groups) {
+  const ColumnGroups own = groups;
+  for (std::size_t rank = 0; own.size() > 1 && rank < own.size(); ++rank) {
+    const std::vector<ColumnRange>& next = own[(rank + 1) % own.size()];
+    if (!next.empty()) groups[rank].push_back(next.front());
+  }
 }
 
 UlyssesVariant random_variant(Random& random, bool product_first) {
@@ -45,6 +54,7 @@ UlyssesCase random_ulysses_case(std::uint64_t seed, std::int64_t number, int wor
     one.k = random_size(random, 80);
   }
   one.columns = random_columns(random, one.product_first ? one.n : one.k, world);
+  if (one.product_first && random.one_in(4)) share_columns(one.columns);
   const bool usual = random.one_in(2);
   one.x = usual ? Dtype::bf16 : random_dtype(random);
   one.weight = usual ? Dtype::bf16 : random_dtype(random);

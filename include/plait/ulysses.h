@@ -17,7 +17,9 @@
 // turned. For the weight's gradient each rank has its own rows of both factors.
 //
 // No sum passes from rank to rank: each element has the bits of one rank's product, on any number
-// of ranks, in every plan and run, over every transport, and with any number of threads.
+// of ranks, in every plan and run, over every transport, and with any number of threads. If ranks
+// share columns of X, these are added up in f32, in the order of ranks, and rounded once; the
+// product is then one rank's product of such an X.
 //
 // Every rank of the communicator makes the call, with the same m, n, k, groups, dtypes and plan. If
 // operands are refused (Error{invalid_argument}), nothing has been written. If ranks fail together
@@ -45,8 +47,9 @@ struct ColumnRange {
   bool operator==(const ColumnRange&) const = default;
 };
 
-// The columns of each rank, in the order in which they lie there. Each column is in one group,
-// once. A group may be empty.
+// The columns of each rank, in the order in which they lie there. Each column is in a group, once.
+// Ranks may share columns: matmul_all_to_all gives each of them a copy, and all_to_all_matmul adds
+// up what they bring. A group may be empty.
 using ColumnGroups = std::vector<std::vector<ColumnRange>>;
 
 // Equal shares of columns, one after another; the first ranks have one more where it is uneven.
@@ -62,8 +65,8 @@ struct Heads {
   bool interleaved = false;
 };
 
-// Balanced shares of the kv heads, each with the heads that it serves. Refuses fewer kv heads than
-// ranks: repeat the weight's rows of k and v first.
+// Balanced shares of the kv heads, each with the heads that it serves. If there are fewer kv heads
+// than ranks, as many ranks share each: they have a copy of it, and balanced shares of its heads.
 PLAIT_EXPORT ColumnGroups qkv_columns(const Heads& heads, int world);
 // The columns of the same ranks' heads alone, which the product after the attention reads.
 PLAIT_EXPORT ColumnGroups head_columns(const Heads& heads, int world);

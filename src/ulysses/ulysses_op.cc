@@ -4,8 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "base/fingerprint.h"
-#include "base/round_up.h"
+#include "base/default_floats.h"
 #include "comm/session/state.h"
 #include "ops/busy.h"
 #include "ops/call_parts.h"
@@ -14,7 +13,7 @@
 #include "plan/sizes.h"
 #include "tensor/copy_rows.h"
 #include "tensor/room.h"
-#include "ulysses/columns.h"
+#include "ulysses/cut_rule.h"
 
 namespace plait::ulysses {
 
@@ -23,27 +22,10 @@ using plan::length;
 
 namespace {
 
-// A fused chunk's elements at most. More rows make several chunks of the same columns.
-constexpr std::int64_t kMostFused = 256 * 1024;
-
 // The rows of a product, at least, where rows are multiplied as they come: each product reads the
 // weight. Through shared memory rows come faster than products take them.
 constexpr std::int64_t kLeastRowsOverLink = 32;
 constexpr std::int64_t kLeastRows = 256;
-constexpr std::int64_t kLeastRowsOfChunk = 16;
-
-std::uint64_t fingerprint_of(const ColumnGroups& columns) {
-  std::uint64_t hash = base::fingerprint(std::vector<std::int64_t>{std::ssize(columns)});
-  for (const std::vector<ColumnRange>& group : columns) {
-    std::vector<std::int64_t> numbers = {std::ssize(group)};
-    for (const ColumnRange& range : group) {
-      numbers.push_back(range.first);
-      numbers.push_back(range.count);
-    }
-    hash = base::fingerprint(numbers, hash);
-  }
-  return hash;
-}
 
 Tag tag_for(const Kind& kind, std::int64_t m, const Plan& plan) {
   const std::uint64_t groups = fingerprint_of(kind.columns);
@@ -82,6 +64,8 @@ ConstTensorView part_of(const ConstTensorView& matrix, std::int64_t first_row, R
 
 UlyssesOp::UlyssesOp(Kind kind, Communicator& comm)
     : kind_(std::move(kind)),
+      places_(kind_.product_first ? Places{.groups = kind_.columns, .shared = {}}
+                                  : places_of(kind_.columns, kind_.k)),
       comm_(comm),
       state_(comm.state()),
       linked_(overlap::is_over_a_link(comm)),
@@ -95,50 +79,12 @@ UlyssesOp::UlyssesOp(Kind kind, Communicator& comm)
       next_part_(shards_.size()),
       blocks_(shards_.size()) {}
 
-// It depends on nothing that only one rank knows: both ranks of a pair cut alike.
-CutRule UlyssesOp::rule_for(const Plan& plan) const {
-  const Dtype dtype = kind_.travelling();
-  const std::int64_t rows = base::ceil_div(m_, world());
-  CutRule rule = {.plan = plan,
-                  .by_columns = kind_.product_first &&
-                                (plan.schedule != Schedule::pipelined || plan.axis != Axis::rows),
-                  .most_elements = plan::copied_elements(dtype)};
-  if (world() == 1) rule.plan = {.schedule = Schedule::serial};
-  if (rule.plan.schedule != Schedule::fused) return rule;
-  if (kind_.product_first) {
-    if (plan::are_copied_at_once({.m = m_, .n = kind_.n, .dtype = dtype})) {
-      rule.plan = {.schedule = Schedule::serial};
-      return rule;
-    }
-    const plan::PartialSums block = {.m = rows, .n = kind_.n / world(), .dtype = dtype};
-    rule.width = plan.chunk > 0 ? std::min(plan.chunk, std::max<std::int64_t>(kind_.n, 1))
-                                : plan::suitable_chunk(block, world(), linked_);
-    rule.height = std::max<std::int64_t>(kMostFused / rule.width, 1);
-    return rule;
-  }
-  if (plan::gathers_all_first({.m = m_, .n = kind_.n}, world(), linked_)) {
-    rule.plan = {.schedule = Schedule::serial};
-    return rule;
-  }
-  const std::int64_t row = std::max<std::int64_t>(kind_.k / world(), 1);
-  rule.height = plan.chunk > 0 ? plan.chunk : std::max(rule.most_elements / row, kLeastRowsOfChunk);
-  return rule;
-}
-
-// Elements that no chunk is larger than.
-std::int64_t UlyssesOp::largest_chunk(const CutRule& rule) const {
-  const std::int64_t rows = base::ceil_div(m_, world());
-  const std::int64_t columns = kind_.product_first ? kind_.n : kind_.k;
-  if (rule.plan.schedule == Schedule::fused && kind_.product_first)
-    return std::min(rule.width, columns) * std::min(rule.height, rows);
-  return std::min(rule.most_elements, rows * columns);
-}
-
 void UlyssesOp::fit(std::int64_t m, const Plan& plan) {
   if (plan_ && m_ == m && *plan_ == plan) return;
   plan_.reset();  // until all is there
   m_ = m;
-  const CutRule rule = rule_for(plan);
+  const CallPlace place = {.m = m, .world = world(), .linked = linked_};
+  const CutRule rule = rule_for(kind_, place, plan);
   tag_ = tag_for(kind_, m, plan);
   for (int peer = 0; peer < world(); ++peer) shards_[index(peer)] = ops::shard_of(m, peer, world());
   const std::int64_t own = length(rows_of(rank()));
@@ -158,9 +104,10 @@ void UlyssesOp::fit(std::int64_t m, const Plan& plan) {
                 : linked_                             ? kLeastRowsOverLink
                                                       : kLeastRows;
   const MailboxDesc mailbox = overlap::Exchange::mailbox_for(
-      1, static_cast<std::size_t>(largest_chunk(rule)) * size_of(kind_.travelling()));
+      1, static_cast<std::size_t>(largest_chunk(kind_, place, rule)) * size_of(kind_.travelling()));
   if (world() > 1) exchange_.use(state_.operator_mailbox(mailbox, mailbox, tag_));
   if (kind_.product_first && !writes_into_slots_) make_blocks();
+  tensor::make_room(copies_, static_cast<std::size_t>(own * places_.beyond) * size_of(kind_.x));
   plan_ = plan;
 }
 
@@ -174,7 +121,8 @@ void UlyssesOp::make_rows() {
 void UlyssesOp::make_blocks() {
   const std::int64_t own = length(rows_of(rank()));
   const std::size_t size = size_of(kind_.out);
-  const std::int64_t columns = kind_.n - count_of(group(rank()));
+  std::int64_t columns = 0;
+  for (const int peer : exchange_.peers()) columns += count_of(group(peer));
   tensor::make_room(memory_, static_cast<std::size_t>(own * columns) * size);
   std::byte* at = memory_.data();
   for (const int peer : exchange_.peers()) {
@@ -245,7 +193,15 @@ TensorView UlyssesOp::incoming(std::uint32_t chunk, int peer) const {
   const Window& window = from_[index(peer)].chunk(chunk);
   if (kind_.product_first)
     return part_of(out_, rows_of(peer).begin, window.rows, window.columns_in_block());
-  return part_of(rows_, 0, window.rows, window.columns);
+  return place_of(window);
+}
+
+// The place in own rows of X, or beyond the whole.
+TensorView UlyssesOp::place_of(const Window& window) const {
+  const Range columns = window.columns;
+  if (columns.begin < kind_.k) return part_of(rows_, 0, window.rows, columns);
+  const TensorView copies = copies_.view(kind_.x, rows_.rows, places_.beyond);
+  return part_of(copies, 0, window.rows, {columns.begin - kind_.k, columns.end - kind_.k});
 }
 
 void UlyssesOp::wait_step() {
@@ -375,6 +331,7 @@ void UlyssesOp::multiply_last(const UlyssesOptions& options) {
       came = rows_that_came();
       return came == own || came - done >= least_rows_;
     });
+    add_copies({done, came});
     multiplier_.multiply_rows(rows_.row_range(done, came), out_.row_range(done, came),
                               [&] { between_tiles(); });
     done = came;
@@ -391,8 +348,31 @@ void UlyssesOp::take_own() {
         const auto bytes = static_cast<std::int64_t>(from.bytes());
         return comm::MemoryWork{.label = "take", .read = bytes, .written = bytes};
       };
-      exchange_.run(
-          work, [&] { tensor::copy_rows(from, part_of(rows_, 0, window.rows, window.columns)); });
+      exchange_.run(work, [&] { tensor::copy_rows(from, place_of(window)); });
+    }
+  }
+}
+
+// Columns that several ranks have are summed in f32, in the order of ranks, and rounded once.
+void UlyssesOp::add_copies(Range rows) const {
+  const base::DefaultFloats floats;
+  std::vector<float> sum;
+  std::vector<float> copy;
+  for (const SharedColumns& shared : places_.shared) {
+    const auto count = static_cast<std::size_t>(shared.columns.count);
+    sum.resize(count);
+    copy.resize(count);
+    const Range whole = {shared.columns.first, shared.columns.first + shared.columns.count};
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      void* const to = part_of(rows_, row, {0, 1}, whole).data;
+      convert(to, kind_.x, sum.data(), Dtype::f32, count);
+      for (const std::int64_t at : shared.copies) {
+        const Window window = {
+            .rows = {row, row + 1}, .columns = {at, at + shared.columns.count}, .at = 0};
+        convert(place_of(window).data, kind_.x, copy.data(), Dtype::f32, count);
+        for (std::size_t i = 0; i < count; ++i) sum[i] += copy[i];
+      }
+      convert(sum.data(), Dtype::f32, to, kind_.x, count);
     }
   }
 }

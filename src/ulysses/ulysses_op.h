@@ -13,6 +13,7 @@
 #include "plait/buffer.h"
 #include "plait/ulysses.h"
 #include "ulysses/block_cut.h"
+#include "ulysses/columns.h"
 
 namespace plait::ulysses {
 
@@ -61,11 +62,9 @@ class UlyssesOp final : private comm::Parcels {
   int rank() const { return exchange_.rank(); }
   int world() const { return exchange_.world(); }
   Range rows_of(int rank) const { return shards_[index(rank)]; }
-  const std::vector<ColumnRange>& group(int rank) const { return kind_.columns[index(rank)]; }
+  const std::vector<ColumnRange>& group(int rank) const { return places_.groups[index(rank)]; }
 
   void fit(std::int64_t m, const Plan& plan);
-  CutRule rule_for(const Plan& plan) const;
-  std::int64_t largest_chunk(const CutRule& rule) const;
   void make_rows();
   void make_blocks();
 
@@ -80,6 +79,8 @@ class UlyssesOp final : private comm::Parcels {
   bool has_whole_x() const;
   void multiply_last(const UlyssesOptions& options);
   void take_own();
+  TensorView place_of(const Window& window) const;
+  void add_copies(Range rows) const;
   std::int64_t rows_that_came() const;
   void let_all_go();
 
@@ -92,6 +93,7 @@ class UlyssesOp final : private comm::Parcels {
   comm::Awaited awaited() const;
 
   Kind kind_;
+  Places places_;  // if the product comes first: the columns themselves
   Communicator& comm_;
   Communicator::State& state_;
   bool linked_;
@@ -113,6 +115,7 @@ class UlyssesOp final : private comm::Parcels {
   bool rows_in_turns_ = false;
   std::int64_t least_rows_ = 0;  // of a product, if it comes last
   Buffer memory_;
+  Buffer copies_;  // own rows of the places beyond the whole
 
   // The call.
   std::vector<std::uint32_t> ready_;    // chunks that may be sent, by rank

@@ -241,6 +241,63 @@ TEST(Ulysses, IsItsOwnGradient) {
   });
 }
 
+// Copies of what ranks share, and the sum of what they bring, in the order of ranks.
+TEST_P(Ranks, ShareColumns) {
+  run([](Communicator& comm) {
+    const int world = comm.world();
+    const std::int64_t rows = 301;
+    const ColumnGroups columns =
+        qkv_columns({.heads = std::int64_t{3} * world, .kv_heads = 1, .size = 16}, world);
+    const std::int64_t all = 16 * (3 * world + 2);
+    const Problem problem(rows, all, 48);
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    const Range own = ops::shard_of(rows, comm.rank(), world);
+    // Each rank brings all rows, and columns of k and v that differ from rank to rank.
+    std::vector<Matrix> brought;
+    const Matrix sum(Dtype::bf16, rows, all);
+    for (int one = 0; one < world; ++one)
+      brought.emplace_back(Dtype::bf16, rows, all, static_cast<std::uint64_t>(10 + one));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::vector<float> total(static_cast<std::size_t>(all));
+      std::vector<float> part(total.size());
+      for (int one = 0; one < world; ++one) {
+        convert(brought[static_cast<std::size_t>(one)].view.row(row), Dtype::bf16, part.data(),
+                Dtype::f32, part.size());
+        for (const ColumnRange& range : columns[static_cast<std::size_t>(one)]) {
+          for (auto i = static_cast<std::size_t>(range.first);
+               i < static_cast<std::size_t>(range.first + range.count); ++i)
+            total[i] += part[i];
+        }
+      }
+      convert(total.data(), Dtype::f32, sum.view.row(row), Dtype::bf16, total.size());
+    }
+    const WeightView turned = {.view = problem.w.view, .layout = WeightLayout::in_out};
+    const Matrix wanted(Dtype::bf16, rows, 48);
+    Gemm gemm = select_gemm({.m = rows, .n = 48, .k = all});
+    gemm.run({.x = {sum.view}, .weight = turned, .out = wanted.view});
+    const Matrix mine = columns_of(brought[rank].view, columns[rank]);
+    for (const Plan& plan : all_plans()) {
+      const Matrix copies = columns_of(problem.y.view, columns[rank]);
+      const Matrix out(Dtype::bf16, rows, copies.view.cols);
+      poison(out.view);
+      matmul_all_to_all(problem.x.view.row_range(own.begin, own.end), problem.plain(), columns,
+                        out.view, comm, {.plan = plan});
+      EXPECT_TRUE(tensor::same_bits(out.view, copies.view)) << name(plan);
+      if (plan.schedule == Schedule::pipelined && plan.axis == Axis::columns) continue;
+      const Matrix grad_x(Dtype::bf16, plan::length(own), 48);
+      const Matrix gathered(Dtype::bf16, plan::length(own), all);
+      for (const bool gathers : {false, true}) {
+        poison(grad_x.view);
+        all_to_all_matmul(mine.view, turned, columns, grad_x.view, comm,
+                          {.plan = plan, .gathered = gathers ? gathered.view : TensorView{}});
+        EXPECT_TRUE(tensor::same_bits(grad_x.view, wanted.view.row_range(own.begin, own.end)))
+            << name(plan);
+      }
+      EXPECT_TRUE(tensor::same_bits(gathered.view, sum.view.row_range(own.begin, own.end)));
+    }
+  });
+}
+
 TEST(Ulysses, CallsThePollHook) {
   run_as_threads(2, [](Communicator& comm) {
     const Problem problem(300, 200, 64);

@@ -226,7 +226,8 @@ class UlyssesQKV(_Ulysses):
         """Take over a whole layer's own parameters.
 
         Its outputs are [all q | all k | all v], or with `interleaved` [its q | k | v] for each kv
-        head. Ranks get whole kv heads with the heads that these serve, in balanced shares.
+        head. Ranks get whole kv heads with the heads that these serve, in balanced shares. If
+        there are more ranks than kv heads, as many share each of them, and have copies of it.
         """
         name = f"{cls.__name__}.from_linear"
         check_linear(linear, options, name, "weight")
@@ -241,8 +242,8 @@ class UlyssesQKV(_Ulysses):
         rank, world = group_place(group, name)
         columns = _native.qkv_columns(heads, kv_heads, size, world, interleaved=interleaved)
         layer = cls(linear.weight, linear.bias, columns, group=group, options=options)
-        own = _native.balanced_shard(kv_heads, rank, world).count
-        layer.sizes = (own * (heads // kv_heads) * size, own * size, own * size)
+        own = max(_native.balanced_shard(kv_heads, rank, world).count, 1) * size
+        layer.sizes = (sum(count for _, count in columns[rank]) - 2 * own, own, own)
         return layer
 
     def forward(self, x: torch.Tensor, rows: int | None = None) -> torch.Tensor:

@@ -121,6 +121,30 @@ def test_a_block_agrees_with_torch(one: Any) -> None:
     agree(bool(torch.allclose(out, wanted, atol=1e-5)), "torch's own block")
 
 
+def test_ranks_share_a_kv_head(one: Any, world: int) -> None:
+    heads, rows, rank = 2 * world, 13, dist.get_rank()
+    torch.manual_seed(4)
+    linear, x = nn.Linear(HIDDEN, (heads + 2) * SIZE), torch.randn(rows, HIDDEN)
+    how: Any = {"heads": heads, "kv_heads": 1}
+    alone = pt.UlyssesQKV.from_linear(linear, group=one, **how)
+    shared = pt.UlyssesQKV.from_linear(copy.deepcopy(linear), **how)
+    wanted_x, own_x = x.clone().requires_grad_(), x[shard(rows)].clone().requires_grad_()
+    wanted, out = alone(wanted_x), shared(own_x, rows=rows)
+    q, k, v = alone.split(wanted)
+    own = torch.cat((q[:, 2 * rank * SIZE :][:, : 2 * SIZE], k, v), 1)
+    agree(torch.equal(out, own), "q of own heads, and copies of k and v")
+    # The gradients of the copies are whole numbers, so their sum is exact.
+    out.backward(torch.full_like(out, rank + 1.0))
+    grad = torch.full_like(wanted, world * (world + 1) / 2)
+    grad[:, : heads * SIZE] = (
+        torch.arange(heads).div(2, rounding_mode="floor").add(1).repeat_interleave(SIZE)
+    )
+    wanted.backward(grad)
+    assert wanted_x.grad is not None
+    assert own_x.grad is not None
+    agree(torch.equal(own_x.grad, wanted_x.grad[shard(rows)]), "grad_x")
+
+
 def test_frozen_weights_and_inputs_get_no_gradient() -> None:
     rows = 3 * dist.get_world_size()
     whole, x, grad = problem(torch.float32, rows)
