@@ -9,7 +9,6 @@
 #include "cli/bench/measurements.h"
 #include "cli/help_page.h"
 #include "cli/verbs.h"
-#include "plait/operator.h"
 
 namespace plait::cli {
 namespace {
@@ -20,7 +19,7 @@ struct Measurement {
   int (*run)(Words) = nullptr;  // null: an operator, by measure_operator()
 };
 
-constexpr std::array<Measurement, 11> kMeasurements = {{
+constexpr std::array<Measurement, 14> kMeasurements = {{
     {"matmul", "a matrix product, without communication", bench_matmul},
     {"grouped", "products of the experts of a layer, without communication", bench_grouped},
     {"experts", "a layer of experts, whose rows go to other ranks and back", bench_experts},
@@ -30,6 +29,9 @@ constexpr std::array<Measurement, 11> kMeasurements = {{
     {"all-gather-matmul", "a product of rows gathered from all ranks"},
     {"reduce-scatter-matmul", "a product of rows summed over ranks and sharded"},
     {"all-reduce-matmul", "a product of rows summed over ranks"},
+    {"matmul-all-to-all", "a product of own rows, whose columns go to the ranks of their heads"},
+    {"all-to-all-matmul", "a product of own rows, gathered from the ranks of their heads"},
+    {"heads", "what follows a product by ranks' shares of a vocabulary", bench_heads},
     {"layer", "a linear layer, forward and backward", bench_layer},
     {"model", "the linear layers of a model's blocks, forward and backward", bench_model},
 }};
@@ -67,7 +69,7 @@ int bench(Words words) {
     if (first == one.name && one.run != nullptr) return one.run(words.subspan(1));
     names.emplace_back(one.name);
   }
-  if (parse_operator(first)) return measure_operator("bench", first, words.subspan(1));
+  if (find_measured(first)) return measure_operator("bench", first, words.subspan(1));
   base::fail(Code::invalid_argument, "cannot measure ", first, base::did_you_mean(first, names),
              " (plait bench --help)");
 }

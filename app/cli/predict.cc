@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "cli/bench/measurements.h"
 #include "cli/help_page.h"
 #include "cli/predict/predictions.h"
 #include "cli/values.h"
@@ -76,6 +77,7 @@ int predict(Words words) {
   }
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));
+  refuse_without_plans(first);
   const auto op = parse_operator(first);
   std::vector<std::string> names = operator_words();
   for (const plan::Model& model : plan::models()) names.emplace_back(model.name);

@@ -6,7 +6,6 @@
 #include "base/nearest.h"
 #include "cli/bench/measurements.h"
 #include "cli/help_page.h"
-#include "cli/values.h"
 #include "cli/verbs.h"
 #include "plait/operator.h"
 
@@ -29,7 +28,7 @@ HelpPage overview() {
           "3 a rank was lost.\n\n"
           "Examples:\n"
           "  plait trace matmul-all-reduce --m 1024 --n 4096 --k 4096 --link ratio=1\n"};
-  for (const std::string& word : operator_words()) page.subpages.push_back({word});
+  for (const std::string& word : measured_words()) page.subpages.push_back({word});
   page.lists[0].entries = page.subpages;
   return page;
 }
@@ -41,9 +40,10 @@ int trace(Words words) {
               "an operator is missing, such as matmul-all-reduce (plait trace --help)");
   const std::string& first = words[0];
   if (asks_for_help(words)) return show_overview(overview(), words), kDone;
-  const auto op = parse_operator(first);
-  PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot trace ", first,
-              base::did_you_mean(first, operator_words()), " (plait trace --help)");
+  const std::vector<std::string> known = measured_words();
+  const auto op = find_measured(first);
+  PLAIT_CHECK(op && (op->ulysses || traits_of(op->op).communicates()), "cannot trace ", first,
+              base::did_you_mean(first, known), " (plait trace --help)");
   return measure_operator("trace", first, words.subspan(1));
 }
 

@@ -59,6 +59,16 @@ std::vector<std::string> read_list(std::string_view option, const std::string& t
   return items;
 }
 
+std::vector<std::string> read_known(std::string_view option, const std::string& text,
+                                    const std::vector<std::string>& known) {
+  std::vector<std::string> words = read_list(option, text);
+  for (const std::string& word : words) {
+    PLAIT_CHECK(std::find(known.begin(), known.end(), word) != known.end(), option, " ", word,
+                " is none of ", fmt::format("{}", fmt::join(known, ", ")));
+  }
+  return words;
+}
+
 std::ifstream open_input(std::string_view option, const std::string& path) {
   std::error_code failure;
   PLAIT_CHECK(!std::filesystem::is_directory(path, failure), option, " ", path,
@@ -177,8 +187,8 @@ double read_scale(std::string_view option, const std::string& text) {
   return *scale;
 }
 
-std::string word_of(Operator op) {
-  std::string word(name(op));
+std::string word_of(std::string_view name) {
+  std::string word(name);
   std::replace(word.begin(), word.end(), '_', '-');
   return word;
 }

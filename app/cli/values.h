@@ -54,6 +54,10 @@ int read_threads(std::string_view option, const std::string& text);
 // Splits at commas. Empty items are refused.
 std::vector<std::string> read_list(std::string_view option, const std::string& text);
 
+// Splits at commas, and refuses words that are none of these.
+std::vector<std::string> read_known(std::string_view option, const std::string& text,
+                                    const std::vector<std::string>& known);
+
 // Opens a file, or a pipe, that an option names.
 std::ifstream open_input(std::string_view option, const std::string& path);
 
@@ -107,7 +111,8 @@ inline constexpr Kind kWeight = {"KIND", read_weight_kind, weight_words};
 inline constexpr Kind kScale = {"S", read_scale};
 
 // An operator as typed, such as matmul-all-reduce; and all that communicate.
-std::string word_of(Operator op);
+std::string word_of(std::string_view name);
+inline std::string word_of(Operator op) { return word_of(name(op)); }
 std::vector<std::string> operator_words();
 
 }  // namespace plait::cli

@@ -8,6 +8,7 @@
 #include "comm/session/transports.h"
 #include "measure/collective_race.h"
 #include "measure/link_search.h"
+#include "measure/ulysses_case.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -31,7 +32,8 @@ constexpr double kShortestSerial = 0.8;
 
 // Finds a link over which the collective takes about `ratio` times the product. The tables report a
 // later measurement.
-std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one,
+template <class Case>
+std::optional<Link> link_for(const OpSetup& setup, const Case& one,
                              std::optional<double> ns_per_flop, Communicator& comm) {
   if (setup.link.ratio == 0) return setup.link.link;
   const auto product = one.product(comm);
@@ -54,7 +56,8 @@ std::optional<Link> link_for(const OpSetup& setup, const tune::OpCase& one,
 }
 
 // Measures how fast rank 0 multiplies while the other ranks are idle.
-std::optional<double> ns_per_flop_of(const tune::OpCase& one, Communicator& comm) {
+template <class Case>
+std::optional<double> ns_per_flop_of(const Case& one, Communicator& comm) {
   const auto product = one.product(comm);
   float taken = 0;
   if (comm.rank() == 0) {
@@ -101,8 +104,11 @@ std::optional<double> OpMeasurement::efficiency(double time, double beside) cons
   return (beside - time) / hidden_at_best;
 }
 
-OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& comm) {
-  const tune::OpCase one(problem_of(setup, size), comm);
+namespace {
+
+template <class Case>
+OpMeasurement measure_case(const OpSetup& setup, const OpSize& size, const Case& one,
+                           Communicator& comm) {
   const std::optional<double> ns_per_flop = setup.waits ? ns_per_flop_of(one, comm) : std::nullopt;
   const std::optional<Link> link = link_for(setup, one, ns_per_flop, comm);
   std::optional<Communicator> linked;
@@ -111,7 +117,7 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
 
   const auto product = one.product(comm);
   const auto unlinked = one.runner(setup.plans.front(), comm);
-  std::vector<std::unique_ptr<tune::OpCase::Runner>> runners;
+  std::vector<decltype(one.runner({}, comm))> runners;
   runners.reserve(setup.plans.size());
   for (const Plan& plan : setup.plans) runners.push_back(one.runner(plan, over));
 
@@ -153,9 +159,10 @@ OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& co
   return result;
 }
 
-Recorded record(const OpSetup& setup, const OpMeasurement& result, Communicator& comm) {
+template <class Case>
+Recorded record_case(const OpSetup& setup, const OpMeasurement& result, const Case& one,
+                     Communicator& comm) {
   Recording recording(comm);
-  const tune::OpCase one(problem_of(setup, result.size), comm);
   {
     Communicator traced = comm.with_link(result.link);
     for (const Plan& plan : setup.plans) {
@@ -165,6 +172,21 @@ Recorded record(const OpSetup& setup, const OpMeasurement& result, Communicator&
     }
   }
   return recording.collect();
+}
+
+}  // namespace
+
+OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& comm) {
+  if (setup.ulysses)
+    return measure_case(setup, size, UlyssesCase(setup, *setup.ulysses, size, comm), comm);
+  return measure_case(setup, size, tune::OpCase(problem_of(setup, size), comm), comm);
+}
+
+Recorded record(const OpSetup& setup, const OpMeasurement& result, Communicator& comm) {
+  const OpSize& size = result.size;
+  if (setup.ulysses)
+    return record_case(setup, result, UlyssesCase(setup, *setup.ulysses, size, comm), comm);
+  return record_case(setup, result, tune::OpCase(problem_of(setup, size), comm), comm);
 }
 
 }  // namespace plait::measure

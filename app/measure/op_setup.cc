@@ -6,6 +6,24 @@
 
 namespace plait::measure {
 
+std::string_view UlyssesSetup::name() const {
+  return product_first ? "matmul_all_to_all" : "all_to_all_matmul";
+}
+
+Operator UlyssesSetup::like() const {
+  return product_first ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul;
+}
+
+ColumnGroups UlyssesSetup::columns(const OpSize& size, int world) const {
+  const std::int64_t columns = product_first ? size.n : size.k;
+  if (heads == 0) return equal_columns(columns, world);
+  const std::int64_t all = product_first ? heads + 2 * kv_heads : heads;
+  PLAIT_CHECK(columns % all == 0, name(), ": ", columns, " columns are not those of ", all,
+              product_first ? " heads of q, k and v" : " heads");
+  const Heads of = {.heads = heads, .kv_heads = kv_heads, .size = columns / all};
+  return product_first ? qkv_columns(of, world) : head_columns(of, world);
+}
+
 tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
   return {
       .key = {.op = setup.op,

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "measure/race.h"
 #include "plait/link.h"
 #include "plait/ops.h"
+#include "plait/ulysses.h"
 #include "tune/op_case.h"
 
 namespace plait::measure {
@@ -27,8 +29,22 @@ struct RequestedLink {
   explicit operator bool() const { return link.has_value() || ratio > 0; }
 };
 
+// An operator of plait/ulysses.h. It is no Operator: groups of columns belong to its ranks.
+struct UlyssesSetup {
+  bool product_first = true;  // matmul_all_to_all, else all_to_all_matmul
+  std::int64_t heads = 0;     // 0: ranks have equal shares of columns
+  std::int64_t kv_heads = 0;
+
+  std::string_view name() const;
+  // An operator with the same schedules, and plans with the same fields.
+  Operator like() const;
+  // Refuses columns that the heads can't share.
+  ColumnGroups columns(const OpSize& size, int world) const;
+};
+
 struct OpSetup {
-  Operator op = Operator::matmul;
+  Operator op = Operator::matmul;  // with `ulysses`: its product
+  std::optional<UlyssesSetup> ulysses = {};
   std::vector<OpSize> sizes;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
@@ -43,6 +59,8 @@ struct OpSetup {
   std::string backend;      // of the product; empty: the best
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
+
+  std::string_view name() const { return ulysses ? ulysses->name() : plait::name(op); }
 };
 
 // The problem of one size, for plans and operands.

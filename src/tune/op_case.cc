@@ -118,8 +118,6 @@ TensorView OpCase::out_of(Operator op) const {
   return out_.view(key_.out, key_.m, n_).row_range(0, rows);
 }
 
-ConstTensorView OpCase::out() const { return out_of(key_.op); }
-
 OpCase::Runner::Runner(const OpCase& one, Operator op, const Plan& plan, Communicator& comm)
     : group_(comm.state().group()),
       call_({.x = one.x_of(op), .weight = one.weight(), .out = one.out_of(op)}),

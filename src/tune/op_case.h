@@ -50,17 +50,18 @@ class OpCase {
   // Multiplications and additions of a rank's product.
   double flops() const;
 
-  // This rank's x; a new copy of its n by k weight before packing; and the result of the last run.
+  // This rank's x and weight; a new copy of its n by k weight before packing; and the result of the
+  // last run.
   ConstTensorView x() const { return x_of(key_.op); }
+  Weight weight() const;
   Buffer random_weight(Dtype dtype) const;
-  ConstTensorView out() const;
+  TensorView out() const { return out_of(key_.op); }
 
   std::int64_t n() const { return n_; }
   std::int64_t k() const { return k_; }
 
  private:
   WeightView as_it_lies() const;
-  Weight weight() const;
   std::int64_t multiplied_rows() const;
   TensorView x_of(Operator op) const;
   TensorView out_of(Operator op) const;

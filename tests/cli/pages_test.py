@@ -13,9 +13,10 @@ from command import PATIENCE, PLAIT, CommandTest, plait
 VERBS = ["run", "bench", "tune", "trace", "predict", "verify", "info"]
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
+ULYSSES = ["matmul-all-to-all", "all-to-all-matmul"]
 PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-70b",
-         *(f"bench {name}" for name in ["matmul", "grouped", "layer", "model", *OPERATORS]),
-         *(f"trace {name}" for name in OPERATORS), *(f"predict {name}" for name in OPERATORS)]
+         *(f"bench {name}" for name in ["matmul", "grouped", "heads", "layer", "model", *OPERATORS, *ULYSSES]),
+         *(f"trace {name}" for name in OPERATORS + ULYSSES), *(f"predict {name}" for name in OPERATORS)]
 
 
 def options_of(page):
@@ -91,8 +92,8 @@ class CompletionTest(CommandTest):
             ("plait tr", ["trace"]),
             ("plait completion ", ["bash", "fish", "zsh"]),
             ("plait man in", ["info"]),
-            ("plait trace ", [*OPERATORS, "-h", "--help"]),
-            ("plait bench matmul-", [one for one in OPERATORS if one.startswith("matmul-")]),
+            ("plait trace ", [*OPERATORS, *ULYSSES, "-h", "--help"]),
+            ("plait bench matmul-", [one for one in OPERATORS + ULYSSES if one.startswith("matmul-")]),
             ("plait predict --mea", ["--measured"]),
             ("plait run --bind ", ["core", "numa", "none"]),
             ("plait run --bind=n", ["numa", "none"]),

@@ -98,6 +98,7 @@ class PredictTest(PredictCase):
                 ((), "an operator or a model is missing, such as matmul-all-reduce"),
                 (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
                 (("matmul",), "cannot predict matmul"),
+                (("all-to-all-matmul",), "all_to_all_matmul has no plans that are tuned, predicted or stored"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
                 (("lama2-70b",), "did you mean llama2-70b"),
                 (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),

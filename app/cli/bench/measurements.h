@@ -2,17 +2,33 @@
 // returns the exit status.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/verbs.h"
+#include "measure/op_setup.h"
 
 namespace plait::cli {
 
 int bench_matmul(Words words);
 int bench_grouped(Words words);
 int bench_experts(Words words);
+int bench_heads(Words words);
 int bench_layer(Words words);
 int bench_model(Words words);
+
+// An operator that bench and trace measure.
+struct MeasuredOperator {
+  Operator op = Operator::matmul;  // of `ulysses`: its product
+  std::optional<measure::UlyssesSetup> ulysses = {};
+};
+std::optional<MeasuredOperator> find_measured(std::string_view spelling);
+std::vector<std::string> measured_words();  // all that communicate
+
+// Refuses an operator that bench measures, but that has no plans to be tuned, predicted or shown.
+void refuse_without_plans(std::string_view spelling);
 
 // `verb` is "bench" or "trace"; `spelling` is the operator as typed.
 int measure_operator(const std::string& verb, const std::string& spelling, Words words);

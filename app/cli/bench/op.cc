@@ -9,6 +9,7 @@
 #include "cli/bench/op_report.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
+#include "cli/values.h"
 #include "comm/session/state.h"
 #include "measure/collective_check.h"
 #include "measure/op_measure.h"
@@ -83,8 +84,34 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
 
 }  // namespace
 
+std::optional<MeasuredOperator> find_measured(std::string_view spelling) {
+  if (const auto op = parse_operator(spelling)) return MeasuredOperator{.op = *op};
+  for (const bool product_first : {true, false}) {
+    const measure::UlyssesSetup ulysses = {.product_first = product_first};
+    if (spelling == ulysses.name() || spelling == word_of(ulysses.name()))
+      return MeasuredOperator{.ulysses = ulysses};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> measured_words() {
+  std::vector<std::string> words = operator_words();
+  for (const bool product_first : {true, false})
+    words.push_back(word_of(measure::UlyssesSetup{.product_first = product_first}.name()));
+  return words;
+}
+
+void refuse_without_plans(std::string_view spelling) {
+  const auto found = find_measured(spelling);
+  PLAIT_CHECK(
+      !found || !found->ulysses, found->ulysses->name(),
+      " has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
+      "plan (plait bench ",
+      word_of(found->ulysses->name()), " measures them)");
+}
+
 int measure_operator(const std::string& verb, const std::string& spelling, Words words) {
-  const auto op = parse_operator(spelling);
+  const auto op = find_measured(spelling);
   PLAIT_CHECK(op, "there is no operator ", spelling);
   const auto options = read_op_options(verb == "trace" ? OpVerb::trace : OpVerb::bench, *op, words);
   if (!options) return kDone;

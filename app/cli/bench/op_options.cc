@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "cli/problem_options.h"
 #include "cli/values.h"
+#include "ops/op_checks.h"
 #include "plait/gemm.h"
 #include "plait/quantized.h"
 
@@ -78,11 +79,44 @@ void check_backend(const OpBenchOptions& options) {
   }
 }
 
+// "32,4", or "32" with as many kv heads.
+measure::UlyssesSetup read_heads(std::string_view option, const std::string& text,
+                                 measure::UlyssesSetup ulysses) {
+  const std::vector<std::int64_t> heads = read_size_list(option, text);
+  PLAIT_CHECK(heads.size() <= 2, option, " ", text,
+              " is not a number of heads and one of kv heads");
+  ulysses.heads = heads.front();
+  ulysses.kv_heads = heads.back();
+  return ulysses;
+}
+
+// Sentences name the operator, and not the one whose plans it has.
+std::vector<Plan> read_plans_of(const OpBenchOptions& bench, const PlanOptions& words,
+                                const std::string& parts) try {
+  return read_plans(bench.ulysses ? bench.ulysses->like() : bench.op, words, parts);
+} catch (const Error& error) {
+  if (!bench.ulysses) throw;
+  throw ops::in_words_of(bench.name(), error);
+}
+
 // The options whose values need no others to be understood.
 void add_options(Options& options, OpBenchOptions& bench) {
-  options.add("--wire", wire_of(bench.op), bench.wire,
-              "dtype in which partial sums are sent (default: f32 on one host, x's\n"
-              "dtype between hosts, as layers send them)");
+  if (bench.ulysses) {
+    options.add(
+        "--heads", "H[,KV]", bench.ulysses,
+        [of = *bench.ulysses](std::string_view option, const std::string& text) {
+          return read_heads(option, text, of);
+        },
+        bench.ulysses->product_first
+            ? "heads, and kv heads: the columns are those of q, k and v (default:\n"
+              "equal shares of columns)"
+            : "heads, and kv heads: a rank has the columns of its heads (default:\n"
+              "equal shares of k)");
+  } else {
+    options.add("--wire", wire_of(bench.op), bench.wire,
+                "dtype in which partial sums are sent (default: f32 on one host, x's\n"
+                "dtype between hosts, as layers send them)");
+  }
   options.add("-w,--weight", kWeight, bench.weight,
               "a dtype, or a scheme such as s8:channel, packed before the call;\n"
               "plain: x's dtype, not packed before (default: x's dtype, packed)");
@@ -100,11 +134,13 @@ void add_options(Options& options, OpBenchOptions& bench) {
 
 }  // namespace
 
-std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words words) {
+std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperator& op,
+                                              Words words) {
   const bool traces = which == OpVerb::trace;
-  const std::string verb = (traces ? "trace " : "bench ") + word_of(op);
   OpBenchOptions bench;
-  bench.op = op;
+  bench.op = op.op;
+  bench.ulysses = op.ulysses;
+  const std::string verb = (traces ? "trace " : "bench ") + word_of(bench.name());
   bench.wire = kAutomaticWire;
   SizeOptions sizes;
   DtypeOptions dtypes;
@@ -130,7 +166,9 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, Operator op, Words w
   bench.transport = ranks.transport;
   bench.threads = ranks.threads;
   check_backend(bench);
-  bench.plans = read_plans(op, plans, usual_parts(which));
+  bench.plans = read_plans_of(bench, plans, usual_parts(which));
+  for (const measure::OpSize& size : bench.sizes)
+    if (bench.ulysses) static_cast<void>(bench.ulysses->columns(size, bench.ranks));
   if (traces && !bench.files.traces()) {
     bench.files.trace = "plait-trace.json";
     bench.files.html = "plait-trace.html";

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "cli/bench/measurements.h"
 #include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "measure/op_setup.h"
@@ -17,6 +18,6 @@ struct OpBenchOptions : measure::OpSetup {
 // Reads the options of plait bench OPERATOR, or of plait trace OPERATOR, which by default writes
 // timelines. nullopt: help was requested and has been printed.
 enum class OpVerb { bench, trace };
-std::optional<OpBenchOptions> read_op_options(OpVerb verb, Operator op, Words words);
+std::optional<OpBenchOptions> read_op_options(OpVerb verb, const MeasuredOperator& op, Words words);
 
 }  // namespace plait::cli

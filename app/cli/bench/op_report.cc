@@ -77,7 +77,7 @@ bool is_share(const std::optional<double>& efficiency) {
 report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
                              const measure::Recorded& recorded) {
   report::Timeline timeline = {
-      .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.op), result.size.m,
+      .title = fmt::format("{}, m={} n={} k={}, {} by {}", options.name(), result.size.m,
                            result.size.n, result.size.k, name(options.x), options.weight),
       .subtitle = show_place(result) + show_clocks(recorded),
       .product = static_cast<std::int64_t>(result.product.median),
@@ -95,7 +95,7 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
 
 std::string show_text(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   std::string text =
-      fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}{}\n{}\n\n", name(options.op),
+      fmt::format("{}  m={} n={} k={} x={} weight={} out={} wire={}{}\n{}\n\n", options.name(),
                   result.size.m, result.size.n, result.size.k, name(options.x), options.weight,
                   name(options.out), name(ops::wire_of(options.op, options.x, options.wire)),
                   options.chose_wire ? " (automatic between hosts)" : "", show_place(result));
@@ -134,7 +134,7 @@ nlohmann::ordered_json show_json(const OpBenchOptions& options,
                          {"overlap_efficiency", efficiency ? Json(*efficiency) : Json()},
                          {"bits_equal", one.bits_equal}});
   }
-  return {{"op", name(options.op)},
+  return {{"op", options.name()},
           {"m", result.size.m},
           {"n", result.size.n},
           {"k", result.size.k},

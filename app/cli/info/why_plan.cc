@@ -1,4 +1,5 @@
 #include "cli/info/why_plan.h"
+#include "cli/bench/measurements.h"
 
 #include <fmt/format.h>
 
@@ -32,7 +33,9 @@ constexpr std::string_view kOp = "op=";
 // "matmul-all-reduce" is an operator; anything after op= is taken for one.
 bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
-  const auto op = parse_operator(word.substr(says_so ? kOp.size() : 0));
+  const std::string_view spelling = word.substr(says_so ? kOp.size() : 0);
+  refuse_without_plans(spelling);
+  const auto op = parse_operator(spelling);
   return op ? traits_of(*op).communicates() : says_so;
 }
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
+#include "cli/bench/measurements.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/problem_options.h"
@@ -140,6 +141,7 @@ std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usua
 std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const PlanKey& usual) {
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
+    refuse_without_plans(spelling);
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && traits_of(*op).communicates(), "--op ", spelling,
                 " is not an operator with plans, such as matmul-all-reduce");

@@ -6,6 +6,7 @@ from operator_case import OperatorCase
 
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
+ULYSSES = ["matmul-all-to-all", "all-to-all-matmul"]
 FUSED = ["matmul-all-reduce", "matmul-reduce-scatter", "all-gather-matmul"]
 
 
@@ -19,6 +20,29 @@ class OperatorTest(OperatorCase):
                 plans = ["serial", *(f"pipelined parts={n}" for n in (2, 4, 8))]
                 self.assertEqual([one["plan"] for one in found["schedules"]],
                                  plans + ["fused"] * (op in FUSED))
+
+    def test_operators_of_sequence_parallelism(self):
+        plans = ["serial", *(f"pipelined parts={n}" for n in (2, 4, 8)), "fused"]
+        for op in ULYSSES:
+            with self.subTest(op):
+                # 200 columns and 96 are those of 8 heads, or of 4 with 2 kv heads
+                found = self.json(op, *self.SIZE, "--transport", "threads", "--ranks", 2, "--heads", "4,2")
+                self.check(found, op)
+                self.assertEqual([one["plan"] for one in found["schedules"]], plans)
+                found = self.json(op, *self.SIZE, "--link", "10gbit,20us", "--ranks", 3, "--transport", "threads",
+                                  "--plan", "fused")
+                self.check(found, op)
+                self.assertEqual((found["ranks"], found["link"]), (3, "10gbit,20us"))
+
+    def test_columns_that_heads_cannot_share(self):
+        for words, sentence in ((("--heads", "7,7"), "matmul_all_to_all: 200 columns are not those of 21 heads"),
+                                (("--heads", "8,4,2"), "--heads 8,4,2 is not a number of heads and one of kv heads"),
+                                (("--wire", "f32"), "--wire")):
+            result = self.plait("bench", "matmul-all-to-all", *self.IN_THREADS, *words)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn(sentence, result.stderr)
+        result = self.plait("bench", "all-to-all-matmul", *self.IN_THREADS, "--plan", "pipelined parts=2 axis=columns")
+        self.assertIn("plait bench: all_to_all_matmul: axis=columns would cut", result.stderr)
 
     def test_ranks_of_their_own_over_a_link(self):
         found = self.json("matmul-all-reduce", *self.SIZE, "--link", "10gbit,20us", "--weight", "s8:channel",

@@ -84,6 +84,9 @@ class WhyTest(TuneCase):
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
+            ("matmul-all-to-all m=8 n=8 k=8",
+             "matmul_all_to_all has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
+             "plan (plait bench matmul-all-to-all measures them)"),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),

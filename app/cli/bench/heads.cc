@@ -1,0 +1,158 @@
+// plait bench heads: measures what follows a product by ranks' shares of a vocabulary.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/processor.h"
+#include "base/text.h"
+#include "cli/as_ranks.h"
+#include "cli/bench/measurements.h"
+#include "cli/console.h"
+#include "cli/effort_options.h"
+#include "cli/options.h"
+#include "cli/output_files.h"
+#include "cli/problem_options.h"
+#include "cli/table.h"
+#include "cli/values.h"
+#include "measure/collective_check.h"
+#include "measure/heads_measure.h"
+
+namespace plait::cli {
+namespace {
+
+constexpr Options::About kAboutHeads = {
+    .verb = "bench heads",
+    .usage = "--m M --n N --k K [OPTIONS]",
+    .purpose =
+        "Measures what follows a product by ranks' shares of a vocabulary of n ids:\n\n"
+        "  top      the largest logits (matmul_top)\n"
+        "  logits   the product, and all logits on every rank (matmul_all_gather_columns)\n"
+        "  columns  logits that are there, brought to every rank (all_gather_columns)\n"
+        "  loss     cross entropy, forward and backward (matmul_cross_entropy)\n\n"
+        "Gathered is the time of the same with logits that are gathered as the rows of a\n"
+        "transposed matrix, and searched afterwards. Products is the time of the products alone:\n"
+        "one, or the three of a loss. Reading is the time in which all ranks read their weights.",
+    .examples =
+        "Exit status: 0 done; 1 a file can't be written; 2 wrong usage; 3 a rank was lost.\n\n"
+        "Examples:\n"
+        "  plait bench heads --m 1,16 --n 151936 --k 2048 --head top\n"
+        "  plait bench heads --m 512 --n 151936 --k 2048 --head columns,logits --json -"};
+
+struct HeadsOptions : measure::HeadsSetup {
+  OutputFiles files;
+};
+
+std::vector<std::string> read_heads(std::string_view option, const std::string& text) {
+  return read_known(option, text, measure::heads_words());
+}
+
+std::optional<Link> read_link(std::string_view, const std::string& text) {
+  return parse_link(text);
+}
+
+std::optional<HeadsOptions> read_heads_options(Words words) {
+  HeadsOptions heads;
+  heads.heads = measure::heads_words();
+  SizeOptions sizes;
+  RankOptions ranks;
+  Options options(kAboutHeads);
+  add_options(options, sizes);
+  options.add("--head", "HEAD[,...]", heads.heads, read_heads,
+              "top, logits, columns, loss (default: all)");
+  options.offer(measure::heads_words());
+  options.add("--top", whole(1, 1024, "K"), heads.top, "logits kept of a row (default: 1)");
+  options.add("-d,--dtype", kDtype, heads.x, "dtype of x, weight and logits (default: bf16)");
+  add_options(options, ranks);
+  options.add("-l,--link", "LINK", heads.link, read_link,
+              "emulated link between all ranks, such as 25gbit,5us");
+  add_options(options, heads.effort, "1");
+  add_json_option(options, heads.files);
+  if (!options.parse_all(words)) return std::nullopt;
+  heads.sizes = read_sizes(sizes);
+  for (const measure::OpSize& size : heads.sizes) {
+    PLAIT_CHECK(heads.top <= size.n, "--top ", heads.top, ": there are ", size.n, " ids");
+  }
+  heads.ranks = read_ranks("--ranks", ranks.ranks, ranks.transport);
+  heads.transport = ranks.transport;
+  heads.threads = ranks.threads;
+  return heads;
+}
+
+std::string show_heads(const HeadsOptions& options, const Communicator& comm,
+                       const std::vector<measure::HeadTimes>& results) {
+  const auto shown = [](const measure::Times& times) {
+    return times.repetitions > 0 ? show_time(times.median) : "-";
+  };
+  Table table({"head", "m", "n", "k", "time", "gathered", "speed-up", "products", "reading"},
+              /*left=*/1);
+  for (const measure::HeadTimes& one : results) {
+    const auto& gathered = one.gathered;
+    table.add({one.head, fmt::to_string(one.size.m), fmt::to_string(one.size.n),
+               fmt::to_string(one.size.k), shown(one.time), gathered ? shown(*gathered) : "-",
+               gathered ? fmt::format("{:.2f}", gathered->median / one.time.median) : "-",
+               shown(one.products), shown(one.reading)});
+  }
+  return fmt::format("heads of {}  top={}\n{}; {} over {}{}\n\n{}", name(options.x), options.top,
+                     base::read_processor().model, base::show_count(comm.world(), "rank"),
+                     comm.transport(), options.link ? ", " + describe(*options.link) : "",
+                     table.text());
+}
+
+nlohmann::ordered_json show_heads_json(const HeadsOptions& options, const Communicator& comm,
+                                       const std::vector<measure::HeadTimes>& results) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const measure::HeadTimes& one : results) {
+    const auto time = [](const measure::Times& times) {
+      return times.repetitions > 0 ? Json(times.median) : Json();
+    };
+    list.push_back({{"head", one.head},
+                    {"m", one.size.m},
+                    {"n", one.size.n},
+                    {"k", one.size.k},
+                    {"time_ns", one.time.median},
+                    {"gathered_ns", one.gathered ? time(*one.gathered) : Json()},
+                    {"products_ns", time(one.products)},
+                    {"reading_ns", time(one.reading)}});
+  }
+  return {{"dtype", name(options.x)},
+          {"top", options.top},
+          {"ranks", comm.world()},
+          {"transport", comm.transport()},
+          {"link", options.link ? Json(name(*options.link)) : Json()},
+          {"machine", base::read_processor().model},
+          {"results", std::move(list)}};
+}
+
+int be_rank_of_heads(HeadsOptions options, Communicator& whole) {
+  if (!options.link) options.link = whole.link();
+  Communicator comm = whole.with_link(std::nullopt);
+  const auto refusal = measure::refusal_of_all(comm, [&] {
+    if (comm.rank() == 0) check_writable(options.files);
+    for (const measure::OpSize& size : options.sizes)
+      measure::check_memory(options, size, comm.world());
+  });
+  if (refusal) return exit_status(*refusal);
+  const std::vector<measure::HeadTimes> results = measure::measure(options, comm);
+  const auto failure = measure::refusal_of_all(comm, [&] {
+    if (comm.rank() != 0) return;
+    if (!options.files.silences()) answer(show_heads(options, comm, results));
+    options.files.write_json(show_heads_json(options, comm, results));
+  });
+  return failure ? exit_status(*failure) : kDone;
+}
+
+}  // namespace
+
+int bench_heads(Words words) {
+  const auto options = read_heads_options(words);
+  if (!options) return kDone;
+  if (place_from_environment().launcher.empty()) check_writable(options->files);
+  std::vector<std::string> whole = {"bench", "heads"};
+  whole.insert(whole.end(), words.begin(), words.end());
+  return as_ranks({.ranks = options->ranks, .transport = options->transport}, whole,
+                  [&](Communicator& comm) { return be_rank_of_heads(*options, comm); });
+}
+
+}  // namespace plait::cli
