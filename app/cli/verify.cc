@@ -75,6 +75,7 @@ constexpr Options::About kAbout = {
         "  plait verify --layers --cases 2000\n"
         "  plait verify --ulysses --ranks 2,3\n"
         "  plait verify --experts --ranks 2,3\n"
+        "  plait verify --heads --ranks 2,4\n"
         "  plait verify --op matmul-all-reduce --transport shm\n"
         "  mpirun -n 3 plait verify --transport mpi\n"};
 
@@ -97,19 +98,12 @@ struct Verification {
   std::vector<World> worlds;
   std::vector<Operator> ops = all_ops();
   std::string ops_text;
-  bool layers = false;
-  bool ulysses = false;
-  bool experts = false;
+  verify::Rounds::Kind kind = verify::Rounds::Kind::operators;
   bool digest = false;
   std::string json;
 
   verify::Rounds rounds_of(std::size_t world) const {
-    return {.seed = seed,
-            .numbers = numbers_of(world),
-            .ops = ops,
-            .layers = layers,
-            .ulysses = ulysses,
-            .experts = experts};
+    return {.seed = seed, .numbers = numbers_of(world), .ops = ops, .kind = kind};
   }
 
   // The cases of one world.
@@ -139,6 +133,28 @@ std::vector<std::int64_t> read_case_numbers(std::string_view option, const std::
   for (const std::string_view number : base::split(text, ','))
     numbers.push_back(read_number(option, number, 0, kMostCases));
   return numbers;
+}
+
+// An option that asks for other cases than those of operators.
+struct KindOption {
+  verify::Rounds::Kind kind;
+  const char* names;
+  const char* purpose;
+  bool is_given = false;
+
+  std::string name() const { return base::sentence(base::split(names, '|').front()); }
+};
+using Kinds = std::array<KindOption, 4>;
+
+Kinds kinds_of_cases() {
+  using Kind = verify::Rounds::Kind;
+  return {{{Kind::layers, "--layers|-l",
+            "check linear layers, forward and backward, in place of operators"},
+           {Kind::ulysses, "--ulysses",
+            "check the operators of sequence parallelism in place of the others"},
+           {Kind::experts, "--experts", "check layers of experts in place of operators"},
+           {Kind::heads, "--heads",
+            "check what follows a product by a vocabulary in place of operators"}}};
 }
 
 // The ranks and transports to verify, as typed.
@@ -176,7 +192,7 @@ std::vector<World> read_worlds(const WorldOptions& args) {
   return worlds;
 }
 
-void add_options(Options& options, Verification& what, WorldOptions& worlds) {
+void add_options(Options& options, Verification& what, WorldOptions& worlds, Kinds& kinds) {
   options.add("--cases|-c", whole(1, kMostCases), what.cases, "number of problems (default: 200)");
   options.add("--seed|-s", whole(0, INT32_MAX, "S"), what.seed,
               "seed of the problems (default: 1)");
@@ -188,11 +204,7 @@ void add_options(Options& options, Verification& what, WorldOptions& worlds) {
   options.offer(transport_words());
   options.add("--op|-o", "OP[,OP...]", what.ops, read_ops, "operators (default: all)");
   options.offer(operator_words());
-  options.add_flag("--layers|-l", what.layers,
-                   "check linear layers, forward and backward, in place of operators");
-  options.add_flag("--ulysses", what.ulysses,
-                   "check the operators of sequence parallelism in place of the others");
-  options.add_flag("--experts", what.experts, "check layers of experts in place of operators");
+  for (KindOption& one : kinds) options.add_flag(one.names, one.is_given, one.purpose);
   options.add("--only", "I[,I...]", what.only, read_case_numbers,
               "run only these problems, by the numbers that a failure prints");
   options.add_flag("--digest", what.digest, "print a digest of the results' bits too");
@@ -203,12 +215,17 @@ std::optional<Verification> read_verification(Words words) {
   Verification what;
   WorldOptions worlds;
   Options options(kAbout);
-  add_options(options, what, worlds);
+  Kinds kinds = kinds_of_cases();
+  add_options(options, what, worlds, kinds);
   if (!options.parse_all(words)) return std::nullopt;
   what.ops_text = options.typed("--op");
-  const int kinds = (what.ops_text.empty() ? 0 : 1) + (what.layers ? 1 : 0) +
-                    (what.ulysses ? 1 : 0) + (what.experts ? 1 : 0);
-  PLAIT_CHECK(kinds <= 1, "--op, --layers, --ulysses and --experts cannot be combined");
+  std::string first = what.ops_text.empty() ? "" : "--op";
+  for (const KindOption& one : kinds) {
+    if (!one.is_given) continue;
+    PLAIT_CHECK(first.empty(), first, " and ", one.name(), " cannot be combined");
+    what.kind = one.kind;
+    first = one.name();
+  }
   what.worlds = read_worlds(worlds);
   return what;
 }
@@ -221,9 +238,8 @@ std::string again(const Verification& what, const World& world,
   if (comm::meets(world.transport, comm::Meets::by_mpi))
     text = fmt::format("mpirun -n {} {}", world.ranks, text);
   if (!what.ops_text.empty()) text += " --op " + what.ops_text;
-  if (what.layers) text += " --layers";
-  if (what.ulysses) text += " --ulysses";
-  if (what.experts) text += " --experts";
+  for (const KindOption& one : kinds_of_cases())
+    if (one.kind == what.kind) text += " " + one.name();
   return text;
 }
 

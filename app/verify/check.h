@@ -16,6 +16,7 @@
 #include "verify/case.h"
 #include "verify/exact.h"
 #include "verify/experts_case.h"
+#include "verify/heads_case.h"
 #include "verify/layer_case.h"
 #include "verify/operands.h"
 #include "verify/ulysses_case.h"
@@ -108,6 +109,7 @@ std::unique_ptr<Subject> subject_of(const VerifyCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const LayerCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const UlyssesCase& one, Communicator& comm);
 std::unique_ptr<Subject> subject_of(const ExpertsCase& one, Communicator& comm);
+std::unique_ptr<Subject> subject_of(const HeadsCase& one, Communicator& comm);
 
 // Collective.
 template <class Case>

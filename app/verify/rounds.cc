@@ -14,13 +14,21 @@
 namespace plait::verify {
 namespace {
 
-using Case = std::variant<VerifyCase, LayerCase, UlyssesCase, ExpertsCase>;
+using Case = std::variant<VerifyCase, LayerCase, UlyssesCase, ExpertsCase, HeadsCase>;
 
 Case case_of(const Rounds& rounds, std::int64_t number, int world) {
-  if (rounds.layers) return random_layer_case(rounds.seed, number, world);
-  if (rounds.experts) return random_experts_case(rounds.seed, number, world);
-  if (rounds.ulysses) return random_ulysses_case(rounds.seed, number, world);
-  return random_case(rounds.seed, number, world, rounds.ops);
+  switch (rounds.kind) {
+    case Rounds::Kind::layers:
+      return random_layer_case(rounds.seed, number, world);
+    case Rounds::Kind::ulysses:
+      return random_ulysses_case(rounds.seed, number, world);
+    case Rounds::Kind::experts:
+      return random_experts_case(rounds.seed, number, world);
+    case Rounds::Kind::heads:
+      return random_heads_case(rounds.seed, number, world);
+    default:
+      return random_case(rounds.seed, number, world, rounds.ops);
+  }
 }
 
 std::string description_of(const Case& some) {
@@ -52,6 +60,7 @@ Verdict verdict_of(const Findings& mine, Communicator& comm) {
   const auto first =
       std::find_if(all.begin(), all.end(), [](const Flags& one) { return one.failed != 0; });
   std::vector<std::uint64_t> digests;
+  digests.reserve(all.size());
   for (const Flags& one : all) digests.push_back(one.digest);
   return {.speaks = first - all.begin() == comm.rank(),
           .failed = first != all.end(),

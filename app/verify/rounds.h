@@ -37,9 +37,10 @@ struct Rounds {
   std::uint64_t seed = 1;
   CaseNumbers numbers;
   std::vector<Operator> ops;
-  bool layers = false;   // check layers in place of operators
-  bool ulysses = false;  // check the operators of plait/ulysses.h in place of the others
-  bool experts = false;  // check layers of experts in place of operators
+  // Cases are of operators, of layers, of the operators of plait/ulysses.h, of layers of experts, or
+  // of what follows a product by a vocabulary.
+  enum class Kind : std::uint8_t { operators, layers, ulysses, experts, heads };
+  Kind kind = Kind::operators;
 };
 
 struct Tally {

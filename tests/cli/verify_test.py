@@ -26,6 +26,7 @@ class VerifyTest(CommandTest):
         self.assertRegex(self.verify("--layers", "--cases", 6, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
         self.assertRegex(self.verify("--ulysses", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
         self.assertRegex(self.verify("--experts", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
+        self.assertRegex(self.verify("--heads", "--cases", 24, "--seed", 3), r"^24 passed, 0 failed\n" + AS_ONE)
 
     def test_only_one_problem_in_each_world(self):
         self.assertRegex(self.verify("--only", 7, "--ranks", "2,3", "-t", "shm"), r"^2 passed, 0 failed\n" + AS_ONE)
@@ -189,6 +190,8 @@ class VerifyTest(CommandTest):
             (["--op", "all-reduce"], "--op all-reduce is not an operator; known are matmul, "
                                      "matmul-all-reduce, matmul-reduce-scatter, matmul-all-gather, "
                                      "all-gather-matmul, reduce-scatter-matmul, all-reduce-matmul"),
+            (["--heads", "--ulysses"], "--ulysses and --heads cannot be combined"),
+            (["--op", "matmul", "--layers"], "--op and --layers cannot be combined"),
             (["more"], "unexpected word more (plait verify --help)"),
         ]:
             result = self.plait("verify", *words)

@@ -20,12 +20,12 @@ constexpr std::int64_t kCasesOfAWorld = kIsThreadSanitized ? 40 : kIsSanitized ?
 class Fuzz : public testing::TestWithParam<int> {
  protected:
   // Cases that the verb does not run by default.
-  static void run(bool layers) {
+  static void run(Rounds::Kind kind) {
     Rounds rounds = {
         .seed = 2026,
         .numbers = {.named = {}, .first = GetParam(), .step = 7, .end = 7 * kCasesOfAWorld},
         .ops = {},
-        .layers = layers};
+        .kind = kind};
     for (int i = 0; i < kOperators; ++i) rounds.ops.push_back(static_cast<Operator>(i));
     run_in_threads(GetParam(), [&](Communicator& comm) {
       const Tally tally =
@@ -42,8 +42,8 @@ class Fuzz : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(Fuzz, Operators) { run(/*layers=*/false); }
-TEST_P(Fuzz, Layers) { run(/*layers=*/true); }
+TEST_P(Fuzz, Operators) { run(Rounds::Kind::operators); }
+TEST_P(Fuzz, Layers) { run(Rounds::Kind::layers); }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Fuzz, testing::Values(1, 2, 3, 4),
                          [](const auto& world) { return "Of" + std::to_string(world.param); });

@@ -1,29 +1,14 @@
 // Words of options that the benchmarks of experts share.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
 #include "cli/values.h"
 #include "measure/grouped_case.h"
 
 namespace plait::cli {
-
-// Finds the words of a list among those that are known.
-inline std::vector<std::string> read_known(std::string_view option, const std::string& text,
-                                           const std::vector<std::string>& known) {
-  std::vector<std::string> words = read_list(option, text);
-  for (const std::string& word : words) {
-    PLAIT_CHECK(std::find(known.begin(), known.end(), word) != known.end(), option, " ", word,
-                " is none of ", fmt::format("{}", fmt::join(known, ", ")));
-  }
-  return words;
-}
 
 inline std::vector<std::string> experts_words() {
   std::vector<std::string> words;
