@@ -1,12 +1,13 @@
 """Compares plait.torch.linear_cross_entropy with Megatron-Core's own loss over gloo, in turns.
 
 torchrun --nproc-per-node 2 bench/python/cross_entropy.py [--rows M] [--ids V] [--hidden K]
-         [--pairs N] [--threads T]
+         [--pairs N]
 
 Both train one step of an output layer that ranks share: loss, gradient of x (summed over the
 ranks), gradient of the weight. Megatron multiplies, and calls vocab_parallel_cross_entropy. Rank 0
 prints the medians, the median of the pairs' ratios, and how far memory rose above what operands and
-gradients take. The default vocabulary is a quarter of that of Qwen3 (151936).
+gradients take. Both use the threads that torchrun gives a rank: one, unless
+OMP_NUM_THREADS says otherwise. The default vocabulary is a quarter of that of Qwen3 (151936).
 """
 
 import argparse
@@ -55,11 +56,9 @@ def main() -> None:
     parser.add_argument("--ids", type=int, default=37984)
     parser.add_argument("--hidden", type=int, default=2048)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     dist.init_process_group("gloo")
     world, rank = dist.get_world_size(), dist.get_rank()
-    torch.set_num_threads(options.threads)
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=world)
     torch.manual_seed(1)
     x = torch.randn(options.rows, 1, options.hidden).bfloat16().requires_grad_()
@@ -76,13 +75,9 @@ def main() -> None:
         loss.backward()
         return loss.detach()
 
-    settings = plait.torch.Options(threads=options.threads)
-
     def ours() -> torch.Tensor:
         x.grad = weight.grad = None
-        loss = plait.torch.linear_cross_entropy(
-            x, weight, targets, logits=torch.bfloat16, options=settings
-        )
+        loss = plait.torch.linear_cross_entropy(x, weight, targets, logits=torch.bfloat16)
         loss.backward()
         return loss.detach()
 
