@@ -37,8 +37,8 @@ struct Rounds {
   std::uint64_t seed = 1;
   CaseNumbers numbers;
   std::vector<Operator> ops;
-  // Cases are of operators, of layers, of the operators of plait/ulysses.h, of layers of experts, or
-  // of what follows a product by a vocabulary.
+  // Cases are of operators, of layers, of the operators of plait/ulysses.h, of layers of experts,
+  // or of what follows a product by a vocabulary.
   enum class Kind : std::uint8_t { operators, layers, ulysses, experts, heads };
   Kind kind = Kind::operators;
 };
