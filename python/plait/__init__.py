@@ -26,7 +26,6 @@ These headers have no names here:
   of a product, and a call of Python takes as long as that.
 - panel_cache.h, packed_input.h, and of gemm.h windows and their hook: they serve such schedules.
 - buffer.h: arrays and tensors own their memory.
-- experts.h: `plait.torch.ExpertParallel` serves experts, by calls that are here.
 - mpi.h: it takes an MPI communicator of C. `Communicator.from_mpi()` takes one of mpi4py.
 - export.h, plait.h: the first is for linkers, and the second includes the others.
 
