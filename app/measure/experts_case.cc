@@ -69,7 +69,7 @@ class ExpertsOperands {
 
   const std::vector<std::int64_t>& own() const { return own_; }
 
-  // What is used by calls of one batch.
+  // The operands of one batch beside x.
   struct Batch {
     std::vector<std::int64_t> ids;
     std::vector<float> weights;
@@ -272,7 +272,7 @@ class BatchMeasure {
         batch_ = {ids, std::vector<float>(ids.size(), 0.125F), tokens};
       if (setup_.replicated) break;
     }
-    // Of pairs of ranks, and of ranks.
+    // The rows of pairs of ranks, and of ranks.
     std::vector<std::int64_t> to(static_cast<std::size_t>(world), 0);
     busiest_ = 0;
     for (std::size_t from = 0; from < counts_.size(); ++from) {
@@ -326,7 +326,7 @@ std::vector<std::string> experts_skews() { return {"balanced", "gini=0.15", "gin
 
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
                                         Communicator& comm) {
-  // Of this rank's experts; the comparison reads memory of its own, with as many bytes.
+  // The memory of this rank's experts. The comparison reads memory of its own, with as many bytes.
   check_memory(3.0 * static_cast<double>(model.n * model.k) *
                    static_cast<double>(size_of(setup.x)) * model.experts / comm.world(),
                base::sentence("the experts of ", model.name));
