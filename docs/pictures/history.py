@@ -37,7 +37,7 @@ STYLE = """<style>
 class Release(NamedTuple):
     name: str
     speed: dict[str, float]  # of each band of cases, and of all of them, relative to the first release
-    noise: float  # halves of the old build's runs differ by this factor in the mean
+    noise: float  # runs of one build differ by this factor in the mean
 
 
 def version(file: Path) -> tuple[int, ...]:
@@ -61,7 +61,9 @@ def read(folder: Path) -> list[Release]:
                 ratios[band].append(values["new / old"])
             noises.append(statistics.median(values["old"][::2]) / statistics.median(values["old"][1::2]))
         before = found[-1].speed if found else {}
-        # A first release is measured beside itself, which shows the noise alone.
+        # A first release is measured beside itself, so its ratios are noise too.
+        if not found:
+            noises = max(noises, ratios["all cases"], key=lambda some: abs(math.log(mean(some))))
         speed = {band: before.get(band, 1.0) / mean(some) if found else 1.0 for band, some in ratios.items()}
         found.append(Release(file.stem, speed, max(mean(noises), 1 / mean(noises))))
     return found
@@ -82,7 +84,7 @@ def picture(releases: list[Release]) -> str:
              f'viewBox="0 0 {WIDTH} {height}">', f"<title>{title}</title>", STYLE,
              f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
              f'<text x="12" y="22" class="title">{title}</text>',
-             '<text x="12" y="39">Bars at the mean: two halves of one build\'s runs differ by this much.</text>']
+             '<text x="12" y="39">Bars at the mean: runs of one build differ by this much.</text>']
     for tenth in range(round(10 * low), round(10 * high) + 1):
         at = y(tenth / 10)
         parts += [f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>',
