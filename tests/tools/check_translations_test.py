@@ -40,7 +40,8 @@ class CheckTranslationsTest(unittest.TestCase):
 
     def test_each_difference_is_named(self):
         for old, new, sentence in [
-            ("## From C++\n", "## From C++\n\n## Another\n", "headings differ from 'Read on' on: 10 in English, 9 here"),
+            ("## From C++\n", "## From C++\n\n## Another\n",
+             "headings differ from 'Read on' on: 10 in English, 9 here"),
             ("## From C++\n", "### From C++\n", "headings differ from 'From C++' on: 9 in English, 9 here"),
             ("./do build\n", "./do build release\n", "which begins in English with './do build release'"),
             ("| step of the GPT, f32 | 0.73 | 0.60 | 1.23 |\n", "", "the tables differ: 6 rows in English, 7 here"),
