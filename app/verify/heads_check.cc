@@ -14,9 +14,6 @@
 namespace plait::verify {
 namespace {
 
-constexpr std::uint64_t kSeedOfX = 1;
-constexpr std::uint64_t kSeedOfWeight = 2;
-
 // The results of one rank, whose ids begin with `first`.
 class Heads {
  public:

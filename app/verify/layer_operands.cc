@@ -7,10 +7,10 @@
 namespace plait::verify {
 namespace {
 
-constexpr std::uint64_t kSeedOfWeight = 1;
-constexpr std::uint64_t kSeedOfBias = 2;
-constexpr std::uint64_t kSeedOfX = 4;  // plus the number of the forward
-constexpr std::uint64_t kSeedOfGradOut = 8;
+constexpr std::uint64_t kSeedOfLayersWeight = 1;
+constexpr std::uint64_t kSeedOfLayersBias = 2;
+constexpr std::uint64_t kSeedOfLayersX = 4;  // plus the number of the forward
+constexpr std::uint64_t kSeedOfLayersGradOut = 8;
 
 }  // namespace
 
@@ -27,17 +27,18 @@ LayerOperands::LayerOperands(const LayerCase& one, int rank) : case_(one) {
                     out_in ? inputs_ : outputs_, one.gap);
   // A weight to be quantised must be finite, and a few far larger values would leave little of the
   // others.
-  fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers, one.seed * 16 + kSeedOfWeight);
+  fill(weight_.view(), one.scheme ? Numbers::usual : one.numbers,
+       one.seed * 16 + kSeedOfLayersWeight);
   if (one.scheme) {
     const WeightView whole = {.view = weight_.view(), .layout = one.layout};
     quantized_ = quantize(whole, *one.scheme, /*threads=*/1);
     quantized_turned_ = quantize(whole.turned(), *one.scheme, /*threads=*/1);
   }
-  bias_ = made(one.out, 1, outputs_, kSeedOfBias);
+  bias_ = made(one.out, 1, outputs_, kSeedOfLayersBias);
   for (int i = 0; i < one.in_flight; ++i) {
     const auto which = static_cast<std::uint64_t>(i);
-    x_.push_back(made(one.x, one.m, inputs_, kSeedOfX + which));
-    grad_out_.push_back(made(one.grad_out, one.m, outputs_, kSeedOfGradOut + which));
+    x_.push_back(made(one.x, one.m, inputs_, kSeedOfLayersX + which));
+    grad_out_.push_back(made(one.grad_out, one.m, outputs_, kSeedOfLayersGradOut + which));
   }
 }
 

@@ -16,9 +16,6 @@ constexpr std::int64_t kAround = 2;  // rows before and after
 constexpr int kPoison = 0xA5;
 
 constexpr std::uint64_t kSeedOfOtherX = 0;
-constexpr std::uint64_t kSeedOfX = 1;
-constexpr std::uint64_t kSeedOfWeight = 2;
-constexpr std::uint64_t kSeedOfBias = 3;
 
 // A factor for all numbers of a row. f16 has no numbers as small as f32's.
 float random_scale(Random& random, Dtype dtype) {

@@ -14,6 +14,11 @@
 
 namespace plait::verify {
 
+// The seed of an operand is that of its problem, and one of these; 0 is another rank's x.
+inline constexpr std::uint64_t kSeedOfX = 1;
+inline constexpr std::uint64_t kSeedOfWeight = 2;
+inline constexpr std::uint64_t kSeedOfBias = 3;
+
 // A matrix with gaps between its rows and memory around it, none of which may be written.
 class Guarded {
  public:

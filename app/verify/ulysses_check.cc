@@ -12,10 +12,6 @@
 namespace plait::verify {
 namespace {
 
-constexpr std::uint64_t kSeedOfX = 1;
-constexpr std::uint64_t kSeedOfWeight = 2;
-constexpr std::uint64_t kSeedOfBias = 3;
-
 Guarded made(const UlyssesCase& one, Dtype dtype, const Range& rows, std::int64_t cols,
              std::uint64_t which) {
   Guarded matrix(dtype, ops::length(rows), cols);

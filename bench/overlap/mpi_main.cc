@@ -202,7 +202,7 @@ int run(int argc, char** argv) {
   }
   std::optional<cli::OpBenchOptions> options;
   try {
-    options = cli::read_op_options(cli::OpVerb::bench, *op, std::span(words).subspan(1));
+    options = cli::read_op_options(cli::OpVerb::bench, {.op = *op}, std::span(words).subspan(1));
     if (!options) return 0;
     check_has_rival(*op);
     PLAIT_CHECK(options->weight == name(options->x), "--weight ", options->weight,
