@@ -1,5 +1,6 @@
-// Loops over elements that are compiled for longer vectors too. The bits are the same where a file
-// is compiled with -ffp-contract=off and the sums have an order of their own.
+// Loops over elements that are compiled for longer vectors too; the processor alone chooses, not
+// PLAIT_ISA. The bits are the same if a file is compiled with -ffp-contract=off, and its sums have
+// an order of their own.
 #pragma once
 
 // Sanitizers don't run before the choice between the clones is made.

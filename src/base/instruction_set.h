@@ -42,7 +42,8 @@ const char* refusal(InstructionSet set);
 inline bool may_use(InstructionSet set) { return refusal(set) == nullptr; }
 
 // True if this processor multiplies f32 more than twice as fast as pairs of bf16. Intel's that know
-// f16 take two cycles for a dot product of bf16 in AVX-512, in which they make four multiply-adds.
+// f16 take two cycles for a dot product of bf16 in AVX-512, in which they make four multiply-adds
+// (measured on one of the Emerald Rapids generation).
 bool multiplies_f32_faster();
 
 // ", PLAIT_ISA=avx2" where the variable excludes instructions that this processor has. Empty
