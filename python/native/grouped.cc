@@ -42,24 +42,17 @@ template <class Product, std::size_t most>
 class Kept {
  public:
   template <class Make>
-  Product& get(const GemmDesc& desc, const GemmOptions& options, Make&& make) {
-    for (Entry& entry : entries_) {
-      if (entry.desc == desc && entry.threads == options.threads &&
-          entry.backend == options.backend) {
-        return *entry.product;
-      }
-    }
+  Product& get(const GemmDesc& desc, Make&& make) {
+    for (Entry& entry : entries_)
+      if (entry.desc == desc) return *entry.product;
     if (entries_.size() == most) entries_.erase(entries_.begin());
-    entries_.push_back(
-        {desc, options.threads, options.backend, std::make_unique<Product>(make(desc, options))});
+    entries_.push_back({desc, std::make_unique<Product>(make(desc, GemmOptions{}))});
     return *entries_.back().product;
   }
 
  private:
   struct Entry {
     GemmDesc desc;
-    int threads;
-    std::string backend;
     std::unique_ptr<Product> product;
   };
   std::vector<Entry> entries_;
@@ -79,7 +72,7 @@ struct Stack {
 
 void multiply_stack(const ConstTensorView& x, const Stack& stack,
                     std::span<const std::int64_t> rows, const TensorView& out,
-                    const ConstTensorView& biases, const GemmOptions& options) {
+                    const ConstTensorView& biases) {
   if (stack.groups == 0) return;
   std::vector<Weight> weights;
   std::vector<ConstTensorView> added;
@@ -91,15 +84,14 @@ void multiply_stack(const ConstTensorView& x, const Stack& stack,
   // The usual number of rows is a guess anyway.
   desc.m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(desc.m)));
   static thread_local Kept<GroupedGemm, 64> kept;
-  kept.get(desc, options, select_grouped_gemm)
+  kept.get(desc, select_grouped_gemm)
       .run({.x = x, .rows = rows, .weights = weights, .out = out, .biases = added});
 }
 
 // The gradient of each weight [n, k] of a stack: of its own rows, in their order. The sum over rows
 // depends on how many these are, and so does the product.
 void sum_stack(const ConstTensorView& grad, const ConstTensorView& x,
-               std::span<const std::int64_t> rows, const TensorView& out,
-               const GemmOptions& options) {
+               std::span<const std::int64_t> rows, const TensorView& out) {
   // An expert's rows are seldom as many again: more than a step's kinds of products would be memory
   // for nothing.
   static thread_local Kept<Gemm, 4> kept;
@@ -120,7 +112,7 @@ void sum_stack(const ConstTensorView& grad, const ConstTensorView& x,
                            .x = grad.dtype,
                            .weight = x.dtype,
                            .out = out.dtype};
-    kept.get(desc, options, select_gemm)
+    kept.get(desc, select_gemm)
         .run({.x = {.view = grad.row_range(first, first + own), .transposed = true},
               .weight = WeightView{.view = x.row_range(first, first + own),
                                    .layout = WeightLayout::in_out},
@@ -172,23 +164,17 @@ void bind_grouped(nb::module_& m) {
       "_grouped_matmul_of_stack",
       [](const TensorView& x, const TensorView& weights, std::int64_t groups,
          Named<WeightLayout> layout, const std::vector<std::int64_t>& rows, const TensorView& out,
-         const std::optional<TensorView>& biases, int threads, const std::string& backend) {
+         const std::optional<TensorView>& biases) {
         const ConstTensorView added = biases ? ConstTensorView(*biases) : ConstTensorView();
-        const GemmOptions options = {.backend = backend, .threads = threads};
-        unlocked([&] { multiply_stack(x, {weights, groups, layout}, rows, out, added, options); });
+        unlocked([&] { multiply_stack(x, {weights, groups, layout}, rows, out, added); });
       },
       nb::arg("x"), nb::arg("weights"), nb::arg("groups"), nb::arg("layout"), nb::arg("rows"),
-      nb::arg("out"), nb::arg("biases") = nb::none(), nb::arg("threads") = 0,
-      nb::arg("backend") = "");
+      nb::arg("out"), nb::arg("biases") = nb::none());
   m.def(
       "_grouped_weight_gradients",
       [](const TensorView& grad, const TensorView& x, const std::vector<std::int64_t>& rows,
-         const TensorView& out, int threads, const std::string& backend) {
-        const GemmOptions options = {.backend = backend, .threads = threads};
-        unlocked([&] { sum_stack(grad, x, rows, out, options); });
-      },
-      nb::arg("grad"), nb::arg("x"), nb::arg("rows"), nb::arg("out"), nb::arg("threads") = 0,
-      nb::arg("backend") = "");
+         const TensorView& out) { unlocked([&] { sum_stack(grad, x, rows, out); }); },
+      nb::arg("grad"), nb::arg("x"), nb::arg("rows"), nb::arg("out"));
 }
 
 }  // namespace plait::python
