@@ -2,6 +2,7 @@
 
 import atexit
 import itertools
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -157,6 +158,7 @@ _lock = threading.RLock()
 # Contexts that have gone and are not in _past yet, by their numbers. The garbage collector adds to
 # it at any moment, in a thread that may hold the lock.
 _gone: deque[tuple[int, Counts]] = deque()
+_of_parents: list[_Kept | None] = []  # what _alone was in processes that this was forked from
 
 
 def group_of(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup | None:
@@ -179,6 +181,17 @@ def _kept_alone() -> _Kept:
             place = _native.Place(0, 1, "alone")
             _alone = _Kept(recorded(_native.Communicator.connect(place=place)))
         return _alone
+
+
+def _begin_child() -> None:
+    """Leave to the parent what serves it alone, since a thread of the parent may be using it."""
+    global _alone, _lock
+    _lock = threading.RLock()
+    _of_parents.append(_alone)
+    _alone = None
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def _kept_for(group: dist.ProcessGroup | None, operator: str) -> _Kept:

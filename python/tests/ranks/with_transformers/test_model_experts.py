@@ -1,6 +1,7 @@
 """Models of experts that ranks share: logits, tokens and training of one rank, bit for bit."""
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,17 +188,39 @@ def test_calls_are_left_with_a_sentence(folder: Path, caplog: pytest.LogCaptureF
         assert "experts are left to transformers: autocast is on" in caplog.text
 
 
-def test_operands_of_one_rank_are_checked() -> None:
+def experts_of_one_rank() -> tuple[Any, tuple[torch.Tensor, ...]]:
+    """Experts, and their operands."""
     config = transformers.MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=4)
     config._experts_implementation = "plait"
     experts: Any = MixtralExperts(config)
     for parameter in experts.parameters():
         nn.init.normal_(parameter, std=0.2)
-    hidden, ids, weights = (
-        torch.randn(3, 8),
-        torch.tensor([[0, 1], [3, 2], [1, 1]]),
-        torch.rand(3, 2),
-    )
+    ids = torch.tensor([[0, 1], [3, 2], [1, 1]])
+    return experts, (torch.randn(3, 8), ids, torch.rand(3, 2))
+
+
+def test_experts_of_one_rank_in_a_forked_child() -> None:
+    experts, operands = experts_of_one_rank()
+    with torch.no_grad():
+        expected = experts(*operands).numpy().tobytes()
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            found = b"no result"
+            try:
+                found = experts(*operands).numpy().tobytes()
+            except plait.Error as error:
+                found = str(error).encode()
+            finally:
+                os.write(write, found)
+                os._exit(0)
+    os.waitpid(child, 0)
+    found = os.read(read, 1000)
+    agree(found == expected, str(found))
+
+
+def test_operands_of_one_rank_are_checked() -> None:
+    experts, (hidden, ids, weights) = experts_of_one_rank()
     agree(torch.equal(experts(hidden, ids.int(), weights), experts(hidden, ids, weights)), "int32")
     with pytest.raises(plait.Error, match=r"top_k_weights is \[3, 1\], and top_k_index \[3, 2\]$"):
         experts(hidden, ids, weights[:, :1])
