@@ -20,7 +20,7 @@
 namespace plait::python {
 namespace {
 
-constexpr const char* kOp = "expert_parallel";
+constexpr const char* kOp = "expert_parallel_mlp";
 
 // Addresses of tensors whose elements have no Dtype, as those of ids are, or none.
 template <class T>

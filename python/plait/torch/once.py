@@ -17,11 +17,14 @@ _Gradients = tuple[torch.Tensor | None, ...]
 _Backward = Callable[..., _Gradients]
 
 
-def differentiable_once(backward: _Backward, name: str = "", factors: int = 2) -> _Backward:
+def differentiable_once(
+    backward: _Backward, name: str = "", factors: int = 2, *, linear: bool = True
+) -> _Backward:
     """Refuse to differentiate again what a backward returns: gradients of x, weight and others.
 
     `name` is that of the call; without it, the context of the backward has it as `call.name`. The
-    first `factors` inputs are multiplied: the gradient of each depends on the others.
+    first `factors` inputs are multiplied: the gradient of each depends on the others, and unless
+    the result is `linear` in each of them, on itself.
     """
 
     @functools.wraps(backward)
@@ -31,7 +34,7 @@ def differentiable_once(backward: _Backward, name: str = "", factors: int = 2) -
         if not torch.is_grad_enabled():  # it is where the program sets create_graph
             return found
         needed = sum(ctx.needs_input_grad[:factors])
-        if needed < 2 and not torch._C._any_requires_grad(*grads):
+        if linear and needed < 2 and not torch._C._any_requires_grad(*grads):
             return found  # they depend on nothing that requires a gradient
         given = [one for one in found if one is not None]
         watched = torch.empty(0, requires_grad=True)

@@ -47,7 +47,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
-        self.stacks: dict[bool, _PackedStack] = {}  # by direction
+        self.stacks: dict[Hashable, _PackedStack] = {}  # by dtype and direction
         self.versions: tuple[int, ...] = ()
         # The layer of plait.torch.direct, which goes with its process group.
         self.direct: Callable[[], Any] = _nothing
@@ -111,16 +111,23 @@ def packed(
     return found.weight
 
 
-def packed_stack(stack: torch.Tensor, owner: Owner, *, turned: bool) -> list[_native.PackedWeight]:
-    """Pack each weight of a stack, unless this version of the stack is packed already."""
+def packed_stack(
+    stack: torch.Tensor, dtype: torch.dtype, owner: Owner, *, turned: bool
+) -> list[_native.PackedWeight]:
+    """Pack each weight of a stack in a dtype, unless this version of it is packed already.
+
+    The stack is the parameter itself: a copy of another version may have an old one's address.
+    """
     check_memory("packed weight", stack)
     version = 0 if stack.is_inference() else stack._version
     place = (stack.data_ptr(), version, stack.shape, stack.stride(), stack.dtype)
-    found = owner.stacks.get(turned)
+    found = owner.stacks.get((dtype, turned))
     if found is None or found.place != place:
-        rows = [as_rows(one) for one in stack.detach()]  # which the views do not keep alive
-        made = [_native.PackedWeight(plain(one, turned=turned)) for one in rows]
-        found = owner.stacks[turned] = _PackedStack(place, made)
+        found = _PackedStack(place, [])
+        for one in stack.detach():
+            rows = as_rows(one).to(dtype)  # which the view below does not keep alive
+            found.weights.append(_native.PackedWeight(plain(rows, turned=turned)))
+        owner.stacks[dtype, turned] = found
     return found.weights
 
 

@@ -76,8 +76,9 @@ def enable(
             f"plait.transformers.enable: weight={weight!r} can't be combined with "
             "sequence_parallel=True, whose layers are not quantised",
         )
-    # Settings are read now, and what is wrong in them is refused now, on all ranks.
-    options = replace(asked, settings=asked.resolved())
+    # Settings are read now, and what is wrong in them is refused now, on all ranks. Their own wire
+    # stays: experts have that.
+    options = replace(asked, settings=replace(asked, wire=None).resolved())
     if weight is not None:
         scheme_of(weight, "plait.transformers.enable", "weight")  # refuses what is none
     if _service is not None:

@@ -1,5 +1,6 @@
 """One call of experts, in the native layer: the operands of torch as it takes them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,25 @@ class Stacks:
 
     def contiguous(self) -> "Stacks":
         """Return them as the native layer reads them, without their gradients."""
-        these = (None if one is None else one.detach().contiguous() for one in self.tensors())
-        return Stacks(*these, packs=self.packs)  # type: ignore[arg-type, misc]
+        return self._each(lambda one: one.detach().contiguous())
+
+    def cast(self, dtype: torch.dtype) -> "Stacks":
+        """Return them as autocast makes them."""
+        return self._each(lambda one: tensors.cast(one, dtype))
+
+    def _each(self, make: Callable[[torch.Tensor], torch.Tensor]) -> "Stacks":
+        """Replace all but weights with packs: these are copied and converted as they are packed."""
+        gate_up, down = self.gate_up, self.down
+        if not self.are_packed:
+            gate_up, down = make(gate_up), make(down)
+        biases = (self.gate_up_bias, self.down_bias)
+        first, second = (None if one is None else make(one) for one in biases)
+        return Stacks(gate_up, down, first, second, self.packs)
+
+    @property
+    def are_packed(self) -> bool:
+        """Say whether weights are packed."""
+        return self.packs[0] is not None
 
     def tensors(self) -> tuple[torch.Tensor | None, ...]:
         """Return all of them, as autograd takes them."""
@@ -61,11 +79,10 @@ class Call:
 
     def layer(self, hidden: torch.Tensor, slots: int, stacks: Stacks) -> Any:
         """Return the native layer, which all modules of experts of these sizes share."""
-        settings, options = self.context.settings, self.context.options
-        is_packed = stacks.packs[0] is not None
+        settings = self.context.settings
         inner = stacks.down.shape[1 if self.turned else 2]
         width = hidden.shape[1]
-        how = (self.placement, self.activation, self.turned, self.shared_batch, is_packed)
+        how = (self.placement, self.activation, self.turned, self.shared_batch, stacks.are_packed)
         key = (how, inner, width, slots, hidden.dtype)
         found = self.context.experts.get(key)
         if found is None:
@@ -78,8 +95,8 @@ class Call:
                 experts=len(self.placement.ranks),
                 top=slots,
                 dtype=dtype,
-                wire=dtype if options.wire in (None, "auto") else options.wire,
-                is_packed=is_packed,
+                wire=dtype if settings.wire in (None, _native.Dtype.s8) else settings.wire,
+                is_packed=stacks.are_packed,
                 layout=_LAYOUTS[self.turned],
                 interleaved=self.activation.interleaved,
                 alpha=self.activation.alpha,
@@ -93,16 +110,16 @@ class Call:
             )
         return found
 
-    def operands(self, stacks: Stacks) -> tuple[Any, ...]:
+    def operands(self, stacks: Stacks, dtype: torch.dtype) -> tuple[Any, ...]:
         """Return weights and biases as the native layer takes them: contiguous, or packed."""
-        weights = views(stacks.gate_up, stacks.down)
         first, second = stacks.packs
-        if first is not None and second is not None:
-            weights = (
-                packed_stack(stacks.gate_up, first, turned=self.turned),
-                packed_stack(stacks.down, second, turned=self.turned),
-            )
-        return weights + views(stacks.gate_up_bias, stacks.down_bias)
+        if first is None or second is None:
+            return views(*stacks.tensors())
+        return (
+            packed_stack(stacks.gate_up, dtype, first, turned=self.turned),
+            packed_stack(stacks.down, dtype, second, turned=self.turned),
+            *views(stacks.gate_up_bias, stacks.down_bias),
+        )
 
 
 def views(*stacks: torch.Tensor | None) -> tuple[Any, ...]:

@@ -66,15 +66,16 @@ def expert_parallel(
     tensors.refuse_tracing(NAME, hidden)
     _check_schedule(options)
     hidden = tensors.resolved(hidden)
-    stacks = Stacks(gate_up, down, gate_up_bias, down_bias, packs)
+    stacks = Stacks(gate_up, down, gate_up_bias, down_bias)
+    if not tensors.wants_gradient(hidden, top_k_weights, *stacks.tensors()):
+        stacks.packs = packs
     rank, world = group_place(group, NAME)
     given = None if placement is None else tuple(placement)
     placed = Placement.of(experts, given, world)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
-        cast = [None if one is None else tensors.cast(one, dtype) for one in stacks.tensors()]
-        stacks = Stacks(*cast, packs=packs)  # type: ignore[arg-type, misc]
+        stacks = stacks.cast(dtype)
     check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
     call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
     return apply(call, hidden, top_k_index, top_k_weights, stacks)
@@ -128,7 +129,7 @@ def _forward(
         view(hidden),
         ids.data_ptr(),
         factors.data_ptr(),
-        call.operands(stacks),
+        call.operands(stacks, hidden.dtype),
         view(out),
         gradients,
     )
@@ -173,7 +174,7 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         view(hidden),
         ids.data_ptr(),
         factors.data_ptr(),
-        call.operands(stacks),
+        call.operands(stacks, hidden.dtype),
         view(grad),
         None if grad_hidden is None else view(grad_hidden),
         0 if grad_factors is None else grad_factors.data_ptr(),
@@ -183,7 +184,7 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     return grad_hidden, grad_weights, *grads, None, None
 
 
-_backward = differentiable_once(_gradients, NAME, factors=6)
+_backward = differentiable_once(_gradients, NAME, factors=6, linear=False)
 
 
 def check_operands(
@@ -232,7 +233,8 @@ def check_operands(
                 f"{who}, which has {own} of {len(placement.ranks)} experts: {name} is "
                 f"{list(one.shape)}, not {shape}",
             )
-        if one.dtype != hidden.dtype:
+        converts = stacks.are_packed and torch.is_autocast_enabled("cpu") and tensors.is_plain(one)
+        if one.dtype != hidden.dtype and not converts:
             refuse(NAME, f"{who}: hidden is {hidden.dtype}, and {name} {one.dtype}")
 
 
@@ -319,9 +321,6 @@ class ExpertParallel(nn.Module):
         shared_batch: bool = False,
     ) -> torch.Tensor:
         """Return the weighted sum of each row's experts; leading dimensions are rows."""
-        packs = self.options.fixed_weights and not tensors.require_gradients(
-            self.gate_up, self.down
-        )
         out = expert_parallel(
             hidden.flatten(0, -2),
             top_k_index.flatten(0, -2),
@@ -337,7 +336,7 @@ class ExpertParallel(nn.Module):
             shared_batch=shared_batch,
             group=self.group,
             options=self.options,
-            packs=self._packs if packs else (None, None),
+            packs=self._packs if self.options.fixed_weights else (None, None),
         )
         return out.view(hidden.shape)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from plait import _native
 from plait.errors import refuse
 
-NAME = "expert_parallel"
+NAME = "expert_parallel_mlp"  # as the native layer calls itself
 
 
 @dataclass(frozen=True)
