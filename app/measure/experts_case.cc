@@ -218,7 +218,9 @@ class BatchMeasure {
         CollectiveRace race(comm_, kFew);
         race.add(products);
         const double wanted = ratio * race.run().front().median;
-        link = Link{.bytes_per_second = bytes_of(2 * busiest_) / wanted * 1e9};
+        // If no row leaves its rank, the speed is that for one.
+        const auto busiest = std::max<std::int64_t>(busiest_, 1);
+        link = Link{.bytes_per_second = bytes_of(2 * busiest) / wanted * 1e9};
       }
       Communicator over = comm_.with_link(link);
       const auto serial = operands_.call(batch_, over, Schedule::serial, setup_.replicated, out);
@@ -324,12 +326,15 @@ std::optional<double> ExpertsMeasurement::efficiency() const {
 
 std::vector<std::string> experts_skews() { return {"balanced", "gini=0.15", "gini=0.3", "4:1"}; }
 
+void check_memory(const ExpertsSetup& setup, const ExpertsModel& model) {
+  // Both weights. The comparison reads memory of its own, with as many bytes.
+  check_memory(3.0 * static_cast<double>(model.n * model.k) *
+                   static_cast<double>(size_of(setup.x)) * model.experts,
+               base::sentence("the experts of ", model.name));
+}
+
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
                                         Communicator& comm) {
-  // The memory of this rank's experts. The comparison reads memory of its own, with as many bytes.
-  check_memory(3.0 * static_cast<double>(model.n * model.k) *
-                   static_cast<double>(size_of(setup.x)) * model.experts / comm.world(),
-               base::sentence("the experts of ", model.name));
   ExpertsOperands operands(setup, model, comm);
   BatchMeasure batches(setup, model, operands, comm);
   std::vector<ExpertsMeasurement> results;

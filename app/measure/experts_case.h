@@ -18,9 +18,10 @@ struct ExpertsSetup {
   std::vector<ExpertsModel> models;
   std::vector<std::int64_t> tokens;  // of each rank
   std::vector<std::string> skews;
-  std::vector<double> ratios;  // of exchange and compute, over an emulated link; 0: no link
-  bool replicated = false;     // all ranks have the same tokens
-  Dtype x = Dtype::bf16;       // of weights and results too
+  // Exchange by compute, over an emulated link; 0: no link, as always in a replicated batch.
+  std::vector<double> ratios;
+  bool replicated = false;  // all ranks have the same tokens
+  Dtype x = Dtype::bf16;    // of weights and results too
   int threads = 0;
   Effort effort;
 };
@@ -30,11 +31,11 @@ struct ExpertsMeasurement {
   std::int64_t tokens;
   std::string skew;
   std::optional<Link> link;
-  double most;  // rows of the rank that has most of them, by their mean
-  std::size_t weight_bytes;
-  Times compute;   // of the rows of each rank, without an exchange
-  Times exchange;  // alone; nothing in a replicated batch
-  Times reading;   // of the weights of experts that have rows
+  double most;               // rows of the rank that has most of them, by their mean
+  std::size_t weight_bytes;  // of this rank's experts that have rows
+  Times compute;             // of the rows of each rank, without an exchange
+  Times exchange;            // alone; nothing in a replicated batch
+  Times reading;             // of these weights
   Times serial, fused;
   bool bits_equal;  // on every rank
 
@@ -49,7 +50,10 @@ struct ExpertsMeasurement {
 // weight of others.
 std::vector<std::string> experts_skews();
 
-// Collective; the results are the same on all ranks.
+// Refuses the experts of all ranks if this host has less memory now than they take.
+void check_memory(const ExpertsSetup& setup, const ExpertsModel& model);
+
+// Collective; the results are the same on all ranks, except for weight_bytes.
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
                                         Communicator& comm);
 

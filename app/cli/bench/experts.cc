@@ -1,6 +1,7 @@
 // plait bench experts: measures what a layer of experts gains by hiding its exchange.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -44,7 +45,7 @@ constexpr Options::About kAboutExperts = {
         "Examples:\n"
         "  plait bench experts\n"
         "  plait bench experts --model qwen3-30b-a3b --skew 4:1 --ratio 1\n"
-        "  plait bench experts --replicated --tokens 1,4,16 --ratio 0\n"};
+        "  plait bench experts --replicated --tokens 1,4,16\n"};
 
 struct ExpertsBench : measure::ExpertsSetup {
   RankOptions where;
@@ -66,12 +67,15 @@ std::vector<double> read_ratios(std::string_view option, const std::string& text
   return ratios;
 }
 
+bool has_link(const std::vector<double>& ratios) {
+  return std::any_of(ratios.begin(), ratios.end(), [](double ratio) { return ratio > 0; });
+}
+
 std::optional<ExpertsBench> read_experts_options(Words words) {
   ExpertsBench bench;
   bench.models = measure::experts_models();
   bench.tokens = {512};
   bench.skews = measure::experts_skews();
-  bench.ratios = {0, 0.5, 1, 2};
   Options options(kAboutExperts);
   add_options(options, bench.where);
   options.add("--model", "NAME[,...]", bench.models, read_experts,
@@ -86,19 +90,21 @@ std::optional<ExpertsBench> read_experts_options(Words words) {
   options.offer(measure::experts_skews());
   options.add("--ratio", "R[,R...]", bench.ratios, read_ratios,
               "exchange by compute, over an emulated link of that speed; 0: no link\n"
-              "(default: 0,0.5,1,2)");
+              "(default: 0,0.5,1,2; of one rank, and with --replicated, 0)");
   options.add_flag("--replicated", bench.replicated,
                    "all ranks have the same tokens, as in decoding: results alone travel");
   options.add("--dtype|-d", kDtype, bench.x, "dtype of all (default: bf16)");
   add_options(options, bench.effort, "1");
   add_json_option(options, bench.files);
   if (!options.parse_all(words)) return std::nullopt;
+  PLAIT_CHECK(!bench.replicated || !has_link(bench.ratios),
+              "--ratio is of rows that travel, and with --replicated none do; it can be 0");
   bench.threads = bench.where.threads;
   return bench;
 }
 
-std::string show_ratio(const measure::ExpertsMeasurement& one, double time) {
-  return one.exchange.median > 0 ? fmt::format("{:.2f}", time) : "-";
+std::string show_ratio(const measure::ExpertsMeasurement& one, double ratio) {
+  return one.exchange.median > 0 ? fmt::format("{:.2f}", ratio) : "-";
 }
 
 std::string show_experts(const std::vector<measure::ExpertsMeasurement>& results) {
@@ -150,14 +156,19 @@ nlohmann::ordered_json show_experts_json(const ExpertsBench& bench, const Commun
 }
 
 // Rank 0 prints the results; if it can't, all ranks end with the same status.
-int be_rank(const ExpertsBench& bench, Words words, Communicator& whole) {
+int be_rank(ExpertsBench bench, Words words, Communicator& whole) {
   Communicator comm = whole.with_link(std::nullopt);
   const auto refusal = measure::refusal_of_all(comm, [&] {
     if (comm.rank() == 0) check_writable(bench.files);
-    PLAIT_CHECK(comm.world() > 1 || bench.ratios == std::vector<double>{0},
-                "--ratio: one rank has nothing to communicate");
+    PLAIT_CHECK(comm.world() > 1 || !has_link(bench.ratios),
+                "--ratio: one rank has nothing to communicate; it can be 0");
+    for (const measure::ExpertsModel& model : bench.models) measure::check_memory(bench, model);
   });
   if (refusal) return exit_status(*refusal);
+  if (bench.ratios.empty()) {
+    bench.ratios = {0};
+    if (comm.world() > 1 && !bench.replicated) bench.ratios = {0, 0.5, 1, 2};
+  }
   std::vector<measure::ExpertsMeasurement> results;
   for (const measure::ExpertsModel& model : bench.models) {
     for (auto& one : measure::measure(bench, model, comm)) results.push_back(std::move(one));

@@ -36,8 +36,14 @@ class ExpertsTest(CommandTest):
             if one["link"] is None:
                 self.assertIsNone(one["efficiency"])
 
+    def test_there_is_no_link_where_no_row_travels(self):
+        for words in (["--ranks", 1, "--tokens", 8], ["--replicated", "--tokens", 1]):
+            found = json.loads(self.bench(*words, "--model", "gpt-oss-quarter", "--skew", "4:1", "--repeat", 2,
+                                          "--threads", 1, "-t", "threads", "--json", "-"))
+            self.assertEqual([(one["link"], one["efficiency"]) for one in found["results"]], [(None, None)], words)
+
     def test_people_get_a_table(self):
-        page = self.bench(*self.SMALL, "--replicated", "--ratio", 0, "--skew", "gini=0.3", "-t", "threads")
+        page = self.bench(*self.SMALL, "--replicated", "--skew", "gini=0.3", "-t", "threads")
         head, _, table = page.partition("\n\n")
         self.assertTrue(head.startswith("a layer of experts  x=bf16\n") and head.endswith("2 ranks over threads"), head)
         self.assertEqual(table.splitlines()[0].split(),
@@ -50,13 +56,15 @@ class ExpertsTest(CommandTest):
         for words, sentence in [
             (["--skew", "5:1"], "--skew 5:1 is none of balanced, gini=0.15, gini=0.3, 4:1"),
             (["--ratio", "-1"], "--ratio -1 is not between 0 and 1000"),
+            (["--replicated", "--ratio", "0,2"],
+             "--ratio is of rows that travel, and with --replicated none do; it can be 0"),
         ]:
             result = self.plait("bench", "experts", *words)
             self.assertEqual((result.returncode, result.stdout, result.stderr),
                              (2, "", f"plait bench: {sentence}\n"))
-        result = self.plait("bench", "experts", "--ranks", 1)
+        result = self.plait("bench", "experts", "--ranks", 1, "--ratio", 1)
         self.assertEqual((result.returncode, result.stdout), (2, ""))
-        self.assertIn("plait bench: --ratio: one rank has nothing to communicate\n", result.stderr)
+        self.assertIn("plait bench: --ratio: one rank has nothing to communicate; it can be 0\n", result.stderr)
 
 
 if __name__ == "__main__":
