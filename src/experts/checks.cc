@@ -32,6 +32,16 @@ void check_size(std::int64_t value, std::int64_t most, const char* what) {
               most);
 }
 
+// Runs a check that says what is wrong with one of many operands. Its sentence is built only then.
+template <class Check>
+void check_numbered(const char* what, const char* name, std::size_t number, const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    base::fail(error.code(), kLayer, ": ", what, " `", name, "` ", number, error.what());
+  }
+}
+
 struct Wanted {
   const char* name;
   std::int64_t count;  // the rank's experts
@@ -50,13 +60,14 @@ void check_weights(std::span<const Weight> weights, const Wanted& wanted, const 
     PLAIT_CHECK(weight.n() == wanted.n && weight.k() == wanted.k, kLayer, ": rank ", rank,
                 "'s weight `", wanted.name, "` ", i, " has ", weight.k(), " inputs and ",
                 weight.n(), " outputs; it needs ", wanted.k, " and ", wanted.n);
-    const std::string which = base::sentence(kLayer, ": the weight `", wanted.name, "` ", i);
-    if (weight.is_packed()) {
-      PLAIT_CHECK(weight.packed().bytes() > 0, which, " has been moved to another PackedWeight");
-    } else {
-      tensor::validate_on_cpu(weight.view().view, which);
-      quant::check_layout(weight.layout(), which);
-    }
+    check_numbered("the weight", wanted.name, i, [&] {
+      if (weight.is_packed()) {
+        PLAIT_CHECK(weight.packed().bytes() > 0, " has been moved to another PackedWeight");
+      } else {
+        tensor::validate_on_cpu(weight.view().view, "");
+        quant::check_layout(weight.layout(), "");
+      }
+    });
   }
 }
 
@@ -65,11 +76,13 @@ void check_biases(std::span<const ConstTensorView> biases, const Wanted& wanted,
   PLAIT_CHECK(std::ssize(biases) == wanted.count, kLayer, ": rank ", rank, " gives ", biases.size(),
               " biases of `", wanted.name, "` for its ", wanted.count, " experts");
   for (std::size_t i = 0; i < biases.size(); ++i) {
-    const std::string which = base::sentence(kLayer, ": the bias of `", wanted.name, "` ", i);
-    tensor::validate_on_cpu(biases[i], which);
-    PLAIT_CHECK(biases[i].rows == 1 && biases[i].cols == wanted.n && is_number(biases[i].dtype),
-                which, " is ", biases[i].rows, " x ", biases[i].cols, " ", name(biases[i].dtype),
-                "; it must be 1 x ", wanted.n);
+    const ConstTensorView& bias = biases[i];
+    check_numbered("the bias of", wanted.name, i, [&] {
+      tensor::validate_on_cpu(bias, "");
+      PLAIT_CHECK(bias.rows == 1 && bias.cols == wanted.n && is_number(bias.dtype), " is ",
+                  bias.rows, " x ", bias.cols, " ", name(bias.dtype), "; it must be 1 x ",
+                  wanted.n);
+    });
   }
 }
 
@@ -77,7 +90,8 @@ void check_x(const ExpertsForward& call, const ExpertsDesc& desc) {
   tensor::validate_on_cpu(call.x, base::sentence(kLayer, ": x"));
   PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": x has ", call.x.cols,
               " columns; it must have ", desc.hidden);
-  PLAIT_CHECK(call.x.rows <= comm::kMostRows / desc.top, kLayer, ": x has ", call.x.rows, " rows");
+  PLAIT_CHECK(call.x.rows <= comm::kMostRows / desc.top, kLayer, ": x has ", call.x.rows,
+              " rows; it can have ", comm::kMostRows / desc.top);
   PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": x is ", name(call.x.dtype),
               " but the layer was made for ", name(desc.dtype));
 }
@@ -166,9 +180,10 @@ void check_gradients(std::span<const TensorView> grads, const Wanted& wanted,
   if (grads.empty()) return;
   PLAIT_CHECK(std::ssize(grads) == wanted.count, kLayer, ": ", grads.size(), " views of ", name,
               " for ", wanted.count, " experts");
+  const std::string which = base::sentence(kLayer, ": ", name);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     const TensorView& grad = grads[i];
-    tensor::validate_on_cpu(grad, base::sentence(kLayer, ": ", name));
+    tensor::validate_on_cpu(grad, which);
     const bool is_turned = !weights.empty() && layout_of(weights[i]) == WeightLayout::in_out;
     const std::int64_t rows = is_turned ? wanted.k : wanted.n;
     const std::int64_t cols = is_turned ? wanted.n : wanted.k;

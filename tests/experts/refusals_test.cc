@@ -92,8 +92,14 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
     WeightView nowhere = up[0].view();
     nowhere.view.data = nullptr;
     up[0] = nowhere;
-    EXPECT_TRUE(contains(refusal([&](ExpertsForward& call) { call.up = up; }),
-                         "expert_parallel_mlp: the weight `up` 0"));
+    EXPECT_EQ(refusal([&](ExpertsForward& call) { call.up = up; }),
+              "expert_parallel_mlp: the weight `up` 0 is 32 x 32 but its data is null");
+    std::vector<ConstTensorView> biases = mine.down_biases;
+    biases[1] = biases[1].column_range(0, 31);
+    EXPECT_EQ(refusal([&](ExpertsForward& call) { call.down_biases = biases; }),
+              "expert_parallel_mlp: the bias of `down` 1 is 1 x 31 f32; it must be 1 x 32");
+    EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x.rows = (std::int64_t{1} << 35) + 1; }),
+              "expert_parallel_mlp: x has 34359738369 rows; it can have 34359738368");
     for (const std::byte byte : mine.out) ASSERT_EQ(byte, std::byte{0xee});
     layer.forward(mine.call());
     ExpertParallelMLP other(std::move(layer));
