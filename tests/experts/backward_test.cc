@@ -272,10 +272,9 @@ TEST(ExpertsBackward, SlopesAreThoseOfTheActivation) {
   const double alpha = 1.702F;
   const double limit = 2.5;
   const auto value = [&](ExpertActivation kind, double gate, double up) {
-    if (kind == ExpertActivation::silu) return gate * logistic(gate);
-    if (kind == ExpertActivation::swiglu) return gate * logistic(gate) * up;
     gate = std::min(gate, limit);
-    return gate * logistic(alpha * gate) * (std::clamp(up, -limit, limit) + 1);
+    const double alone = gate * logistic(alpha * gate);
+    return kind == ExpertActivation::silu ? alone : alone * (std::clamp(up, -limit, limit) + 1);
   };
   for (const auto kind :
        {ExpertActivation::swiglu, ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
@@ -288,9 +287,7 @@ TEST(ExpertsBackward, SlopesAreThoseOfTheActivation) {
         float slopes[] = {0, 0};
         const std::int64_t outputs = experts::outputs_of(kind, 1);
         const float by_weight = experts::activate_back(
-            kind == ExpertActivation::swiglu_interleaved
-                ? experts::Activation{.kind = kind, .alpha = 1.702F, .limit = 2.5F, .added = 1}
-                : experts::Activation{.kind = kind},
+            {.kind = kind, .alpha = 1.702F, .limit = 2.5F, .added = 1},
             {.from = from, .grad = &grad, .weight = weight}, TensorView::of(&result, 1, 1),
             TensorView::of(slopes, 1, outputs));
         // A central difference is off by less than h * h times the third derivative, which is below

@@ -54,23 +54,21 @@ struct Activated {
 
 Activated activated(const ExpertsDesc& desc, const std::vector<double>& up, std::int64_t i) {
   const auto at = [&](std::int64_t index) { return up[static_cast<std::size_t>(index)]; };
-  switch (desc.activation) {
-    case ExpertActivation::swiglu: {
-      const double gate = at(i);
-      const double other = at(desc.inner + i);
-      return {gate * sigmoid(gate) * other, 1.2 * std::abs(other) + std::abs(gate)};
-    }
-    case ExpertActivation::swiglu_interleaved: {
-      const double limit = desc.limit;
-      const double gate = std::min(at(2 * i), limit);
-      const double other = std::clamp(at(2 * i + 1), -limit, limit);
-      return {gate * sigmoid(desc.alpha * gate) * (other + desc.added),
-              1.2 * std::abs(other + desc.added) + std::abs(gate)};
-    }
-    case ExpertActivation::silu:
-      break;
-  }
-  return {at(i) * sigmoid(at(i)), 1.2};
+  const bool is_interleaved = desc.activation == ExpertActivation::swiglu_interleaved;
+  const double limit = desc.limit;
+  const double gate = std::min(at(is_interleaved ? 2 * i : i), limit);
+  const double value = gate * sigmoid(desc.alpha * gate);
+  if (desc.activation == ExpertActivation::silu) return {value, 1.2};
+  const double other =
+      std::clamp(at(is_interleaved ? 2 * i + 1 : desc.inner + i), -limit, limit) + desc.added;
+  return {value * other, 1.2 * std::abs(other) + std::abs(gate)};
+}
+
+// Some elements are beyond the limit, and others aren't.
+void use_all_of_the_activation(ExpertsDesc& desc) {
+  desc.alpha = 1.702F;
+  desc.limit = 1.5F;
+  desc.added = 1.0F;
 }
 
 double gamma(double terms) {
@@ -159,11 +157,7 @@ TEST(Experts, OneRankGivesWhatADoubleLoopGives) {
         desc.weights_at = weights_at;
         desc.dtype = dtype;
         desc.out = Dtype::f32;
-        if (activation == ExpertActivation::swiglu_interleaved) {
-          desc.alpha = 1.702F;
-          desc.limit = 1.5F;
-          desc.added = 1.0F;
-        }
+        use_all_of_the_activation(desc);
         const Experts experts(desc, dtype, "", weights_at == ExpertWeightsAt::combine);
         const Batch batch(experts.desc, {9});
         SCOPED_TRACE(std::string(name(activation)) + " " + std::string(name(weights_at)) + " " +
@@ -193,6 +187,7 @@ TEST(Experts, AnyActivationGivesTheBitsOfOneRank) {
   for (const auto activation : {ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
     ExpertsDesc desc = small(5, 4);
     desc.activation = activation;
+    use_all_of_the_activation(desc);
     desc.weights_at = ExpertWeightsAt::activation;
     desc.wire = Dtype::bf16;
     desc.out = Dtype::f32;
