@@ -139,7 +139,8 @@ struct ExpertsBackward {
 };
 
 // How many rows a call has brought to this rank's experts, from this rank and from others, and how
-// many of this rank's rows went to each rank.
+// many of this rank's rows are for the experts of each rank. In a replicated batch none travel, and
+// those of the whole batch are counted.
 struct ExpertRows {
   std::vector<std::int64_t> of_ranks;    // by the rank that they came from, or that owns them in a
                                          // replicated batch

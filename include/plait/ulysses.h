@@ -47,9 +47,9 @@ struct ColumnRange {
   bool operator==(const ColumnRange&) const = default;
 };
 
-// The columns of each rank, in the order in which they lie there. Each column is in a group, once.
-// Ranks may share columns: matmul_all_to_all gives each of them a copy, and all_to_all_matmul adds
-// up what they bring. A group may be empty.
+// The columns of each rank, in the order in which they lie there. Each column is in one group at
+// least, and at most once in each. If ranks share it, matmul_all_to_all gives each of them a copy,
+// and all_to_all_matmul adds up what they bring. A group may be empty.
 using ColumnGroups = std::vector<std::vector<ColumnRange>>;
 
 // Equal shares of columns, one after another; the first ranks have one more where it is uneven.

@@ -15,7 +15,8 @@ OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", 
              "reduce-scatter-matmul", "all-reduce-matmul"]
 ULYSSES = ["matmul-all-to-all", "all-to-all-matmul"]
 PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-70b",
-         *(f"bench {name}" for name in ["matmul", "grouped", "heads", "layer", "model", *OPERATORS, *ULYSSES]),
+         *(f"bench {name}" for name in ["matmul", "grouped", "experts", "heads", "layer", "model"]),
+         *(f"bench {name}" for name in OPERATORS + ULYSSES),
          *(f"trace {name}" for name in OPERATORS + ULYSSES), *(f"predict {name}" for name in OPERATORS)]
 
 

@@ -31,8 +31,9 @@ constexpr Options::About kAboutHeads = {
         "  columns  logits that are there, brought to every rank (all_gather_columns)\n"
         "  loss     cross entropy, forward and backward (matmul_cross_entropy)\n\n"
         "Gathered is the time of the same with logits that are gathered as the rows of a\n"
-        "transposed matrix, and searched afterwards. Products is the time of the products alone:\n"
-        "one, or the three of a loss. Reading is the time in which all ranks read their weights.",
+        "transposed matrix, and searched afterwards; a loss, which has none, shows \"-\".\n"
+        "Products is the time of the products alone: one, or the three of a loss. Reading is the\n"
+        "time in which all ranks read their weights.",
     .examples =
         "Exit status: 0 done; 1 a file can't be written; 2 wrong usage; 3 a rank was lost.\n\n"
         "Examples:\n"

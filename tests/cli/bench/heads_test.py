@@ -40,7 +40,7 @@ class HeadsTest(CommandTest):
         for words, sentence in [
             (["--head", "odd"], "--head odd is none of top, logits, columns, loss"),
             (["--top", "302"], "--top 302: there are 301 ids"),
-            (["--link", "ratio=1"], ""),
+            (["--link", "ratio=1"], 'the link "ratio=1" is not like "25gbit,5us": a bandwidth, a latency, or both'),
         ]:
             result = self.plait("bench", "heads", *self.SMALL, *words)
             self.assertEqual((result.returncode, result.stdout), (2, ""), words)
