@@ -63,7 +63,7 @@ constexpr Options::About kAbout = {
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
         "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.\n"
         "With --ulysses: matmul_all_to_all and all_to_all_matmul, with groups of columns of any\n"
-        "size and order, compared byte by byte with the product of one rank.\n"
+        "size and order, some of them shared, compared byte by byte with the product of one rank.\n"
         "With --experts: layers of experts, forward and backward, with any placement, and rows\n"
         "that all ranks have, compared byte by byte with one rank that has all experts.\n"
         "With --heads: the largest logits, cross entropy and its gradients, and gathered logits,\n"

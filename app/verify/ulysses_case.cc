@@ -21,12 +21,14 @@ ColumnGroups random_columns(Random& random, std::int64_t columns, int world) {
   return groups;
 }
 
-// Gives each rank a copy of the columns with which the next one's begin.
-void share_columns(ColumnGroups& groups) {
+// Gives ranks copies of the columns with which others' begin.
+void share_columns(Random& random, ColumnGroups& groups) {
   const ColumnGroups own = groups;
-  for (std::size_t rank = 0; own.size() > 1 && rank < own.size(); ++rank) {
-    const std::vector<ColumnRange>& next = own[(rank + 1) % own.size()];
-    if (!next.empty()) groups[rank].push_back(next.front());
+  for (std::size_t rank = 0; rank < own.size(); ++rank) {
+    for (std::size_t other = 0; other < own.size(); ++other) {
+      if (other == rank || own[other].empty() || random.one_in(2)) continue;
+      groups[rank].push_back(own[other].front());
+    }
   }
 }
 
@@ -54,7 +56,8 @@ UlyssesCase random_ulysses_case(std::uint64_t seed, std::int64_t number, int wor
     one.k = random_size(random, 80);
   }
   one.columns = random_columns(random, one.product_first ? one.n : one.k, world);
-  if (one.product_first && random.one_in(4)) share_columns(one.columns);
+  one.shared = random.one_in(4);
+  if (one.shared) share_columns(random, one.columns);
   const bool usual = random.one_in(2);
   one.x = usual ? Dtype::bf16 : random_dtype(random);
   one.weight = usual ? Dtype::bf16 : random_dtype(random);
@@ -67,6 +70,9 @@ UlyssesCase random_ulysses_case(std::uint64_t seed, std::int64_t number, int wor
   one.delays = random.one_in(8);
   one.modes = random.one_in(2);
   one.numbers = random_numbers(random);
+  // Which of two NaNs a sum becomes is left open.
+  const bool is_sum = one.shared && !one.product_first;
+  if (is_sum && one.numbers == Numbers::broken) one.numbers = Numbers::wide;
   for (int i = 0; i < 3; ++i) one.variants.push_back(random_variant(random, one.product_first));
   one.variants.push_back({.plan = {}});
   return one;
@@ -78,8 +84,8 @@ std::string describe(const UlyssesCase& one) {
       " k=", one.k, " x=", name(one.x), " w=", one.scheme ? name(*one.scheme) : name(one.weight),
       one.packed ? "" : ":plain", " out=", name(one.out), " ",
       one.layout == WeightLayout::out_in ? "out_in" : "in_out", one.bias ? " bias" : "",
-      one.gathered ? " gathered" : "", one.delays ? " delays" : "", one.modes ? " modes" : "",
-      " numbers=", name(one.numbers), " columns=");
+      one.gathered ? " gathered" : "", one.shared ? " shared" : "", one.delays ? " delays" : "",
+      one.modes ? " modes" : "", " numbers=", name(one.numbers), " columns=");
   for (std::size_t rank = 0; rank < one.columns.size(); ++rank) {
     if (rank > 0) text += '/';
     std::int64_t count = 0;

@@ -24,6 +24,7 @@ struct UlyssesCase {
   std::int64_t m = 0;         // of all ranks
   std::int64_t n = 0, k = 0;  // of the whole weight
   ColumnGroups columns;       // of n, or of k
+  bool shared = false;        // some of them by ranks, which bring x of their own to a sum
   Dtype x = Dtype::bf16;
   Dtype weight = Dtype::bf16;
   Dtype out = Dtype::bf16;

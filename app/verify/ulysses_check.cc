@@ -37,13 +37,43 @@ Guarded columns_of(const ConstTensorView& whole, const std::vector<ColumnRange>&
   return part;
 }
 
+Guarded x_of(const UlyssesCase& one, std::size_t rank = 0) {
+  return made(one, one.x, {0, one.m}, one.k, kSeedOfX + 4 * rank);
+}
+
+// The x of all ranks together. What several of them have is summed in f32, in the order of ranks,
+// and rounded once.
+Guarded summed(const UlyssesCase& one) {
+  std::vector<float> sums(static_cast<std::size_t>(one.m * one.k));
+  std::vector<bool> seen(static_cast<std::size_t>(one.k));
+  for (std::size_t rank = 0; rank < one.columns.size(); ++rank) {
+    const Guarded x = x_of(one, rank);
+    for (const ColumnRange& range : one.columns[rank]) {
+      for (std::int64_t col = range.first; col < range.first + range.count; ++col) {
+        for (std::int64_t row = 0; row < one.m; ++row) {
+          const auto value = static_cast<float>(element(x.view(), row, col));
+          float& sum = sums[static_cast<std::size_t>(row * one.k + col)];
+          sum = seen[static_cast<std::size_t>(col)] ? sum + value : value;
+        }
+        seen[static_cast<std::size_t>(col)] = true;
+      }
+    }
+  }
+  Guarded all(one.x, one.m, one.k);
+  for (std::int64_t row = 0; row < one.m; ++row) {
+    convert(sums.data() + row * one.k, Dtype::f32, all.view().row(row), one.x,
+            static_cast<std::size_t>(one.k));
+  }
+  return all;
+}
+
 class UlyssesSubject final : public Subject {
  public:
   UlyssesSubject(const UlyssesCase& one, Communicator& comm)
       : Subject(one, comm),
         case_(one),
         own_(ops::shard_of(one.m, comm.rank(), comm.world())),
-        x_(made(one, one.x, {0, one.m}, one.k, kSeedOfX)),
+        x_(x_of(one)),
         bias_(made(one, one.out, {0, 1}, one.n, kSeedOfBias)) {
     const bool out_in = one.layout == WeightLayout::out_in;
     weight_ = Guarded(one.scheme ? Dtype::f32 : one.weight, out_in ? one.n : one.k,
@@ -55,7 +85,10 @@ class UlyssesSubject final : public Subject {
     } else if (one.packed) {
       packed_.emplace(plain());
     }
-    if (!one.product_first) part_ = columns_of(x_.view(), group());
+    if (one.product_first) return;
+    const std::size_t own_x = one.shared ? static_cast<std::size_t>(comm.rank()) : 0;
+    part_ = columns_of(x_of(one, own_x).view(), group());
+    if (one.shared) x_ = summed(one);
   }
 
  private:

@@ -28,10 +28,12 @@ TEST(UlyssesCases, AreOfEveryKind) {
     if (one.packed) ++kinds["packed"];
     if (one.scheme) ++kinds["quantised"];
     if (one.gathered) ++kinds["gathered"];
+    if (one.shared) ++kinds[one.product_first ? "copied" : "summed"];
     if (one.columns[0].size() > 2) ++kinds["pieces"];
     if (one.columns[0].empty() || one.columns[1].empty()) ++kinds["empty"];
   }
-  for (const char* kind : {"first", "last", "packed", "quantised", "gathered", "pieces", "empty"})
+  for (const char* kind :
+       {"first", "last", "packed", "quantised", "gathered", "copied", "summed", "pieces", "empty"})
     EXPECT_GE(kinds[kind], 3) << kind;
 }
 
@@ -53,6 +55,24 @@ std::string found(bool product_first, const Spoil& spoil) {
   });
   EXPECT_EQ(all[0], "");
   return all[1];
+}
+
+// Columns 20 to 25 are added up. A check that leaves this out fails.
+TEST(UlyssesCheck, AddsWhatRanksShare) {
+  for (const bool shared : {true, false}) {
+    const UlyssesCase one = {.seed = 7,
+                             .product_first = false,
+                             .m = 30,
+                             .n = 20,
+                             .k = 40,
+                             .columns = {{{0, 26}}, {{20, 20}}},
+                             .shared = shared,
+                             .gathered = true,
+                             .variants = {{.plan = {}}}};
+    run_as_threads(2, [&](Communicator& comm) {
+      EXPECT_EQ(verify_case(one, comm, {}).failure.empty(), shared);
+    });
+  }
 }
 
 TEST(UlyssesCheck, FindsABitOfAVariantAndOfAllOfThem) {
