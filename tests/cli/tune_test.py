@@ -254,7 +254,7 @@ class TuneTest(TuneCase):
             (["--op", "matmul-all-to-all", *SMALL],
              "matmul_all_to_all has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
              "plan (plait bench matmul-all-to-all measures them)"),
-            (["--op", "matmul", *SMALL], "--op matmul is not an operator with plans, such as matmul-all-reduce"),
+            (["--op", "matmul", *SMALL], "--op matmul has no plans; operators such as matmul-all-reduce have"),
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),
             (["--model", "llama2-7b", "--n", 8], "--model llama2-7b cannot be combined with --n, --k or --shapes"),

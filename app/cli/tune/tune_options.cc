@@ -144,7 +144,7 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
     refuse_without_plans(spelling);
     const auto op = parse_operator(spelling);
     PLAIT_CHECK(op && traits_of(*op).communicates(), "--op ", spelling,
-                " is not an operator with plans, such as matmul-all-reduce");
+                " has no plans; operators such as matmul-all-reduce have");
     for (const measure::OpSize& size : read_sizes(given.sizes)) {
       PlanKey key = usual;
       key.op = *op;

