@@ -6,6 +6,7 @@ Every rank runs the same tests in the same order. A test passes where it passes 
 verdicts travel over torchrun's own store. Rank 0 alone writes the report.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +19,10 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 # Deadlines nest: a wait in plait, a verdict, the job (see tools/do/python.sh).
 WAIT = timedelta(seconds=100)
 VERDICT = timedelta(seconds=200)
+
+# Gloo's groups end their threads when they are deleted. In a forked child, which has no such
+# threads, that is a crash of torch, so the collector must not come to them there.
+os.register_at_fork(after_in_child=gc.disable)
 
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
