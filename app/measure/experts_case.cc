@@ -54,7 +54,7 @@ std::vector<double> weights_of(std::string_view skew, const ExpertsModel& model,
 class ExpertsOperands {
  public:
   ExpertsOperands(const ExpertsSetup& setup, const ExpertsModel& model, Communicator& comm)
-      : desc_(describe(setup, model)), comm_(comm), threads_(setup.threads) {
+      : desc_(describe(setup, model)), threads_(setup.threads) {
     own_ = ExpertParallelMLP(desc_, comm).experts_of(comm.rank());
     const std::int64_t rows = *std::max_element(setup.tokens.begin(), setup.tokens.end());
     x_ = Buffer::for_tensor(setup.x, rows, desc_.hidden);
@@ -127,7 +127,6 @@ class ExpertsOperands {
   }
 
   ExpertsDesc desc_;
-  Communicator& comm_;
   int threads_;
   std::vector<std::int64_t> own_;
   Buffer x_, x_received_;
@@ -143,8 +142,8 @@ using Counts = std::vector<std::vector<std::int64_t>>;
 // The exchange of the rows of a batch, there and back, with nothing between.
 class RowsExchange {
  public:
-  RowsExchange(const ExpertsDesc& desc, const std::vector<std::int64_t>& rows, int world)
-      : desc_(desc) {
+  RowsExchange(ExpertsDesc desc, const std::vector<std::int64_t>& rows, int world)
+      : desc_(std::move(desc)) {
     const ExpertsDesc& its = desc_;
     for (int rank = 0; rank < world; ++rank) {
       std::int64_t sum = 0;
@@ -206,6 +205,7 @@ class BatchMeasure {
     const Buffer other = Buffer::for_tensor(setup_.x, tokens, desc.hidden);
     const Buffer local = Buffer::for_tensor(setup_.x, received_.tokens, desc.hidden);
     std::optional<Communicator> alone = comm_.split(rank, 0);
+    PLAIT_CHECK(alone.has_value(), "bench experts: a rank has no group of its own");
     const auto products = operands_.products(received_, *alone, local);
     RowsExchange rows(desc, counts_[static_cast<std::size_t>(rank)], comm_.world());
     const std::size_t weight_bytes = operands_.weight_bytes(all_rows());

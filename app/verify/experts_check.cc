@@ -11,7 +11,12 @@
 namespace plait::verify {
 namespace {
 
-enum Which : std::uint64_t { kX = 1, kUp, kDown, kUpBias, kDownBias, kGrad, kSlots };
+constexpr std::uint64_t kSeedOfUp = 2;
+constexpr std::uint64_t kSeedOfDown = 3;
+constexpr std::uint64_t kSeedOfUpBias = 4;
+constexpr std::uint64_t kSeedOfDownBias = 5;
+constexpr std::uint64_t kSeedOfGrad = 6;
+constexpr std::uint64_t kSeedOfSlots = 7;
 
 // The operands of all ranks: a few experts are small enough for each to have them.
 class ExpertsOperands {
@@ -19,17 +24,17 @@ class ExpertsOperands {
   explicit ExpertsOperands(const ExpertsCase& one)
       : case_(one),
         rows_(std::accumulate(one.rows.begin(), one.rows.end(), std::int64_t{0})),
-        x_(made(one.desc.dtype, rows_, one.desc.hidden, kX)),
-        grad_(made(one.desc.dtype, rows_, one.desc.hidden, kGrad)) {
+        x_(made(one.desc.dtype, rows_, one.desc.hidden, kSeedOfX)),
+        grad_(made(one.desc.dtype, rows_, one.desc.hidden, kSeedOfGrad)) {
     const ExpertsDesc& desc = one.desc;
     for (std::int64_t expert = 0; expert < desc.experts; ++expert) {
-      add(up_, turned_up_, outputs(), desc.hidden, 8 * expert + kUp);
-      add(down_, turned_down_, desc.hidden, desc.inner, 8 * expert + kDown);
+      add(up_, turned_up_, outputs(), desc.hidden, 8 * expert + kSeedOfUp);
+      add(down_, turned_down_, desc.hidden, desc.inner, 8 * expert + kSeedOfDown);
       if (!one.biases) continue;
-      up_biases_.push_back(made(desc.dtype, 1, outputs(), 8 * expert + kUpBias));
-      down_biases_.push_back(made(desc.dtype, 1, desc.hidden, 8 * expert + kDownBias));
+      up_biases_.push_back(made(desc.dtype, 1, outputs(), 8 * expert + kSeedOfUpBias));
+      down_biases_.push_back(made(desc.dtype, 1, desc.hidden, 8 * expert + kSeedOfDownBias));
     }
-    Random random(one.seed, kSlots);
+    Random random(one.seed, kSeedOfSlots);
     for (std::int64_t slot = 0; slot < rows_ * desc.top; ++slot) {
       const bool is_usual = one.skewed && !random.one_in(4);
       ids_.push_back(random.one_in(10) ? -1 : is_usual ? 0 : random.below(desc.experts));

@@ -61,7 +61,6 @@ class PyExperts {
             const ExpertsOptions& options)
       : comm_(comm),
         layout_(layout),
-        own_(0),
         layer_(comm.use([&](Communicator& c) { return ExpertParallelMLP(desc, c, options); })) {
     own_ = std::ssize(layer_.experts_of(comm.get().rank()));
   }
@@ -125,7 +124,7 @@ class PyExperts {
 
   PyCommunicator& comm_;
   WeightLayout layout_;
-  std::int64_t own_;
+  std::int64_t own_ = 0;
   ExpertParallelMLP layer_;
 };
 

@@ -27,19 +27,20 @@ using modelled_atomic = plait::weak::Atomic<T>;
 namespace plait::base {
 
 constexpr Nanoseconds kVeryLong = 1000 * kSecond;
-bool is_fence_offered = true;
+static bool is_fence_offered = true;
 
-bool modelled_fence() {
+static bool modelled_fence() {
   if (is_fence_offered) weak::heavy_fence();
   return is_fence_offered;
 }
 
-void futex_wait(const weak::Atomic<std::uint32_t>& word, std::uint32_t seen, Nanoseconds longest) {
+static void futex_wait(const weak::Atomic<std::uint32_t>& word, std::uint32_t seen,
+                       Nanoseconds longest) {
   if (longest == kVeryLong) return weak::sleep_on(&word, seen);
   weak::nap();
 }
 
-void futex_wake_all(const weak::Atomic<std::uint32_t>& word) { weak::wake_all(&word); }
+static void futex_wake_all(const weak::Atomic<std::uint32_t>& word) { weak::wake_all(&word); }
 
 }  // namespace plait::base
 
@@ -49,10 +50,12 @@ void futex_wake_all(const weak::Atomic<std::uint32_t>& word) { weak::wake_all(&w
 #define heavy_fence modelled_fence
 #define comm modelled_comm
 // clang-format off
+// NOLINTBEGIN(bugprone-suspicious-include)
 #include "comm/core/whereabouts.cc"
 #include "comm/mapped/rank_page.cc"
 #include "comm/mapped/mapped_channels.cc"
 #include "comm/mapped/sleep_sign.h"
+// NOLINTEND(bugprone-suspicious-include)
 // clang-format on
 #undef comm
 #undef heavy_fence

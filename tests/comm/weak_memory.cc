@@ -309,9 +309,9 @@ class Search {
   bool next_choices() {
     while (!choices_.empty() && choices_.back().chosen + 1 == choices_.back().count)
       choices_.pop_back();
-    if (choices_.empty()) return false;
-    ++choices_.back().chosen;
-    return true;
+    const bool any = !choices_.empty();
+    if (any) ++choices_.back().chosen;
+    return any;
   }
 
   const std::function<Threads()>& make_;

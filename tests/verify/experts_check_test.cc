@@ -62,7 +62,7 @@ TEST(ExpertsCheck, FindsABitOfAVariantAndOfAllOfThem) {
   for (const std::string matrix : {"out", "grad_x", "grad_weights", "grad_up", "grad_down",
                                    "grad_up_biases", "grad_down_biases"}) {
     const auto damage = [&](const Results& all) {
-      const TensorView view = view_of(all, matrix.c_str());
+      const TensorView view = view_of(all, matrix);
       flip(view, view.rows - 1, view.cols - 1);
     };
     const std::string one = found([&](std::size_t variant, const Results& all) {
