@@ -75,16 +75,21 @@ INSTANTIATE_TEST_SUITE_P(Shm, ExpertsOver, worlds_of(kShm, {1, 2, 3, 4}), case_n
 INSTANTIATE_TEST_SUITE_P(Tcp, ExpertsOver, worlds_of(kTcp, {2, 3}), case_name);
 INSTANTIATE_TEST_SUITE_P(Mixed, ExpertsOver, worlds_of(kMixed, {3}), case_name);
 
+// A single expert, of rank 0.
+Experts one_of_rank_0(std::int64_t hidden) {
+  return Experts({.hidden = hidden,
+                  .inner = 2,
+                  .experts = 1,
+                  .top = 1,
+                  .activation = ExpertActivation::silu,
+                  .ranks = {0}},
+                 Dtype::bf16, "", false);
+}
+
 // Rows of 4 MiB, which no socket takes at once: a rank returns when others need no call of it to
 // get its results.
 TEST(ExpertsOverTcp, LeaveNothingUnsentWhenTheyReturn) {
-  const Experts experts({.hidden = std::int64_t{1} << 20,
-                         .inner = 2,
-                         .experts = 1,
-                         .top = 1,
-                         .activation = ExpertActivation::silu,
-                         .ranks = {0}},
-                        Dtype::bf16, "", false);
+  const Experts experts = one_of_rank_0(std::int64_t{1} << 20);
   Batch batch(experts.desc, {0, 2});
   batch.ids = {0, 0};
   run_over_tcp(2, [&](Communicator& comm) {
@@ -108,13 +113,7 @@ TEST(ExpertsOverTcp, LeaveNothingUnsentWhenTheyReturn) {
 // Rank 0 sleeps whenever more rows come. The rows that have woken it count when its wait asks
 // again.
 TEST(ExpertsOverTcp, GoOnWhenRowsComeToARankThatSleeps) {
-  const Experts experts({.hidden = std::int64_t{1} << 14,
-                         .inner = 2,
-                         .experts = 1,
-                         .top = 1,
-                         .activation = ExpertActivation::silu,
-                         .ranks = {0}},
-                        Dtype::bf16, "", false);
+  const Experts experts = one_of_rank_0(std::int64_t{1} << 14);
   Batch batch(experts.desc, {0, 16});
   std::fill(batch.ids.begin(), batch.ids.end(), 0);
   run_over_tcp(2,

@@ -1,11 +1,9 @@
 // plait verify --experts draws layers of every kind, and notices a wrong bit.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 #include <string>
 
-#include "conformance/ranks.h"
 #include "verify/check.h"
 #include "verify/spoiling.h"
 
@@ -40,7 +38,6 @@ TEST(ExpertsCases, AreOfEveryKind) {
     EXPECT_GE(kinds[kind], 3) << kind;
 }
 
-// The message of rank 1 when its results are damaged; rank 0 finds nothing.
 std::string found(const Spoil& spoil) {
   const ExpertsCase one = {.seed = 7,
                            .desc = {.hidden = 40, .inner = 24, .experts = 3, .top = 2},
@@ -48,13 +45,7 @@ std::string found(const Spoil& spoil) {
                            .gradients = true,
                            .biases = true,
                            .variants = {{.schedule = Schedule::fused, .threads = 2}}};
-  std::array<std::string, 2> all;
-  run_as_threads(2, [&](Communicator& comm) {
-    all[static_cast<std::size_t>(comm.rank())] =
-        verify_case(one, comm, comm.rank() == 1 ? spoil : Spoil()).failure;
-  });
-  EXPECT_EQ(all[0], "");
-  return all[1];
+  return found_by_rank_1(one, spoil);
 }
 
 TEST(ExpertsCheck, FindsABitOfAVariantAndOfAllOfThem) {

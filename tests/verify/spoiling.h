@@ -1,9 +1,14 @@
 // Damages results, to see whether a check notices.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
+#include "conformance/ranks.h"
 #include "verify/check.h"
 
 namespace plait::verify {
@@ -14,6 +19,18 @@ inline TensorView view_of(const Results& results, std::string_view name) {
     if (one.name == name) return one.matrix.view();
   }
   return {};
+}
+
+// The message of rank 1 of two when its results are damaged; rank 0 finds nothing.
+template <class Case>
+std::string found_by_rank_1(const Case& one, const Spoil& spoil) {
+  std::array<std::string, 2> all;
+  run_as_threads(2, [&](Communicator& comm) {
+    all[static_cast<std::size_t>(comm.rank())] =
+        verify_case(one, comm, comm.rank() == 1 ? spoil : Spoil()).failure;
+  });
+  EXPECT_EQ(all[0], "");
+  return all[1];
 }
 
 // Flips the lowest bit of an element.

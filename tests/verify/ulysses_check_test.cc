@@ -1,7 +1,6 @@
 // plait verify --ulysses draws problems of every kind, and notices a wrong bit.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 #include <string>
 
@@ -37,7 +36,6 @@ TEST(UlyssesCases, AreOfEveryKind) {
     EXPECT_GE(kinds[kind], 3) << kind;
 }
 
-// The message of rank 1 when its results are damaged; rank 0 finds nothing.
 std::string found(bool product_first, const Spoil& spoil) {
   const UlyssesCase one = {.seed = 7,
                            .product_first = product_first,
@@ -48,13 +46,7 @@ std::string found(bool product_first, const Spoil& spoil) {
                            .bias = true,
                            .gathered = !product_first,
                            .variants = {{.plan = parse_plan("pipelined parts=3")}, {.plan = {}}}};
-  std::array<std::string, 2> all;
-  run_as_threads(2, [&](Communicator& comm) {
-    all[static_cast<std::size_t>(comm.rank())] =
-        verify_case(one, comm, comm.rank() == 1 ? spoil : Spoil()).failure;
-  });
-  EXPECT_EQ(all[0], "");
-  return all[1];
+  return found_by_rank_1(one, spoil);
 }
 
 // Columns 20 to 25 are added up. A check that leaves this out fails.
