@@ -39,12 +39,16 @@ class CheckTranslationsTest(unittest.TestCase):
         self.assertEqual(self.check(), (0, ["the translations are in step"]))
 
     def test_each_difference_is_named(self):
+        readme = check_translations.read(ROOT / "README.md")
+        headings, rows = len(readme.headings), len(readme.rows)
         for old, new, sentence in [
             ("## From C++\n", "## From C++\n\n## Another\n",
-             "headings differ from 'Read on' on: 10 in English, 9 here"),
-            ("## From C++\n", "### From C++\n", "headings differ from 'From C++' on: 9 in English, 9 here"),
+             f"headings differ from 'Read on' on: {headings + 1} in English, {headings} here"),
+            ("## From C++\n", "### From C++\n",
+             f"headings differ from 'From C++' on: {headings} in English, {headings} here"),
             ("./do build\n", "./do build release\n", "which begins in English with './do build release'"),
-            ("| step of the GPT, f32 | 0.73 | 0.60 | 1.23 |\n", "", "the tables differ: 6 rows in English, 7 here"),
+            ("| step of the GPT, f32 | 0.73 | 0.60 | 1.23 |\n", "",
+             f"the tables differ: {rows - 1} rows in English, {rows} here"),
             ("**1.91 times", "**1.92 times", "1.91 is only in Chinese"),
             ("**1.91 times", "**1.92 times", "1.92 is only in English"),
             ("`plait run` starts", "It starts", "`plait run`: 1 in English, 2 here"),
