@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,6 +83,16 @@ def run(compiled: Path, *arguments: str, **variables: str) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """The example, traced, beside `example`: an engine imports in one process after another."""
+    program = start(
+        tmp_path_factory.mktemp("traced"), "--dtype", "float32", "--graphs", VLLM_CPU_CI_ENV="1"
+    )
+    yield program
+    end(program)
+
+
+@pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """The results and output of the example: its model, the tokens and the report."""
     folder = tmp_path_factory.mktemp("example")
@@ -95,6 +106,7 @@ def check_report(report: str, dtype: str) -> None:
     assert f" {'f32' if dtype == 'float32' else 'bf16'} " in report
 
 
+@pytest.mark.usefixtures("traced")
 def test_tokens_are_those_that_were_learnt(example: tuple[Path, str, str]) -> None:
     """Nothing in the program asks for plait: the installed package brings the plugin."""
     _, tokens, report = example
@@ -120,9 +132,9 @@ def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
     check_report(report, dtype)
 
 
-def test_tokens_of_a_traced_model(tmp_path: Path) -> None:
+def test_tokens_of_a_traced_model(traced: subprocess.Popen[str]) -> None:
     """Under VLLM_CPU_CI_ENV, the model's graphs are traced, but not compiled."""
-    tokens, report = run(tmp_path, "--dtype", "float32", "--graphs", VLLM_CPU_CI_ENV="1")
+    tokens, report = finish(traced, time.monotonic() + LIMIT)
     assert tokens == COUNTED
     check_report(report, "float32")
 
