@@ -13,6 +13,7 @@
 #include "plait/collectives.h"
 #include "plait/operator.h"
 #include "plait/ops.h"
+#include "plait/packed_weight.h"
 #include "torch_tensors.h"
 
 namespace plait::python {
@@ -85,6 +86,39 @@ class TorchOperator {
     return multiply(x, *operands, rows);
   }
 
+  // Multiplies all rows of x by a packed weight. `whole_size`: see OpOptions. None where x or the
+  // bias can't be viewed as they are.
+  nb::object run_packed(nb::handle x, const PackedWeight& weight, nb::handle bias,
+                        std::int64_t whole_size) {
+    std::optional<TorchTensors::Rows> rows = tensors_.all_rows(x);
+    if (!rows) return nb::none();
+    OpOptions options = options_;
+    options.whole_size = whole_size;
+    if (!bias.is_none()) {
+      const std::optional<TensorView> added = tensors_.rows(bias, 1);
+      if (!added) return nb::none();
+      options.bias = *added;
+    }
+    rows->sizes.push_back(weight.n());
+    nb::object out = tensors_.new_empty(x, rows->sizes);
+    const std::optional<TorchTensors::Rows> to = tensors_.all_rows(out);
+    if (!to) return nb::none();
+    const auto call = [&] {
+      comm_.use([&](Communicator& comm) {
+        (*kFunctions[static_cast<std::size_t>(op_)])(rows->view, weight, to->view, comm, options);
+      });
+    };
+    if (traits_of(op_).communicates()) {
+      make_call(
+          {rows->view.rows, weight.n(), weight.k(), static_cast<std::int64_t>(rows->view.dtype)},
+          call);
+    } else {  // there is nothing to plan, nor to record
+      options.plans = nullptr;
+      call();
+    }
+    return out;
+  }
+
   void forget_calls() { calls_.clear(); }
 
  private:
@@ -127,19 +161,23 @@ class TorchOperator {
     nb::object out = tensors_.new_empty(x, out_rows(operands.x.rows, rows), n);
     const std::optional<TensorView> to = tensors_.rows(out, 2);
     if (!to) return nb::none();
-    const auto call = [&] {
+    make_call({operands.x.rows, n, operands.k(), static_cast<std::int64_t>(operands.x.dtype)}, [&] {
       OpOptions options = options_;
       if (operands.bias) options.bias = *operands.bias;
       comm_.use([&](Communicator& comm) {
         (*kFunctions[static_cast<std::size_t>(op_)])(operands.x, operands.weight_view(), *to, comm,
                                                      options);
       });
-    };
-    if (is_due({operands.x.rows, n, operands.k(), static_cast<std::int64_t>(operands.x.dtype)}))
+    });
+    return out;
+  }
+
+  template <class Call>
+  void make_call(const Size& size, const Call& call) {
+    if (is_due(size))
       samples_.attr("trace")(comm_object_, plans_object_, nb::cpp_function(call));
     else
       call();
-    return out;
   }
 
   // Counts a call, and says whether to trace it: the 2nd, 4th, 8th, ... of each size.
@@ -204,6 +242,12 @@ void bind_torch(nb::module_& m) {
            nb::arg("bias").none(), nb::arg("turned"), nb::arg("rows"),
            nb::sig(call_signature("call").c_str()),
            "Do the same, or return NotImplemented where autograd has to see the result.")
+      .def("run_packed", &TorchOperator::run_packed, nb::arg("x").none(), nb::arg("weight"),
+           nb::arg("bias").none(), nb::arg("whole_size"),
+           nb::sig("def run_packed(self, x: object, weight: PackedWeight, bias: object | None, "
+                   "whole_size: int) -> typing.Any"),
+           "Multiply by a packed weight, and return a new tensor; dimensions of x before the last\n"
+           "one are rows. None where x or the bias can't be viewed as they are.")
       .def("forget_calls", &TorchOperator::forget_calls, "Start counting anew which to trace.");
 }
 

@@ -1321,6 +1321,12 @@ class _TorchOperator:
         Do the same, or return NotImplemented where autograd has to see the result.
         """
 
+    def run_packed(self, x: object, weight: PackedWeight, bias: object | None, whole_size: int) -> Any:
+        """
+        Multiply by a packed weight, and return a new tensor; dimensions of x before the last
+        one are rows. None where x or the bias can't be viewed as they are.
+        """
+
     def forget_calls(self) -> None:
         """Start counting anew which to trace."""
 

@@ -206,7 +206,11 @@ def test_the_command_can_leave_torch_as_it_is(where: str, tmp_path: Path) -> Non
     script = tmp_path / "train.py"
     script.write_text("import sys, torch; print(torch.cuda.is_available(), sys.argv[1:])")
     option = "--no-stand-ins"
-    program = {"nowhere": [script], "before": [option, script], "behind": [script, option]}
+    program: dict[str, list[object]] = {
+        "nowhere": [script],
+        "before": [option, script],
+        "behind": [script, option],
+    }
     done = python("-m", "plait.megatron", *program[where], "--lr")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{where == 'nowhere'} ['--lr']"

@@ -60,6 +60,8 @@ def multiply(
     x: torch.Tensor, bias: torch.Tensor | None, loaded: Loaded, *, adds_up: bool
 ) -> torch.Tensor:
     """Multiply by a loaded weight; `adds_up`: and add up over the ranks, then the bias."""
+    if not torch.compiler.is_compiling():
+        return _multiply(x, bias, loaded, adds_up)
     out: torch.Tensor = torch.ops.plait.loaded_matmul(
         x, bias, loaded.number, loaded.outputs, adds_up
     )
@@ -69,15 +71,34 @@ def multiply(
 def _run(
     x: torch.Tensor, bias: torch.Tensor | None, number: torch.Tensor, outputs: int, adds_up: bool
 ) -> torch.Tensor:
-    name = "matmul_all_reduce" if adds_up else "matmul"
     loaded = _loaded.get(int(number))
     if loaded is None:
+        name = "matmul_all_reduce" if adds_up else "matmul"
         raise Error(Code.invalid_argument, f"{name}: the layer's weight is gone", operator=name)
+    return _multiply(x, bias, loaded, adds_up)
+
+
+def _multiply(
+    x: torch.Tensor, bias: torch.Tensor | None, loaded: Loaded, adds_up: bool
+) -> torch.Tensor:
+    name = "matmul_all_reduce" if adds_up else "matmul"
+    whole_size = loaded.inputs if adds_up else -1
+    operator = loaded.context.operators[name]
+    out: torch.Tensor | None = operator.run_packed(x, loaded.weight, bias, whole_size)
+    if out is None:  # it is refused, or takes a copy
+        out = _multiply_views(x, bias, loaded, name, whole_size)
+    calls[loaded.layer] += 1
+    return out
+
+
+def _multiply_views(
+    x: torch.Tensor, bias: torch.Tensor | None, loaded: Loaded, name: str, whole_size: int
+) -> torch.Tensor:
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     check_matrix(rows, name, "x")
     rows = as_rows(rows)
-    added = bias_row(bias, outputs, name)
-    out = x.new_empty(rows.shape[0], outputs)
+    added = bias_row(bias, loaded.outputs, name)
+    out = x.new_empty(rows.shape[0], loaded.outputs)
     context = loaded.context
     getattr(_native, name)(
         view(rows),
@@ -86,13 +107,12 @@ def _run(
         context.comm,
         bias=None if added is None else view(added),
         wire=context.settings.wire,
-        plans=context.plans if adds_up else None,
-        whole_size=loaded.inputs if adds_up else -1,
+        plans=context.plans if name == "matmul_all_reduce" else None,
+        whole_size=whole_size,
         threads=context.settings.threads,
         backend=context.settings.backend,
     )
-    calls[loaded.layer] += 1
-    return out.reshape(*x.shape[:-1], outputs)
+    return out.reshape(*x.shape[:-1], loaded.outputs)
 
 
 def _fake(
