@@ -10,8 +10,8 @@
     link       the same over an emulated link of 2 Gbit/s: serial plans against automatic ones
     llama      a LLaMA of 1024/2816 on 2 ranks: its own tensor parallelism over gloo against
                plait's, and one process on one core and on two; prefill of 512 tokens, and decode
-    vllm       the same model in bf16 in vLLM on 2 ranks, without plait's plugin and with it. It
-               runs only if it is named: it needs the environment of `./do test vllm`
+    vllm       the same model in vLLM on 2 ranks, without plait's plugin and with it. It runs only
+               if it is named: it needs the environment of `./do test vllm`
 
 Contenders take turns: in one start where ranks are alike, and otherwise start by start. Figures are
 medians. Losses of five steps and tokens are compared with those of the contender before: each loss
@@ -40,6 +40,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 CAPS = {"PLAIT_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 LINK = "2gbit,20us"
+DTYPES = ("float32", "bfloat16")
 SIZES = ("rounds", "layers", "hidden", "tokens", "prompt", "generated")
 Rows = list[dict[str, Any]]
 
@@ -272,23 +273,31 @@ def vllm(bench: Bench) -> Rows:
     with tempfile.TemporaryDirectory() as folder:
         model = {"PLAIT_BENCH_MODEL": folder}
         bench.start("make", ranks=1, **model)
-        engine = {"work": "vllm", "ranks": 1, **model}
-        found = bench.start_in_turns({"before": {**engine, "VLLM_PLUGINS": ""}, "plait": engine})
-    before, ours = (found[name]["bfloat16"]["engine"] for name in ("before", "plait"))
-    compared, agrees = compare_tokens(before["made"], ours["made"])
-    return [
-        {
-            "what": f"vLLM {phase}, bfloat16",
-            "before": "its own TP=2",
-            "before_ms": milliseconds(before, phase),
-            "contender": "plait",
-            "ms": milliseconds(ours, phase),
-            "bar": bench.bar(bar) if bench.options.capped else None,
-            "compared": compared,
-            "agrees": agrees,
-        }
-        for phase, bar in (("prefill", 3.0), ("decode", None))
-    ]
+        contenders: dict[str, dict[str, Any]] = {}
+        for dtype in DTYPES:
+            engine = {"work": "vllm", "ranks": 1, "PLAIT_BENCH_DTYPE": dtype, **model}
+            contenders[f"before {dtype}"] = {**engine, "VLLM_PLUGINS": ""}
+            contenders[f"plait {dtype}"] = engine
+        found = bench.start_in_turns(contenders)
+    rows = []
+    for dtype in DTYPES:
+        before, ours = (found[f"{who} {dtype}"]["engine"]["engine"] for who in ("before", "plait"))
+        compared, agrees = compare_tokens(before["made"], ours["made"])
+        for phase in ("prefill", "decode"):
+            has_bar = bench.options.capped and (phase, dtype) == ("prefill", "bfloat16")
+            rows.append(
+                {
+                    "what": f"vLLM {phase}, {dtype}",
+                    "before": "its own TP=2",
+                    "before_ms": milliseconds(before, phase),
+                    "contender": "plait",
+                    "ms": milliseconds(ours, phase),
+                    "bar": bench.bar(3.0 if has_bar else 1.0),
+                    "compared": compared,
+                    "agrees": agrees,
+                }
+            )
+    return rows
 
 
 TABLES = {

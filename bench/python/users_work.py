@@ -274,7 +274,7 @@ def make_engine(options: argparse.Namespace, **how: Any) -> Callable[[], Round]:
     llm = LLM(
         os.environ["PLAIT_BENCH_MODEL"],
         tensor_parallel_size=2,
-        dtype="bfloat16",
+        dtype=os.environ.get("PLAIT_BENCH_DTYPE", "bfloat16"),
         enforce_eager=True,
         skip_tokenizer_init=True,
         max_model_len=1024,
@@ -301,7 +301,7 @@ def make_engine(options: argparse.Namespace, **how: Any) -> Callable[[], Round]:
 def measure_vllm(options: argparse.Namespace) -> None:
     """An engine that plait's plugin serves, or, without the plugin, vLLM's own layers."""
     engine = {"engine": make_engine(options)}
-    write(options, {"bfloat16": in_turns(options.rounds, engine)}, "vllm-cpu")
+    write(options, {"engine": in_turns(options.rounds, engine)}, "vllm-cpu")
 
 
 WORK = {
