@@ -7,6 +7,7 @@ from torch import nn
 from vllm.distributed import get_tp_group, split_tensor_along_last_dim
 from vllm.model_executor.layers import linear
 
+from plait.vllm.compare import slower
 from plait.vllm.products import Loaded, load, multiply
 from plait.vllm.report import note
 
@@ -36,12 +37,16 @@ class _Method(linear.UnquantizedLinearMethod):
     def process_weights_after_loading(self, layer: Any) -> None:
         """Pack the weight for plait, and drop it, as vLLM does when it packs for oneDNN."""
         refusal = _refusal(layer, layer.weight)
+        if refusal is None:
+            name, group = type(layer).__name__, get_tp_group()
+            by_plait = load(name, layer.weight, layer.input_size, group.device_group)
+            key = name, layer.input_size, layer.output_size, layer.weight.dtype
+            refusal = slower(key, by_plait, layer.weight, group.cpu_group)
         note(layer, refusal)
         if refusal is not None:
             super().process_weights_after_loading(layer)
             return
-        group = get_tp_group().device_group
-        layer.by_plait = load(type(layer).__name__, layer.weight, layer.input_size, group)
+        layer.by_plait = by_plait
         empty = torch.empty(0, dtype=layer.weight.dtype, device=layer.weight.device)
         layer.weight = nn.Parameter(empty, requires_grad=False)
 

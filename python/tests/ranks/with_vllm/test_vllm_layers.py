@@ -3,6 +3,8 @@
 import contextlib
 import logging
 import os
+import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +28,7 @@ import plait
 import plait.torch
 import plait.vllm
 from plait import _vllm_plugin
-from plait.vllm import layers
+from plait.vllm import compare, layers
 
 INPUTS, OUTPUTS, TOKENS = 64, 96, 7
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
@@ -220,6 +222,31 @@ def test_weights_that_are_left(
     said = [one.getMessage() for one in caplog.records if one.name == "plait.vllm"]
     expected = [f"{kind} is left to vLLM: {LEFT[prepare]}"] * (dist.get_rank() == 0)
     agree(said == expected, str(said))
+
+
+@pytest.mark.parametrize("kind", ["RowParallelLinear", COLUMNS[0]])
+def test_weights_whose_product_is_slower_on_a_rank(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    multiply = compare.multiply
+
+    def slow(x: torch.Tensor, *others: Any, **more: Any) -> torch.Tensor:
+        time.sleep(0.002 if dist.get_rank() == 1 else 0)
+        return multiply(x, *others, **more)
+
+    monkeypatch.setattr(compare, "multiply", slow)
+    plait.vllm.enable()
+    layer = getattr(linear, kind)(INPUTS, 4 * OUTPUTS, bias=False, params_dtype=torch.float32)
+    layer.weight.data.fill_(1)
+    layer.quant_method.process_weights_after_loading(layer)
+    agree(layer.by_plait is None, "plait serves it")
+    found = [str(row.refusal) for row in plait.vllm.report().rows if row.layer == kind]
+    sentence = re.compile(r"its own product of x \[1, k\] takes 0\.\d+ of plait's time")
+    agree(any(map(sentence.fullmatch, found)), str(found))
+    own = INPUTS // 2 if kind == "RowParallelLinear" else INPUTS
+    out = layer(torch.ones(3, own))
+    result = out[0] if isinstance(out, tuple) else out
+    agree(torch.equal(result, torch.full_like(result, INPUTS)), str(result))
 
 
 class OwnLayer(linear.RowParallelLinear):  # type: ignore[misc]

@@ -1,0 +1,68 @@
+"""Finds out whose product by a layer's weight is faster here: vLLM's own, or plait's."""
+
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+
+from plait.vllm.products import Loaded, multiply
+
+_ROWS = (1, 64)  # of a token, and of a small prompt
+_TURNS = 5
+# What is slower by less than both of these is slower by chance, or by what no program notices.
+_FACTOR = 1.25
+_SECONDS = 20e-6
+
+_known: dict[Hashable, str | None] = {}
+
+
+def slower(
+    key: Hashable, loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup
+) -> str | None:
+    """Say that vLLM's product is clearly faster than plait's on a rank of the group; None if not.
+
+    All ranks make the call for the same weight; for each key only the first one measures.
+    """
+    if key not in _known:
+        _known[key] = _compare(loaded, weight, group)
+    return _known[key]
+
+
+def _compare(loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup) -> str | None:
+    method = UnquantizedLinearMethod()
+    theirs = nn.Module()
+    theirs.weight = nn.Parameter(weight.detach(), requires_grad=False)
+    method.process_weights_after_loading(theirs)
+    for rows in _ROWS:
+        x = torch.ones(rows, weight.shape[1], dtype=weight.dtype)
+        times = _seconds(
+            partial(method.apply, theirs, x), partial(multiply, x, None, loaded, adds_up=False)
+        )
+        if (factor := _slowest(*times, group)) is not None:
+            return f"its own product of x [{rows}, k] takes {1 / factor:.2f} of plait's time"
+    return None
+
+
+def _slowest(theirs: float, ours: float, group: dist.ProcessGroup) -> float | None:
+    """Return by which factor plait is slower on the slowest rank, where it clearly is."""
+    is_clear = ours > theirs * _FACTOR and ours > theirs + _SECONDS
+    factor = torch.tensor(ours / theirs if is_clear else 0.0)
+    dist.all_reduce(factor, dist.ReduceOp.MAX, group)
+    return float(factor) or None
+
+
+def _seconds(theirs: Callable[[], object], ours: Callable[[], object]) -> tuple[float, float]:
+    """Return how long each call takes at best, in turns."""
+    times: list[tuple[float, float]] = []
+    for _ in range(_TURNS + 1):
+        begin = time.perf_counter()
+        theirs()
+        between = time.perf_counter()
+        ours()
+        times.append((between - begin, time.perf_counter() - between))
+    found = times[1:]  # the first calls make what later ones find
+    return min(one for one, _ in found), min(one for _, one in found)
