@@ -66,25 +66,25 @@ int dispatch(Words words, std::string& speaker) {
     answer(base::sentence("plait ", kVersion, "\n"));
     return kDone;
   }
-  if (asks_for_help(words) || (first == "help" && words.size() == 1)) {
+  const Words rest = words.subspan(1);
+  if (asks_for_help(words) || (first == "help" && (rest.empty() || asks_for_help(rest)))) {
     show_overview(overview(), words);
     return kDone;
   }
-  if (first == "man") return print_manual(collect_pages(overview(), kVerbs), words.subspan(1));
-  if (first == "completion")
-    return print_completion(collect_pages(overview(), kVerbs), words.subspan(1));
+  if (first == "man") return print_manual(collect_pages(overview(), kVerbs), rest);
+  if (first == "completion") return print_completion(collect_pages(overview(), kVerbs), rest);
   if (first == "help") {
-    // Handles, for example, plait help bench matmul.
-    std::vector<std::string> page(words.begin() + 2, words.end());
+    // plait help bench matmul is plait bench matmul --help.
+    std::vector<std::string> page(rest.begin(), rest.end());
     page.emplace_back("--help");
-    return find_verb(words[1]).run(page);
+    return dispatch(page, speaker);
   }
   const Verb& verb = find_verb(first);
   speaker += " " + first;
   // With SIGXFSZ ignored, exceeding a limit on file sizes becomes an error message. `run` leaves
   // it, because the ranks that it starts would inherit the setting.
   if (first != "run") std::signal(SIGXFSZ, SIG_IGN);
-  return verb.run(words.subspan(1));
+  return verb.run(rest);
 }
 
 }  // namespace

@@ -378,9 +378,12 @@ Outcome run_threads(const Verification& what, std::size_t index, std::int64_t be
 
 void tell(const Verification& what, const verify::Tally& tally, bool was_interrupted) {
   const std::string digest = fmt::format("{:016x}", tally.digest);
-  std::string line =
-      fmt::format("{} passed, {} failed{}\n{} had the same bits as on one rank\n", tally.passed,
-                  tally.failed, was_interrupted ? "; the others were not run" : "", tally.as_one);
+  std::string line = fmt::format("{} passed, {} failed{}\n", tally.passed, tally.failed,
+                                 was_interrupted ? "; the others were not run" : "");
+  line += tally.as_one == 0
+              ? "none of the passed had to give one rank's bits\n"
+              : fmt::format("{} of the passed had to give one rank's bits too, and did\n",
+                            tally.as_one);
   if (what.digest) line += "digest " + digest + "\n";
   if (what.json.empty()) return answer(line);
   const nlohmann::ordered_json json = {{"seed", what.seed},

@@ -62,6 +62,17 @@ class ManualTest(CommandTest):
                     complaints = said.stderr if command[0] == "man" else said.stdout
                     self.assertEqual((said.returncode, complaints), (0, ""), (command, verb))
 
+    def test_words_that_are_no_verbs_have_help(self):
+        for word, line in [("man", "plait man bench | man -l -"), ("completion", 'eval "$(plait completion bash)"')]:
+            page = self.plait(word, "--help")
+            self.assertEqual((page.returncode, page.stderr), (0, ""))
+            self.assertIn(f"Usage: plait {word} ", page.stdout)
+            self.assertIn(line, page.stdout)
+            self.assertEqual(self.plait("help", word).stdout, page.stdout)
+        overview = self.plait("--help").stdout
+        for words in [["help"], ["help", "--help"], ["help", "help"], ["help", "-h"]]:
+            self.assertEqual(self.plait(*words).stdout, overview, words)
+
     def test_refusals(self):
         self.assertIn("unknown verb bnech; did you mean bench?", self.refuses("man", "bnech"))
         self.assertIn("takes one verb", self.refuses("man", "bench", "run"))

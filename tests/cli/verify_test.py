@@ -12,7 +12,7 @@ from command import PATIENCE, PLAIT, CommandTest, wait_until
 
 MPIEXEC = os.environ.get("PLAIT_MPIEXEC")
 HAS_UCX = os.environ.get("PLAIT_HAS_UCX")
-AS_ONE = r"\d+ had the same bits as on one rank\n$"
+AS_ONE = r"(\d+ of the passed had to give one rank's bits too, and did|none of the passed had to give one rank's bits)\n$"
 
 
 class VerifyTest(CommandTest):
@@ -36,6 +36,12 @@ class VerifyTest(CommandTest):
     def test_operators_of_ones_choice(self):
         for op in ["matmul-all-reduce", "all_gather_matmul,matmul"]:
             self.assertRegex(self.verify("-c", 6, "--op", op, "-t", "threads"), r"^6 passed, 0 failed\n" + AS_ONE)
+
+    def test_none_that_had_to_give_one_ranks_bits_is_no_failure(self):
+        words = ("--cases", 4, "--seed", 9, "--transport", "threads")
+        self.assertEqual(self.verify(*words, "--ranks", 2),
+                         "4 passed, 0 failed\nnone of the passed had to give one rank's bits\n")
+        self.assertRegex(self.verify(*words, "--heads"), r"\n[1-9]\d* of the passed had to give one rank's bits too, and")
 
     def test_json(self):
         words = ("--cases", 4, "--seed", 9, "--ranks", 2, "--transport", "threads", "--json", "-")

@@ -19,6 +19,11 @@ namespace {
 // More than 1 is noise: product and collective alone were measured at slower moments.
 constexpr double kMostShare = 1.1;
 
+// How many times as fast as serial a plan is that hides all of the shorter one.
+double possible(const measure::OpMeasurement& result) {
+  return (result.product.median + result.collective.median) / result.ideal();
+}
+
 // A sentence about the fastest plan, if there are several and it is informative.
 std::string show_best(const OpBenchOptions& options, const measure::OpMeasurement& result) {
   const std::string oversubscribed =
@@ -33,13 +38,16 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
+  const bool hides = result.link || comm::crosses_hosts(result.transport);
   const auto efficiency = result.efficiency(*best);
-  if (!efficiency) return text + ".\n";
-  if (*efficiency > kMostShare) {
+  if (efficiency ? *efficiency > kMostShare : hides && result.speedup(*best) > possible(result)) {
     return text +
            ", and faster than is possible\nby the times of product and collective alone. Other "
            "programs disturbed the measurement: repeat it.\n";
   }
+  if (best->times.median >= result.plans.front().times.min)
+    return text + ", which may be noise: serial took no longer in its fastest run.\n";
+  if (!efficiency) return text + ".\n";
   return text + fmt::format(": it hides {:.0f} % of what can be hidden.\n",
                             std::min(100 * *efficiency, 100.0));
 }

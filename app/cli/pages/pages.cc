@@ -28,6 +28,17 @@ bool is_word(std::string_view text) {
   });
 }
 
+// Prints the help of a word that is no verb, and returns the exit status.
+int show_help(Words words, const char* usage, const char* purpose, const char* examples) {
+  const HelpPage page = {.name = "",
+                         .usage = usage,
+                         .purpose = purpose,
+                         .options = {{.names = {"-h", "--help"}, .purpose = "print this page"}},
+                         .examples = examples};
+  show_overview(page, words);
+  return kDone;
+}
+
 }  // namespace
 
 Pages collect_pages(HelpPage overview, std::span<const Verb> verbs) {
@@ -74,12 +85,24 @@ std::vector<std::string> words_of(const HelpPage::Option& option) {
 bool takes_file(const HelpPage::Option& option) { return option.value.starts_with("FILE"); }
 
 int print_manual(const Pages& pages, Words words) {
+  if (asks_for_help(words)) {
+    return show_help(words, "man [VERB]", "Prints the manual page of a verb, or of the command.",
+                     "Example:\n  plait man bench | man -l -\n");
+  }
   PLAIT_CHECK(words.size() <= 1, "plait man takes one verb, or none");
   answer(write_manual(pages, words.empty() ? "" : words[0]));
   return kDone;
 }
 
 int print_completion(const Pages& pages, Words words) {
+  if (asks_for_help(words)) {
+    return show_help(words, "completion bash|zsh|fish",
+                     "Prints a script by which a shell completes plait's words.",
+                     "Examples:\n"
+                     "  eval \"$(plait completion bash)\"        in .bashrc\n"
+                     "  source <(plait completion zsh)         in .zshrc, after compinit\n"
+                     "  plait completion fish | source         in config.fish\n");
+  }
   const std::string shell = words.size() == 1 ? words[0] : "";
   if (shell == "bash") return answer(write_bash_completion(pages)), kDone;
   if (shell == "zsh") return answer(write_zsh_completion(pages)), kDone;

@@ -75,5 +75,17 @@ TEST(OpReport, SaysHowMuchIsHiddenUnlessItIsMoreThanPossible) {
   }
 }
 
+TEST(OpReport, KnowsNoiseWhereNoShareCanBeTold) {
+  measure::OpMeasurement result = measured(120);
+  result.plans.front().times = times_of(264);  // longer than product and collective together
+  EXPECT_TRUE(text_of(result).ends_with(" disturbed the measurement: repeat it.\n"));
+  result.link.reset();  // in shared memory a plan may save more than it hides
+  EXPECT_TRUE(text_of(result).ends_with("is 2.20 times as fast as serial.\n"));
+  result.plans.front().times.min = 120;
+  EXPECT_TRUE(
+      text_of(result).ends_with("is 2.20 times as fast as serial, which may be noise: "
+                                "serial took no longer in its fastest run.\n"));
+}
+
 }  // namespace
 }  // namespace plait::cli
