@@ -70,6 +70,17 @@ def check_packages() -> None:
             sys.exit(f"smollm2.py: the package {package} is missing: {way}")
 
 
+def check_weight(weight: str | None) -> None:
+    """Refuse a scheme that there is none of, before torch is imported and weights are converted."""
+    import plait
+
+    try:
+        plait.WeightKind("bf16", weight)
+    except plait.Error as error:
+        rank = os.environ.get("PLAIT_RANK") or os.environ.get("RANK") or "0"
+        sys.exit(f"smollm2.py: --weight: {error}" if rank == "0" else 1)
+
+
 def converted(cache: Path | None) -> Path:
     """Return the folder with the model as transformers saves it, and make it where it is missing.
 
@@ -110,11 +121,13 @@ def convert_apart(folder: Path) -> None:
 def convert(folder: Path) -> None:
     def progress(what: str) -> None:
         seconds = time.monotonic() - begin
-        print(f"\r{line}{what}, {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        text = f"converting SmolLM2, which is done once: {what}, {seconds:.0f} s"
+        print(f"\r{text:<78}" if drawn else text, end=end, file=sys.stderr, flush=True)
 
+    drawn = sys.stderr.isatty()  # one line, again and again
+    end = "" if drawn else "\n"
     begin = time.monotonic()
-    line = "converting SmolLM2, which is done once: "
-    progress("importing torch       ")
+    progress("importing torch")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -123,11 +136,11 @@ def convert(folder: Path) -> None:
     assert spec.origin is not None
     how: Any = {"gguf_file": GGUF}
     source = Path(spec.origin).parent
-    progress("reading the tokenizer ")
+    progress("reading the tokenizer")
     tokenizer = AutoTokenizer.from_pretrained(source, **how)
-    progress("reading the weights   ")
+    progress("reading the weights")
     read = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **how)
-    progress("writing the weights   ")
+    progress("writing the weights")
     # Transformers saves no model that it read from GGUF, but one with the same weights.
     del read.config.quantization_config
     model = type(read)(read.config)
@@ -137,8 +150,9 @@ def convert(folder: Path) -> None:
     for path in folder.iterdir():  # the name of the folder must not be on the disk before its files
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-    progress("done                  ")
-    print(file=sys.stderr)
+    progress("done")
+    if drawn:
+        print(file=sys.stderr)
 
 
 def ask(folder: Path, options: argparse.Namespace) -> None:
@@ -231,6 +245,7 @@ def teach(folder: Path, options: argparse.Namespace) -> None:
 def main() -> None:
     options = read_options()
     check_packages()
+    check_weight(options.weight)
     os.environ.setdefault("TQDM_DISABLE", "1")  # else each rank draws a bar while it loads
     if options.convert:
         print(converted(options.cache))

@@ -63,7 +63,8 @@ def test_refuses_in_a_sentence() -> None:
     assert re.fullmatch(r"smollm2\.py: the package gguf is missing: pip install .*\n", done.stderr)
     done = run(1, QUESTION, "--weight", "s9")
     assert done.returncode == 1
-    assert re.search(r"^smollm2\.py: 's9' is no scheme; there are s8 and s4", done.stderr, re.M)
+    said = r"smollm2\.py: --weight: 's9' is no scheme; there are s8 and s4, .*\n"
+    assert re.fullmatch(said, done.stderr), done.stderr
     done = run(1, "--tokens", "1")
     assert done.returncode == 2
     assert "--tokens is 1, and must be at least 2" in done.stderr
@@ -99,7 +100,9 @@ def test_keeps_only_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert program.converted(tmp_path) == folder
 
 
-def test_any_rank_converts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_rank_converts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Whichever rank comes first converts, and transformers would write on rank 0 alone."""
     monkeypatch.syspath_prepend(PROGRAM.parent)
     program: Any = importlib.import_module("smollm2")
@@ -112,4 +115,7 @@ def test_any_rank_converts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         torch.distributed.destroy_process_group()
     assert folder == broken
+    said = [line for line in capfd.readouterr().err.splitlines() if "converting" in line]
+    assert len(said) == 5, said  # a line each, where there is no terminal
+    assert not any("\r" in line for line in said)
     assert {"config.json", "model.safetensors"} <= {path.name for path in folder.iterdir()}
