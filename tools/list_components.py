@@ -3,16 +3,15 @@
 
     tools/list_components.py WHEEL OUT
 
-The list has the libraries that the wheel carries, with their checksums; the headers that were compiled into its own
-binaries; and the packages that pip installs with it. The Debian packages are those of this machine, so the list is made
-where the wheel was built. The same wheel gives the same list. Needs cyclonedx-python-lib.
+The list has the libraries that the wheel carries, with their checksums and licences; the headers that were compiled
+into its own binaries; and the packages that pip installs with it. The Debian packages are those of this machine, so
+the list is made where the wheel was built. The same wheel gives the same list. Needs cyclonedx-python-lib.
 """
 
 import email
 import email.message
 import hashlib
 import re
-import subprocess
 import sys
 import uuid
 import zipfile
@@ -28,17 +27,9 @@ from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
+from wheel_parts import BINDINGS, HEADERS, carried, license_of, said
 
 ROOT = Path(__file__).resolve().parent.parent
-# Packages of headers, and of what is linked as a whole.
-COMPILED_IN = ["libcli11-dev", "nlohmann-json3-dev", "libfmt-dev"]
-CARRIED = re.compile(r"plait\.libs/.*\.so|plait/_lib/.*\.so")
-LIBRARY = re.compile(r"(?P<name>lib[\w+-]+?)(?:-[0-9a-f]{8})?\.so\.(?P<version>[\d.]+)")
-
-
-def said(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return done.stdout if done.returncode == 0 else ""
 
 
 def of_debian(package: str) -> dict:
@@ -53,25 +44,14 @@ def of_debian(package: str) -> dict:
     return {"name": name, "version": version, "purl": url}
 
 
-def carried(wheel: zipfile.ZipFile) -> Iterator[Component]:
-    for name in sorted(wheel.namelist()):
-        if not CARRIED.match(name):
-            continue
+def licensed(package: str) -> dict:
+    return {"licenses": [LicenseExpression(license_of(package))]}
+
+
+def carried_components(wheel: zipfile.ZipFile) -> Iterator[Component]:
+    for name, package in carried(wheel):
         checksum = HashType(
             alg=HashAlgorithm.SHA_256, content=hashlib.sha256(wheel.read(name)).hexdigest()
-        )
-        found = LIBRARY.fullmatch(Path(name).name)
-        if found is None:
-            raise SystemExit(f"{name}: this is no name of a library with its version")
-        original = f"{found['name']}.so.{found['version']}"
-        owners = said("dpkg-query", "-S", f"*/{original}").splitlines()
-        # Other architectures, and packages with copies of their own, may have a file of this name too.
-        linked = f"/usr/lib/{said('dpkg-architecture', '-qDEB_HOST_MULTIARCH').strip()}/{original}"
-        owners.sort(key=lambda line: line.split()[-1] != linked)
-        known = (
-            of_debian(owners[0].partition(":")[0])
-            if owners
-            else {"name": found["name"], "version": found["version"]}
         )
         yield Component(
             type=ComponentType.LIBRARY,
@@ -79,27 +59,30 @@ def carried(wheel: zipfile.ZipFile) -> Iterator[Component]:
             description=f"carried as {name}",
             scope=ComponentScope.REQUIRED,
             hashes=[checksum],
-            **known,
+            **of_debian(package),
+            **licensed(package),
         )
 
 
 def compiled_in() -> Iterator[Component]:
-    for package in COMPILED_IN:
+    for package in HEADERS:
         yield Component(
             type=ComponentType.LIBRARY,
             bom_ref=package,
             description="headers compiled into the binaries",
             **of_debian(package),
+            **licensed(package),
         )
     text = (ROOT / "python/requirements-test.txt").read_text(encoding="utf-8")
-    version = re.search(r"^nanobind==(\S+)$", text, re.MULTILINE)[1]
+    version = re.search(rf"^{BINDINGS}==(\S+)$", text, re.MULTILINE)[1]
     yield Component(
         type=ComponentType.LIBRARY,
-        bom_ref="nanobind",
-        name="nanobind",
+        bom_ref=BINDINGS,
+        name=BINDINGS,
         version=version,
-        purl=PackageURL("pypi", name="nanobind", version=version),
+        purl=PackageURL("pypi", name=BINDINGS, version=version),
         description="headers compiled into the module",
+        **licensed(BINDINGS),
     )
 
 
@@ -124,7 +107,7 @@ def list_components(path: Path) -> str:
         head = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(wheel.read(head))
         newest = max(entry.date_time for entry in wheel.infolist())
-        parts = [*carried(wheel), *compiled_in(), *installed_with(metadata)]
+        parts = [*carried_components(wheel), *compiled_in(), *installed_with(metadata)]
     root = Component(
         type=ComponentType.LIBRARY,
         bom_ref="plait",

@@ -61,6 +61,7 @@ build_wheel() {
       -C "cmake.define.PLAIT_PREFIX=$PWD/build/prefix" &&
     in_venv python -m auditwheel repair --exclude libgomp.so.1 --exclude 'libmpi.so*' --exclude 'libmpich.so*' \
       -w build/wheelhouse build/wheels/plait-*.whl &&
+    in_venv python -B tools/add_licenses.py build/wheelhouse/plait-*.whl &&
     has_no_mpi build/wheelhouse/plait-*.whl &&
     in_venv python -m pip install --no-deps --force-reinstall build/wheelhouse/plait-*.whl
 }
