@@ -48,6 +48,10 @@ class ManualTest(CommandTest):
                 for names, value in options:
                     self.assertIn(" ".join([", ".join(names), value]).strip(), lines)
 
+    def test_words_of_a_purpose_are_a_list(self):
+        page = manual("bench")
+        self.assertIn(".TP\n\\fBtop\\fR\nthe largest logits (matmul_top)\n.TP\n\\fBlogits\\fR\nthe product, and", page)
+
     def test_man_finds_nothing_to_complain_about(self):
         lint = [tool for tool in (["mandoc", "-T", "lint", "-W", "warning"],
                                   ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"]) if shutil.which(tool[0])]

@@ -47,6 +47,13 @@ constexpr const char* kTraceExamples =
     "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n"
     "  plait trace matmul-all-reduce --m 256 --n 4096 --k 4096 --link 1gbit --svg picture.svg\n";
 
+constexpr const char* kUlyssesExamples =
+    "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
+    "3 a rank was lost.\n\n"
+    "Examples:\n"
+    "  plait bench matmul-all-to-all --m 1024 --n 6144 --k 4096 --heads 32,8 --link ratio=1\n"
+    "  plait trace all-to-all-matmul --m 1024 --n 4096 --k 4096 --heads 32 --link ratio=1\n";
+
 // The default parts of pipelined plans. A page with many plans is hard to read.
 const char* usual_parts(OpVerb verb) { return verb == OpVerb::trace ? "4" : "2,4,8"; }
 
@@ -149,7 +156,9 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
-                   .examples = traces ? kTraceExamples : kExamples});
+                   .examples = op.ulysses ? kUlyssesExamples
+                               : traces   ? kTraceExamples
+                                          : kExamples});
   add_options(options, sizes);
   add_options(options, dtypes);
   add_options(options, ranks);

@@ -81,7 +81,7 @@ void add_step_options(Options& options, StepOptions& step, SharedOptions& shared
               "emulated link between all ranks, such as 25gbit,5us; share=0.12: a\n"
               "link over which communication is that share of the serial step");
   options.add("--plan", "PLAN[;PLAN...]", step.plans, read_plan_list,
-              "plans besides serial (default: pipelined parts=4;\npipelined parts=8;fused)");
+              "plans besides serial (default:\npipelined parts=4;pipelined parts=8;fused)");
   add_options(options, step.files);
 }
 

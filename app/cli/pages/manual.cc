@@ -89,13 +89,6 @@ std::vector<std::string> paragraphs_of(std::string_view text) {
   return paragraphs;
 }
 
-std::string show_text(std::string_view text) {
-  std::string result;
-  for (const std::string& paragraph : paragraphs_of(text))
-    result += (result.empty() ? "" : ".PP\n") + filled(paragraph);
-  return result;
-}
-
 // Lines as they are.
 std::string show_commands(std::string_view lines) {
   std::string result = ".nf\n";
@@ -115,6 +108,29 @@ std::string show_usage(const HelpPage& page) {
 
 std::string show_entry(std::string_view head, std::string_view text) {
   return fmt::format(".TP\n{}\n{}", head, filled(text));
+}
+
+// An indented paragraph is a list of words and, after two spaces, what they mean.
+std::string show_words(std::string_view paragraph) {
+  std::string result;
+  for (std::string_view line : base::split(paragraph, '\n')) {
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    const std::size_t end = std::min(line.find("  "), line.size());
+    if (!line.empty()) result += show_entry(bold(line.substr(0, end)), line.substr(end));
+  }
+  return result;
+}
+
+std::string show_text(std::string_view text) {
+  std::string result;
+  for (const std::string& paragraph : paragraphs_of(text)) {
+    if (paragraph.starts_with("  ")) {
+      result += show_words(paragraph);
+    } else {
+      result += (result.empty() ? "" : ".PP\n") + filled(paragraph);
+    }
+  }
+  return result;
 }
 
 std::string show_options(const HelpPage& page) {
