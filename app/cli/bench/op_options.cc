@@ -22,7 +22,7 @@ constexpr const char* kPurpose =
     "it as a rank. Ideal is the longer of product and collective. Bound is a lower limit if one\n"
     "processor does both: the product plus the collective's copies and sums, or the collective\n"
     "over the link, whichever is longer. Efficiency is the share of the hideable time that was\n"
-    "hidden: 1 is the ideal.";
+    "hidden: 1 is the ideal, and more is noise.";
 
 constexpr const char* kExamples =
     "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"

@@ -19,6 +19,11 @@ namespace {
 // More than 1 is noise: product and collective alone were measured at slower moments.
 constexpr double kMostShare = 1.1;
 
+// In shared memory the collective is work of the processors that also multiply.
+bool has_link(const measure::OpMeasurement& result) {
+  return result.link || comm::crosses_hosts(result.transport);
+}
+
 // How many times as fast as serial a plan is that hides all of the shorter one.
 double possible(const measure::OpMeasurement& result) {
   return (result.product.median + result.collective.median) / result.ideal();
@@ -38,9 +43,9 @@ std::string show_best(const OpBenchOptions& options, const measure::OpMeasuremen
   if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
   std::string text = fmt::format("\nThe plan \"{}\" is {:.2f} times as fast as serial",
                                  name(best->plan), result.speedup(*best));
-  const bool hides = result.link || comm::crosses_hosts(result.transport);
   const auto efficiency = result.efficiency(*best);
-  if (efficiency ? *efficiency > kMostShare : hides && result.speedup(*best) > possible(result)) {
+  if (efficiency ? *efficiency > kMostShare
+                 : has_link(result) && result.speedup(*best) > possible(result)) {
     return text +
            ", and faster than is possible\nby the times of product and collective alone. Other "
            "programs disturbed the measurement: repeat it.\n";
@@ -80,6 +85,12 @@ bool is_share(const std::optional<double>& efficiency) {
   return efficiency && *efficiency >= 0 && *efficiency <= kMostShare;
 }
 
+// As a reader sees it: at most 1, and beyond what noise explains no number.
+std::string show_share(const std::optional<double>& efficiency) {
+  if (!efficiency) return "-";
+  return *efficiency > kMostShare ? "noise" : fmt::format("{:.2f}", std::min(*efficiency, 1.0));
+}
+
 }  // namespace
 
 report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMeasurement& result,
@@ -96,7 +107,8 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
     report::Run& run = timeline.runs[i];
     const auto drawn = result.efficiency(static_cast<double>(run.length),
                                          static_cast<double>(timeline.runs.front().length));
-    if (is_share(drawn) && is_share(result.efficiency(result.plans[i]))) run.efficiency = drawn;
+    if (is_share(drawn) && is_share(result.efficiency(result.plans[i])))
+      run.efficiency = std::min(*drawn, 1.0);
   }
   return timeline;
 }
@@ -109,7 +121,7 @@ std::string show_text(const OpBenchOptions& options, const measure::OpMeasuremen
                   options.chose_wire ? " (automatic between hosts)" : "", show_place(result));
   text += fmt::format("product alone {}, collective alone {}", show_time(result.product.median),
                       show_time(result.collective.median));
-  if (result.link || comm::crosses_hosts(result.transport))
+  if (has_link(result))
     text += fmt::format(" ({} of it processor work)", show_time(result.collective_cpu.median));
   if (options.link.ratio > 0)
     text += fmt::format("\ncollective / product {:.3g}, requested {:.3g}",
@@ -118,11 +130,9 @@ std::string show_text(const OpBenchOptions& options, const measure::OpMeasuremen
       fmt::format("\nideal {}, bound {}\n\n", show_time(result.ideal()), show_time(result.bound()));
   Table table({"plan", "median", "min", "max", "speed-up", "efficiency", "bits"}, /*left=*/1);
   for (const measure::PlanTimes& one : result.plans) {
-    const auto efficiency = result.efficiency(one);
     table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
                show_time(one.times.max), fmt::format("{:.3f}", result.speedup(one)),
-               efficiency ? fmt::format("{:.2f}", *efficiency) : "-",
-               one.bits_equal ? "equal" : "DIFFER"});
+               show_share(result.efficiency(one)), one.bits_equal ? "equal" : "DIFFER"});
   }
   return text + table.text() + show_best(options, result);
 }

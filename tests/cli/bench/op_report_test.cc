@@ -36,6 +36,8 @@ TEST(OpTimeline, HasTheEfficiencyOfTheDrawnRuns) {
   EXPECT_DOUBLE_EQ(drawn(measured(120), 200, 110).value(), 0.9);
 }
 
+TEST(OpTimeline, HasAtMostOne) { EXPECT_DOUBLE_EQ(drawn(measured(120), 200, 95).value(), 1); }
+
 TEST(OpTimeline, HasNoneOfRunsThatAreTooShort) {
   EXPECT_FALSE(drawn(measured(120), 150, 110));
   EXPECT_FALSE(drawn(measured(120), 200, 80));
@@ -73,6 +75,11 @@ TEST(OpReport, SaysHowMuchIsHiddenUnlessItIsMoreThanPossible) {
                                "the times of product and collective alone. Other programs "
                                "disturbed the measurement: repeat it.\n"));
   }
+}
+
+TEST(OpReport, ShowsNoShareAboveOne) {
+  EXPECT_NE(text_of(measured(98)).find(" 2.041        1.00  equal"), std::string::npos);
+  EXPECT_NE(text_of(measured(80)).find(" 2.500       noise  equal"), std::string::npos);
 }
 
 TEST(OpReport, KnowsNoiseWhereNoShareCanBeTold) {
