@@ -1,4 +1,4 @@
-"""What a wheel of this machine holds that others wrote: packages of Debian and PyPI, and their licences."""
+"""The packages of Debian and PyPI that a wheel of this machine holds parts of, and their licences."""
 
 import importlib.metadata
 import re
@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple
 
 CARRIED = re.compile(r"plait\.libs/.*\.so|plait/_lib/.*\.so")
 LIBRARY = re.compile(r"(?P<name>lib[\w+-]+?)(?:-[0-9a-f]{8})?\.so\.(?P<version>[\d.]+)")
-# What is compiled in: packages of headers, and of what is linked as a whole.
+# Packages of headers, which are compiled in.
 HEADERS = ["libcli11-dev", "nlohmann-json3-dev", "libfmt-dev"]
 BINDINGS = "nanobind"
 LICENSES = {

@@ -85,7 +85,7 @@ bool is_share(const std::optional<double>& efficiency) {
   return efficiency && *efficiency >= 0 && *efficiency <= kMostShare;
 }
 
-// As a reader sees it: at most 1, and beyond what noise explains no number.
+// A share is at most 1; a larger one than kMostShare says nothing.
 std::string show_share(const std::optional<double>& efficiency) {
   if (!efficiency) return "-";
   return *efficiency > kMostShare ? "noise" : fmt::format("{:.2f}", std::min(*efficiency, 1.0));
