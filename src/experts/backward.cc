@@ -14,6 +14,7 @@
 #include "experts/products.h"
 #include "nn/gradients.h"
 #include "plait/trace.h"
+#include "tensor/kernels.h"
 #include "tensor/room.h"
 
 namespace plait::experts {
@@ -153,7 +154,8 @@ void Backward::activate_rows(const RowStore& store, const Part& part) {
                        .weight = weight_of(weights_of(store), row)},
                       inputs.row_range(row, row + 1), grads.row_range(row, row + 1));
     const auto group = std::upper_bound(ends.begin(), ends.end(), i) - ends.begin();
-    const float gradient = weight_gradient(store, row, part.first_group + group, of_activation);
+    const float gradient =
+        tensor::with_one_nan(weight_gradient(store, row, part.first_group + group, of_activation));
     std::memcpy(to.row(row), &gradient, sizeof(gradient));
   });
 }
@@ -240,6 +242,7 @@ void Backward::sum_down_bias(const RowStore& store, const Expert& rows,
     convert(to.data, to.dtype, value.data(), Dtype::f32, count);
     for (std::size_t i = 0; i < count; ++i) sum[i] += value[i];
   }
+  for (float& one : sum) one = tensor::with_one_nan(one);
   convert(sum.data(), Dtype::f32, to.data, to.dtype, count);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/parallel.h"
+#include "tensor/kernels.h"
 
 namespace plait::experts {
 namespace {
@@ -32,6 +33,7 @@ void combine_row(const Combine& work, std::int64_t row, const TensorView& out) {
       const float weight = work.weights == nullptr ? 1.0F : work.weights[slot];
       for (std::size_t i = 0; i < count; ++i) sum[i] += weight * value[i];
     }
+    for (std::size_t i = 0; i < count; ++i) sum[i] = tensor::with_one_nan(sum[i]);
     convert(sum.data(), Dtype::f32, out.row_range(row, row + 1).column_range(begin, out.cols).data,
             out.dtype, count);
   }

@@ -1,8 +1,6 @@
 #include "gemm/loops.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "tensor/kernels.h"
@@ -130,8 +128,7 @@ void finish_row(const Finish& how, const float* sums, std::int64_t n, void* out)
       std::memcpy(&result, to, sizeof(T));
       y += static_cast<float>(result);
     }
-    if (std::isnan(y)) y = std::bit_cast<float>(tensor::kNan);
-    result = T(y);
+    result = T(tensor::with_one_nan(y));
     std::memcpy(to, &result, sizeof(T));
   }
 }

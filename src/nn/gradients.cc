@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "comm/core/executor.h"
+#include "tensor/kernels.h"
 
 namespace plait::nn {
 namespace {
@@ -29,6 +30,7 @@ void sum_block(const ConstTensorView& grad_out, const TensorView& to, bool accum
     convert(to.data, to.dtype, row.data(), Dtype::f32, count);
     for (std::size_t j = 0; j < count; ++j) sum[j] += row[j];
   }
+  for (std::size_t j = 0; j < count; ++j) sum[j] = tensor::with_one_nan(sum[j]);
   convert(sum.data(), Dtype::f32, to.data, to.dtype, count);
 }
 

@@ -62,7 +62,7 @@ void sum(void* out, const void* const* sources, int count, std::size_t n) {
     const std::size_t block = std::min(kBlock, n - begin);
     add_up<In>(total, sources, count, begin, block);
     for (std::size_t i = 0; i < block && count > 1; ++i) {
-      total[i] = total[i] == total[i] ? total[i] : std::bit_cast<float>(kNan);
+      total[i] = with_one_nan(total[i]);
     }
     std::byte* to = static_cast<std::byte*>(out) + begin * sizeof(Out);
     for (std::size_t i = 0; i < block; ++i) {

@@ -19,6 +19,11 @@ namespace plait::tensor {
 // which operand's payload an addition keeps.
 inline constexpr std::uint32_t kNan = 0xffc00000U;
 
+// Arm returns another NaN than x86 for ∞ - ∞.
+inline float with_one_nan(float value) {
+  return value == value ? value : std::bit_cast<float>(kNan);
+}
+
 // out[i] = round(((sources[0][i] + sources[1][i]) + (sources[2][i] + sources[3][i])) + ...), added
 // in f32 as reduce.h says. If a sum of two or more is a NaN, it is kNan. A sum of one source is a
 // conversion.

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "experts/activation.h"
 #include "experts/combine.h"
 #include "experts/placement.h"
+#include "tensor/kernels.h"
 
 namespace plait::experts {
 namespace {
@@ -173,6 +175,16 @@ TEST(Combine, AddsInTheOrderOfSlots) {
           TensorView::of(out.data(), 2, 1), 1);
   EXPECT_EQ(out[0], 0x1p24F);
   EXPECT_EQ(out[1], 0x1p24F + 2);
+}
+
+TEST(Combine, HasOneNotANumber) {
+  const float one = 1;
+  const std::vector<const void*> results = {&one};
+  const std::vector<float> weights = {std::bit_cast<float>(0x7fc00001U)};
+  float out = 0;
+  combine({.results = results, .dtype = Dtype::f32, .weights = weights.data(), .top = 1},
+          TensorView::of(&out, 1, 1), 1);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(out), tensor::kNan);
 }
 
 // Rows of which both ranks know how many there are, and which are sent as they get ready.

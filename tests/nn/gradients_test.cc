@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
+#include <limits>
+
 #include "gemm/matrix.h"
 #include "tensor/compare.h"
+#include "tensor/kernels.h"
 
 namespace plait::nn {
 namespace {
@@ -47,6 +52,21 @@ TEST(SumsOfRows, OfNoRowsAreZero) {
   const Matrix sum(Dtype::f32, 1, 8, 9);
   sum_rows(rows.view, sum.view, /*accumulate=*/false, 1);
   for (std::int64_t j = 0; j < 8; ++j) EXPECT_EQ(at(sum.view, 0, j), 0);
+}
+
+// Whichever a row has, and whichever the processor makes of infinities.
+TEST(SumsOfRows, HaveOneNotANumber) {
+  const Matrix rows(Dtype::f32, 2, 2);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  auto* const first = static_cast<float*>(rows.view.row(0));
+  auto* const second = static_cast<float*>(rows.view.row(1));
+  first[0] = std::bit_cast<float>(0x7fc00001U);
+  first[1] = kInfinity;
+  second[1] = -kInfinity;
+  const Matrix sum(Dtype::f32, 1, 2);
+  sum_rows(rows.view, sum.view, /*accumulate=*/false, 1);
+  for (int j = 0; j < 2; ++j)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(static_cast<float*>(sum.view.data)[j]), tensor::kNan);
 }
 
 }  // namespace
