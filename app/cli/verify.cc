@@ -58,7 +58,7 @@ constexpr Options::About kAbout = {
         "results must be unchanged.\n"
         "With --digest the last line has a number made of the bits of all results, with which\n"
         "machines can be compared. It is the same where the options are, and the orders of\n"
-        "summing: with PLAIT_ISA=avx2 on all x86 processors that have AVX2.\n"
+        "summing: with PLAIT_ISA=avx2 on all x86 processors that have AVX2, and on 64-bit Arm.\n"
         "A failing case is printed with the command that repeats it.\n\n"
         "With --layers: column- and row-parallel layers, forward and backward, with and without\n"
         "sequence parallelism, with rows that are kept or gathered again: outputs and gradients.\n"

@@ -80,7 +80,7 @@ class DoTest(unittest.TestCase):
     def test_arguments_that_a_verb_does_not_take_are_wrong_usage(self):
         with tempfile.TemporaryDirectory() as folder:
             kept = copy_of_do(folder)
-            for line in ["clean fly", "demo fly", "lint fly", "build fly", "test fly", "gpu pack -fly"]:
+            for line in ["clean fly", "demo fly", "lint fly", "build fly", "test fly", "gpu pack -fly", "wheel fly"]:
                 words = line.split()
                 refused = run(Path(folder) / "do", *words)
                 self.assertEqual(refused.returncode, 2, words)
@@ -116,6 +116,11 @@ class DoTest(unittest.TestCase):
     def test_the_sanitizers_builds_have_one_extent(self):
         (once,) = self.configure("configure asan; extent=brief; configure asan")
         self.assertNotIn("BENCHES", once)
+
+    def test_ci_wants_no_mpi_for_arm(self):
+        arm, asan = self.configure("CI=true; configure arm; configure asan")
+        self.assertEqual(arm, "--preset arm")
+        self.assertIn("-DPLAIT_MPI=ON", asan)
 
     def test_ci_checks_all(self):
         self.assertIn("exec ./do test all\n", (ROOT / ".ci/run").read_text())

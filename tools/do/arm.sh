@@ -41,34 +41,51 @@ let_the_kernel_begin_them() {
   "${root[@]}" update-binfmts --enable qemu-aarch64
 }
 
-# test_arm: `./do test arm`. The tests are those of the processor's own instructions and of the system; other programs'
-# would take hours.
+# Tests of what depends on the instructions, the memory or the system, and of ranks. Others would take hours.
+# shellcheck disable=SC2034  # build() reads it
+arm_targets=(app/cli/plait tests/base/base_test tests/tensor/tensor_test tests/gemm/gemm_test tests/comm/threads_test
+  tests/comm/shm_test tests/comm/tcp_test)
+
+# test_arm: `./do test arm`.
 test_arm() {
   local beyond
   beyond=$(IFS='|' && printf '%s' "${beyond_the_emulator[*]}")
-  if check 'emulator' let_the_kernel_begin_them &&
-    check 'build arm' build_targets arm app/cli/plait tests/base/base_test tests/gemm/gemm_test; then
-    # Programs that were not built have tests of this name.
-    run_tests arm -E "NOT_BUILT|^($beyond)\$"
-    skipped+=("arm: beyond the emulator: ${beyond_the_emulator[*]}"
-      'arm: ranks that are processes, and all other tests: they would take hours')
+  if check 'emulator' let_the_kernel_begin_them && check 'build arm' build arm; then
+    # Programs that were not built have tests of that name. Three ranks stand for any number; what random texts say is
+    # the same everywhere.
+    run_tests arm -L unit -E "NOT_BUILT|_as_a_user|Fuzz|/(threads|shm|tcp)[124-9]\$|/linked_|^($beyond)\$"
+    skipped+=("arm: beyond the emulator: ${beyond_the_emulator[*]}" 'arm: all other tests: they would take hours')
+    check 'arm, large pages' bear_large_pages || true
     check 'bits of arm' have_the_bits_of_avx2 || true
   fi
 }
 
-# Results have the bits of AVX2 on all processors that multiply and add in one instruction.
+# Many systems of Arm have pages of 64 KiB.
+bear_large_pages() {
+  local beyond
+  beyond=$(IFS=: && printf '%s' "${beyond_the_emulator[*]}")
+  QEMU_PAGESIZE=65536 build/arm/tests/base/base_test --gtest_filter="-$beyond" &&
+    QEMU_PAGESIZE=65536 build/arm/tests/comm/shm_test --gtest_filter='Shm/MailboxConformance.*/shm3'
+}
+
+# Results have the bits of AVX2 on all processors that multiply and add in one instruction. Both are computed here: a
+# file of them would have to be made again whenever other problems are drawn. Ranks of shm are programs.
 have_the_bits_of_avx2() {
-  local words set there here
-  for words in '--cases 60 --seed 3 --ranks 1,2,3' '--cases 40 --seed 3 --layers' '--cases 20 --experts' \
-    '--cases 20 --heads' '--cases 20 --ulysses'; do
+  local words set here
+  local -A there
+  for words in '-t threads,shm --cases 40 --seed 3 --ranks 1,2,3' '-t threads --cases 40 --seed 3 --layers' \
+    '-t threads --cases 20 --experts' '-t threads --cases 20 --heads' '-t threads --cases 20 --ulysses'; do
     # Word splitting is intended: these are options.
     # shellcheck disable=SC2086
-    here=$(PLAIT_ISA=avx2 build/release/app/cli/plait verify -t threads --digest $words) || return
     for set in neon neon-bf16; do
-      # shellcheck disable=SC2086
-      there=$(PLAIT_ISA=$set build/arm/app/cli/plait verify -t threads --digest $words) || return
-      printf '%s, %s: %s\n' "$words" "$set" "$there"
-      [[ ${there##*$'\n'} == "${here##*$'\n'}" ]] || { printf 'here: %s\n' "$here"; return 1; }
+      PLAIT_ISA=$set build/arm/app/cli/plait verify --digest $words >"build/arm/$set.digest" & there[$set]=$!
+    done
+    # shellcheck disable=SC2086
+    here=$(PLAIT_ISA=avx2 build/release/app/cli/plait verify --digest $words) || return
+    printf '%s: %s\n' "$words" "$here"
+    for set in neon neon-bf16; do
+      wait "${there[$set]}" && [[ $(tail -n 1 "build/arm/$set.digest") == "${here##*$'\n'}" ]] ||
+        { echo "with $set:" && cat "build/arm/$set.digest"; return 1; }
     done
   done
 }

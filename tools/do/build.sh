@@ -12,8 +12,12 @@ fi
 
 personality=()  # a prefix for commands that build and run instrumented programs
 
-# build PRESET: builds all targets.
-build() { build_targets "$1" all; }
+# build PRESET: builds all targets; of Arm's, which run slowly, those that are tested.
+build() {
+  local targets=(all)
+  [[ $1 != arm ]] || targets=("${arm_targets[@]}")
+  build_targets "$1" "${targets[@]}"
+}
 
 # tell_of_first_build PRESET [MINUTES]: tells the user that the first build takes long.
 tell_of_first_build() {
@@ -58,8 +62,10 @@ configure() {
     [[ $1 != release || $extent == brief || $(<"$stamp") == whole ]] && return
   fi
   # CI has an MPI library and UCX, and must fail if they can't be used, not leave out their tests.
-  [[ $1 == demo ]] || options=(-DPLAIT_COMPILE_TOGETHER=ON)
-  [[ -z ${CI:-} || $1 == tsan || $1 == demo ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
+  if [[ $1 != demo && $1 != arm ]]; then
+    options=(-DPLAIT_COMPILE_TOGETHER=ON)
+    [[ -z ${CI:-} || $1 == tsan ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
+  fi
   if [[ $1 == release && $extent == brief ]]; then
     options+=(-DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
   elif [[ $1 == release ]]; then
