@@ -51,9 +51,10 @@ test_arm() {
   local beyond
   beyond=$(IFS='|' && printf '%s' "${beyond_the_emulator[*]}")
   if check 'emulator' let_the_kernel_begin_them && check 'build arm' build arm; then
-    # Programs that were not built have tests of that name. Three ranks stand for any number; what random texts say is
-    # the same everywhere.
-    run_tests arm -L unit -E "NOT_BUILT|_as_a_user|Fuzz|/(threads|shm|tcp)[124-9]\$|/linked_|^($beyond)\$"
+    # Programs that were not built have tests of that name. Three ranks stand for any number; random texts, and how
+    # panels and rows are kept, are the same everywhere.
+    local elsewhere='NOT_BUILT|_as_a_user|Fuzz|RowCopies|CachedPanels|QuantPanels|PackedWeights'
+    run_tests arm -L unit -E "$elsewhere|/(threads|shm|tcp)[124-9]\$|/linked_|^($beyond)\$"
     skipped+=("arm: beyond the emulator: ${beyond_the_emulator[*]}" 'arm: all other tests: they would take hours')
     check 'arm, large pages' bear_large_pages || true
     check 'bits of arm' have_the_bits_of_avx2 || true
