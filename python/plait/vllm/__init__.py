@@ -1,10 +1,11 @@
-"""vLLM's tensor-parallel linear layers on CPUs, with their communication hidden.
+"""vLLM's tensor-parallel layers on CPUs, with the communication of linear layers hidden.
 
 Nothing is called: where plait is installed beside vLLM, vLLM loads it as a plugin in each of its
 processes, and makes plait's layers in the place of its own. VLLM_PLUGINS="" leaves it out.
 
     RowParallelLinear                                               product and sum over the ranks
     ColumnParallelLinear, MergedColumnParallelLinear, QKVParallelLinear      the product
+    experts that the ranks share (enable_expert_parallel)           the products
 
 A layer that plait does not serve works by vLLM's own code, and one sentence a class and a reason is
 logged. Weights are packed once vLLM has loaded them, in the place of vLLM's own packing.

@@ -71,12 +71,16 @@ class WorkerReport:
         return str(report())
 
 
-def note(layer: Any, refusal: str | None) -> None:
-    """Count a layer, and log the first of each class and reason on one rank of the group."""
+def note(layer: Any, refusal: str | None, place: tuple[int, int] | None = None) -> None:
+    """Count a layer, and log the first of each class and reason on one rank of the group.
+
+    `place`: the rank and the size of the group, which linear layers know themselves.
+    """
+    rank, size = place or (layer.tp_rank, layer.tp_size)
     key = (type(layer).__name__, refusal)
     _layers[key] += 1
-    if refusal is None or _layers[key] > 1 or layer.tp_rank != 0:
+    if refusal is None or _layers[key] > 1 or rank != 0:
         return
     # A model on one rank has no communication to hide, which is no fallback.
-    level = logging.INFO if layer.tp_size == 1 else logging.WARNING
+    level = logging.INFO if size == 1 else logging.WARNING
     _log.log(level, "%s is left to vLLM: %s", key[0], refusal)

@@ -13,6 +13,16 @@ _KNOWN = {
     "RowParallelLinear.forward": ("self", "input_"),
     "UnquantizedLinearMethod.process_weights_after_loading": ("self", "layer"),
     "UnquantizedLinearMethod.apply": ("self", "layer", "x", "bias"),
+    "UnquantizedFusedMoEMethod.process_weights_after_loading": ("self", "layer"),
+    "UnquantizedFusedMoEMethod.apply": (
+        "self",
+        "layer",
+        "x",
+        "topk_weights",
+        "topk_ids",
+        "shared_experts",
+        "shared_experts_input",
+    ),
 }
 
 # vLLM finds a kept graph by the model's configuration and by all values of
@@ -38,17 +48,25 @@ def _factors() -> dict[str, Any]:
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm import envs
-    from vllm.model_executor.layers import linear
+    from vllm.model_executor.layers import fused_moe, linear
 
     if not _factors() or not hasattr(envs, "compile_factors"):
         return "vllm.envs has no environment_variables or no compile_factors"
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
-        found = tuple(inspect.signature(getattr(getattr(linear, owner), method)).parameters)
+        place = linear if hasattr(linear, owner) else fused_moe
+        found = tuple(inspect.signature(getattr(getattr(place, owner), method)).parameters)
         if found != known:
             return f"{name} takes ({', '.join(found)}), and plait knows ({', '.join(known)})"
     return None
+
+
+def _replacements() -> tuple[type, ...]:
+    from plait.vllm.experts import UnquantizedFusedMoEMethod
+    from plait.vllm.layers import LAYERS
+
+    return (*LAYERS, UnquantizedFusedMoEMethod)
 
 
 def enable() -> None:
@@ -67,10 +85,8 @@ def enable() -> None:
             plait.Code.invalid_argument,
             f"plait.vllm.enable: this version of vLLM is unknown: {mismatch}; nothing was replaced",
         )
-    from plait.vllm.layers import LAYERS
-
     registry = _registry()
-    ours = {layer.__name__: layer for layer in LAYERS}
+    ours = {layer.__name__: layer for layer in _replacements()}
     if taken := [name for name in ours if registry.get(name, ours[name]) is not ours[name]]:
         raise plait.Error(
             plait.Code.invalid_argument,
@@ -90,10 +106,8 @@ def disable() -> None:
     A model that has such layers and compiles graphs must have run once before this call: otherwise
     vLLM keeps its graphs as if they had vLLM's own layers.
     """
-    from plait.vllm.layers import LAYERS
-
     registry = _registry()
-    for layer in LAYERS:
+    for layer in _replacements():
         if registry.get(layer.__name__) is layer:
             del registry[layer.__name__]
     _factors().pop(_FACTOR, None)

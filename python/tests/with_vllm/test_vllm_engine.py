@@ -132,6 +132,13 @@ def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
     check_report(report, dtype)
 
 
+@only_in_its_own_run
+def test_tokens_of_experts_that_ranks_share(tmp_path: Path) -> None:
+    tokens, report = run(tmp_path, "--dtype", "bfloat16", "--experts")
+    assert tokens == COUNTED
+    assert re.search("^2 RoutedExperts: [1-9][0-9]+ calls served by plait$", report, re.MULTILINE)
+
+
 def test_tokens_of_a_traced_model(traced: subprocess.Popen[str]) -> None:
     """Under VLLM_CPU_CI_ENV, the model's graphs are traced, but not compiled."""
     tokens, report = finish(traced, time.monotonic() + LIMIT)
