@@ -77,6 +77,14 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         r"(.*\n)*ColumnParallelLinear: 6 calls served by plait\n"
         r"RowParallelLinear: 4 calls served by plait\n",
     ),
+    "megatron_experts.py": (
+        TOGETHER,
+        ["--tokens", "32", "--steps", "3"],
+        "megatron",
+        # All losses agree in four digits.
+        r"megatron +(\d\.\d{4})\d* (\d\.\d{4})\d* (\d\.\d{4})\d* .*\n"
+        r"with plait +\1\d* \2\d* \3\d* .*\n8 experts of 128 x 96, 2 a row, f32: 6 calls, ",
+    ),
     "transformers_llama.py": (
         TOGETHER,
         [],
