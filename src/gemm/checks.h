@@ -14,6 +14,9 @@ void check_input(const GemmDesc& desc, const GemmInput& x);
 // Error{invalid_argument} unless the call fits the description, and writes nothing that it reads.
 void check(const GemmDesc& desc, const GemmCall& call);
 
+// The part of it that the weight and the bias are for.
+void check_weight_and_bias(const GemmDesc& desc, const GemmCall& call);
+
 // The range with its end in place of -1, from 0 to `count` where nothing else was said.
 Range resolved(Range range, std::int64_t count);
 

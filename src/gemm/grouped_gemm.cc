@@ -141,7 +141,11 @@ class GroupedGemm::State {
     GemmCall one = {.x = {.view = call.x}, .weight = call.weights[group], .out = call.out};
     if (!call.biases.empty()) one.bias = call.biases[group];
     try {
-      gemm::check(first().desc(), one);
+      if (group == 0) {
+        gemm::check(first().desc(), one);
+      } else {
+        gemm::check_weight_and_bias(first().desc(), one);  // x and out are those of group 0
+      }
     } catch (const Error& error) {
       throw Error(error.code(), base::sentence("grouped ", error.what(), " (group ", group, ')'));
     }

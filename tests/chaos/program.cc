@@ -17,6 +17,7 @@
 #include "chaos/random.h"
 #include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
+#include "plait/experts.h"
 
 namespace plait::chaos {
 namespace {
@@ -92,7 +93,7 @@ class ProgramRun {
     loiter();
     ++self_.state.calls;
     if (self_.scene.work == Work::operators) return shared_.one_in(12) ? split() : multiply();
-    switch (shared_.below(13)) {
+    switch (shared_.below(14)) {
       case 0:
         return sum_up(false);
       case 1:
@@ -115,6 +116,8 @@ class ProgramRun {
         return use_fresh_mailbox();
       case 11:
         return send_rows();
+      case 12:
+        return use_experts();
       default:
         return split();
     }
@@ -222,6 +225,49 @@ class ProgramRun {
     }
     all_to_all_rows(there.rows, there.counts, back, comm_, {.groups = kGroups, .back = true});
     expect(static_cast<float>(back.rows.rows), static_cast<float>(rows), "all_to_all_rows");
+  }
+
+  // Rows of two of five experts each. Equal rows with the same experts have the same result.
+  void use_experts() {
+    constexpr std::int64_t kExperts = 5;
+    constexpr std::int64_t kColumns = 64;
+    const bool replicated = shared_.one_in(3);
+    const auto schedule = shared_.one_in(2) ? Schedule::serial : Schedule::fused;
+    ExpertParallelMLP layer({.hidden = kColumns,
+                             .inner = kColumns / 2,
+                             .experts = kExperts,
+                             .top = 2,
+                             .dtype = Dtype::f32,
+                             .out = Dtype::f32,
+                             .weight = {.dtype = Dtype::f32}},
+                            comm_, {.schedule = schedule, .replicated = replicated, .threads = 1});
+    std::vector<std::vector<float>> values;
+    std::vector<Weight> up, down;
+    for (const std::int64_t expert : layer.experts_of(comm_.rank())) {
+      values.emplace_back(kColumns * kColumns, 0.01F * static_cast<float>(expert + 1));
+      const ConstTensorView all = ConstTensorView::of(values.back().data(), kColumns, kColumns);
+      up.emplace_back(WeightView{.view = all, .layout = WeightLayout::out_in});
+      down.emplace_back(
+          WeightView{.view = all.column_range(0, kColumns / 2), .layout = WeightLayout::out_in});
+    }
+    const int rows = replicated ? shared_.below(40) : self_.own.below(150);
+    std::vector<std::int64_t> ids;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      ids.push_back(row % kExperts);
+      ids.push_back((row + 2) % kExperts);
+    }
+    const std::vector<float> x(static_cast<std::size_t>(rows * kColumns), 1.0F);
+    const std::vector<float> weights(ids.size(), 0.5F);
+    std::vector<float> out(x.size());
+    layer.forward({.x = ConstTensorView::of(x.data(), rows, kColumns),
+                   .ids = ids,
+                   .weights = weights,
+                   .up = up,
+                   .down = down,
+                   .out = TensorView::of(out.data(), rows, kColumns)});
+    for (std::size_t i = 0; i < out.size(); ++i)
+      expect(out[i], out[i % (kExperts * kColumns)], "expert_parallel_mlp");
+    if (rows > 1) expect(out[0] < out[kColumns] ? 1.0F : 0.0F, 1.0F, "expert_parallel_mlp");
   }
 
   // Sends a few chunks around a ring.

@@ -135,8 +135,8 @@ std::string show_grouped(const GroupedOptions& options, const std::vector<Groupe
                fmt::to_string(*std::max_element(one.rows.begin(), one.rows.end())),
                show_time(one.one_call.median), show_time(one.by_group.median),
                fmt::format("{:.2f}", one.by_group.median / one.one_call.median),
-               show_time(one.reading.min),
-               fmt::format("{:.1f}", one.reading.min / one.one_call.median * 100)});
+               show_time(one.reading.median),
+               fmt::format("{:.1f}", one.reading.median / one.one_call.median * 100)});
   }
   return fmt::format("y = x·w of each group  x={} w={} out={}\n{}, {}\n\n{}", name(options.x),
                      options.weight, name(options.out), base::read_processor().model,
@@ -156,7 +156,7 @@ nlohmann::ordered_json show_grouped_json(const GroupedOptions& options, Words wo
                     {"weight_bytes", one.weight_bytes},
                     {"one_call_ns", one.one_call.median},
                     {"by_group_ns", one.by_group.median},
-                    {"reading_ns", one.reading.min},
+                    {"reading_ns", one.reading.median},
                     {"repetitions", one.one_call.repetitions}});
   }
   return {{"plait", kVersion},
