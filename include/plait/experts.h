@@ -24,6 +24,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -97,6 +98,9 @@ struct ExpertsOptions {
   std::string backend = {};  // of the products, the same on all ranks; empty: this processor's best
 };
 
+// Other work of the model. It calls poll_step now and then, so that rows go on travelling.
+using WorkBeside = std::function<void(const std::function<void()>& poll_step)>;
+
 struct ExpertsForward {
   ConstTensorView x;                  // [rows, hidden]
   std::span<const std::int64_t> ids;  // [rows * top]: experts, or -1
@@ -115,6 +119,11 @@ struct ExpertsForward {
   bool gradients = false;
 
   PollHook poll = {};  // see plait/ops.h
+
+  // Called once, as soon as this rank would wait for others, or when it has not had to: a shared
+  // expert, whose result the caller adds. The thread that made the call calls it, and it must not
+  // call an operator of the same communicator. If it throws, the call fails. Not in backward().
+  WorkBeside beside = {};
 };
 
 // Gradients for the rows of a forward call, which is given again; its `out` is not used. Nothing is

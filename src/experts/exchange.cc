@@ -80,6 +80,7 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
   call_ = call;
   user_ = &user;
   poll_ = &poll;
+  is_wait_used_ = false;
   exchange_.begin(tag);
   dispatch_.reset();
   return_.reset();
@@ -100,6 +101,12 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
   multiply_all();
   finish();
   wait([&] { return return_.done() && (call_.replicated || dispatch_.done()); });
+  if (!is_wait_used_) use_wait();
+}
+
+void ExpertExchange::use_wait() {
+  is_wait_used_ = true;
+  poll_->run([&] { user_->work_beside([&] { between_tiles(); }); });
 }
 
 // Rows for other ranks leave from x itself, or from copies with all that travels.

@@ -35,6 +35,9 @@ class RowUser {
   // experts in the store.
   virtual void finish(const RowStore& /*store*/, std::span<const std::int64_t> /*counts*/,
                       PollStep /*poll_step*/) {}
+
+  // The caller's other work.
+  virtual void work_beside(PollStep /*poll_step*/) {}
 };
 
 class ExpertExchange {
@@ -99,18 +102,19 @@ class ExpertExchange {
   void multiply(const RowStore& store, Work& work);
   void send_results();
   void finish();
+  void use_wait();
 
   void step();
   comm::Awaited awaited();
   template <class Ready>
   void wait(Ready&& ready) {
-    exchange_.wait(
-        [&] {
-          step();
-          (*poll_)();
-          return ready();
-        },
-        [&] { return awaited(); });
+    const auto look = [&] {
+      step();
+      (*poll_)();
+      return ready();
+    };
+    if (!is_wait_used_ && !look()) use_wait();
+    exchange_.wait(look, [&] { return awaited(); });
   }
 
   Communicator::State& state_;
@@ -124,6 +128,7 @@ class ExpertExchange {
   Call call_ = {};
   RowUser* user_ = nullptr;
   overlap::PollHook* poll_ = nullptr;
+  bool is_wait_used_ = false;
   SlotOrder order_;
   std::vector<Shard> shards_;   // of rows, by rank, if all ranks have the same
   std::vector<bool> is_apart_;  // by group: its own rows are multiplied by themselves

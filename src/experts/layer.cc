@@ -160,6 +160,12 @@ void ExpertParallelMLP::State::multiply(const experts::RowStore& store, const ex
                      poll_step);
 }
 
+void ExpertParallelMLP::State::work_beside(experts::PollStep poll_step) {
+  if (!call_->beside) return;
+  const Span span(state_.group().trace(), Lane::compute, "beside", {});
+  ops::call_hook(kLayer, [&] { call_->beside([&] { poll_step(); }); });
+}
+
 void ExpertParallelMLP::State::combine() {
   const std::int64_t first = exchange_.first_own();
   const std::int64_t rows = exchange_.own_rows();

@@ -36,6 +36,7 @@ class ExpertParallelMLP::State final : private experts::RowUser {
   void write_row(std::int64_t slot, std::byte* to) const override;
   void multiply(const experts::RowStore& store, const experts::Work& work,
                 experts::PollStep poll_step) override;
+  void work_beside(experts::PollStep poll_step) override;
   void combine();
   void note_rows();
 

@@ -130,13 +130,15 @@ void check_input(const GemmDesc& desc, const GemmInput& x) {
 
 void check(const GemmDesc& desc, const GemmCall& call) {
   check_input(desc, call.x);
+  check_weight(desc, call);
   check_range(call.window.rows, call.x.rows(), "rows");
   check_range(call.window.columns, desc.n, "columns");
   const Range rows = resolved(call.window.rows, call.x.rows());
   const Range columns = resolved(call.window.columns, desc.n);
   check_outs(desc, call, rows.end - rows.begin, columns.end - columns.begin);
+  check_bias(desc, call.bias);
   check_apart(call, call.x.view, "x");
-  check_weight_and_bias(desc, call);
+  check_apart(call, call.bias, "bias");
 }
 
 void check_weight_and_bias(const GemmDesc& desc, const GemmCall& call) {

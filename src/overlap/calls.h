@@ -24,9 +24,14 @@ class PollHook {
   explicit PollHook(const std::function<void()>* hook) : hook_(hook) {}
 
   void operator()() {
-    if (hook_ == nullptr) return;
+    if (hook_ != nullptr) run(*hook_);
+  }
+
+  // Runs other code of the caller's in the same way.
+  template <class Code>
+  void run(Code&& code) {
     try {
-      (*hook_)();
+      code();
     } catch (...) {
       has_thrown_ = true;
       throw;

@@ -2,9 +2,12 @@
 // that rank gives what a double loop gives.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "experts/batch.h"
@@ -284,6 +287,43 @@ TEST(Experts, CallsFollowOneAnother) {
       EXPECT_LE(layer.held_bytes(), 2 * held);
     }
   });
+}
+
+// Rank 0 computes what is beside the call while it waits for rank 1, which comes only then.
+TEST(Experts, WorkBesideACallFillsItsWait) {
+  const Experts experts(small(), Dtype::bf16, "", false);
+  for (const int world : {1, 2, 3}) {
+    const Batch batch(experts.desc, uneven(world, 40));
+    const std::vector<std::byte> wanted = by_one_rank(experts, batch);
+    for (const ExpertsOptions& options : kWays) {
+      std::atomic<bool> has_worked{false};
+      run_in_threads(world, [&](Communicator& comm) {
+        ExpertParallelMLP layer(experts.desc, comm, options);
+        const bool all = options.replicated;
+        const std::int64_t first = all ? 0 : batch.first_row(comm.rank());
+        const auto rank = static_cast<std::size_t>(comm.rank());
+        RankCall mine(experts, batch, first, all ? batch.rows() : batch.rows_of_ranks[rank],
+                      layer.experts_of(comm.rank()));
+        layer.forward(mine.call());  // ranks make their mailbox together
+        int calls = 0;
+        ExpertsForward call = mine.call();
+        call.beside = [&](const std::function<void()>& poll_step) {
+          ++calls;
+          poll_step();
+          if (comm.rank() == 0) has_worked = true;
+        };
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (comm.rank() == 1 && !has_worked && std::chrono::steady_clock::now() < deadline)
+          std::this_thread::yield();
+        EXPECT_TRUE(comm.rank() != 1 || has_worked);
+        layer.forward(call);
+        EXPECT_EQ(calls, 1);
+        const std::size_t begin = static_cast<std::size_t>(first * kHidden) * 2;
+        EXPECT_TRUE(mine.out.empty() ||
+                    std::memcmp(mine.out.data(), wanted.data() + begin, mine.out.size()) == 0);
+      });
+    }
+  }
 }
 
 TEST(Experts, ModesOfTheCallerAndItsHookDoNotCount) {

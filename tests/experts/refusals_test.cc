@@ -174,17 +174,16 @@ TEST(ExpertsRefuse, CallsWithinAnother) {
   });
 }
 
-// An exception of the caller's hook leaves as it is, and the other ranks are told.
-TEST(ExpertsRefuse, ToGoOnWhenTheHookThrows) {
+// An exception of the caller's code leaves as it is, and the other ranks are told.
+void expect_thrown_as_it_is(const std::function<void(ExpertsForward&)>& add_code) {
   const Experts experts(kRefusing, Dtype::bf16, "", false);
   run_in_threads(2, [&](Communicator& comm) {
     const Batch batch(experts.desc, {4, 4});
     ExpertParallelMLP layer(experts.desc, comm);
     RankCall mine(experts, batch, batch.first_row(comm.rank()), 4, layer.experts_of(comm.rank()));
-    const std::function<void()> poll = [] { throw std::runtime_error("enough"); };
     ExpertsForward call = mine.call();
     if (comm.rank() == 1) {
-      call.poll = poll;
+      add_code(call);
       EXPECT_THROW(layer.forward(call), std::runtime_error);
       return;
     }
@@ -193,6 +192,17 @@ TEST(ExpertsRefuse, ToGoOnWhenTheHookThrows) {
     } catch (const Error& error) {
       EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
     }
+  });
+}
+
+TEST(ExpertsRefuse, ToGoOnWhenTheHookThrows) {
+  expect_thrown_as_it_is(
+      [](ExpertsForward& call) { call.poll = [] { throw std::runtime_error("enough"); }; });
+}
+
+TEST(ExpertsRefuse, ToGoOnWhenTheWorkBesideThrows) {
+  expect_thrown_as_it_is([](ExpertsForward& call) {
+    call.beside = [](const auto& /*poll_step*/) { throw std::runtime_error("enough"); };
   });
 }
 
