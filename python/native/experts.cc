@@ -167,15 +167,21 @@ void bind_experts(nb::module_& m) {
       .def(
           "forward",
           [](PyExperts& self, nb::handle x, std::uintptr_t ids, std::uintptr_t weights,
-             const Stacks& stacks, nb::handle out, bool gradients) {
+             const Stacks& stacks, nb::handle out, bool gradients, nb::handle beside) {
             const Operands operands = self.operands(stacks);
             ExpertsForward call = self.call(x, ids, weights, operands);
             call.out = view_of(out, {kOp, "out"});
             call.gradients = gradients;
+            if (!beside.is_none()) {
+              call.beside = [beside](const auto& /*poll_step*/) {
+                const nb::gil_scoped_acquire gil;
+                beside();
+              };
+            }
             return self.forward(call);
           },
           nb::arg("x"), nb::arg("ids"), nb::arg("weights"), nb::arg("stacks"), nb::arg("out"),
-          nb::arg("gradients"))
+          nb::arg("gradients"), nb::arg("beside") = nb::none())
       .def(
           "backward",
           [](PyExperts& self, nb::handle x, std::uintptr_t ids, std::uintptr_t weights,

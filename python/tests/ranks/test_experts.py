@@ -189,6 +189,51 @@ def test_a_shared_batch_has_the_same_bits(alone: dist.ProcessGroup) -> None:
         agree(torch.equal(out, 2 * expected), "a change of a packed weight was not seen")
 
 
+@pytest.mark.parametrize("options", [pt.Options(schedule="serial"), pt.Options()], ids=str)
+def test_a_shared_expert_is_computed_within_the_call(options: pt.Options) -> None:
+    case = Case()
+    layer = case.layer(None, options=options)
+    shared = torch.nn.Linear(WIDTH, WIDTH)
+    grad = torch.ones(case.counts[dist.get_rank()], WIDTH)
+    calls = []
+
+    def once(hidden: torch.Tensor) -> torch.Tensor:
+        calls.append(hidden.shape)
+        out: torch.Tensor = shared(hidden)
+        return out
+
+    def found(within: bool) -> list[torch.Tensor]:
+        hidden = case.hidden[case.own].clone().requires_grad_()
+        operands = (hidden, case.ids[case.own], case.weights[case.own])
+        out = layer(*operands, shared=once) if within else layer(*operands) + shared(hidden)
+        leaves = [hidden, *shared.parameters(), *layer.parameters()]
+        return [out, *torch.autograd.grad(out, leaves, grad)]
+
+    pairs = zip(found(True), found(False), strict=True)
+    agree(all(torch.equal(ours, other) for ours, other in pairs), "the results differ")
+    agree(len(calls) == 1, f"it was called {len(calls)} times")
+    with torch.no_grad():
+        rows = (case.hidden, case.ids, case.weights)
+        out = layer(*rows, shared_batch=True, shared=once)
+        expected = layer(*rows, shared_batch=True) + shared(case.hidden)
+    agree(torch.equal(out, expected) and not out.requires_grad, "shared batches differ")
+
+
+def test_a_shared_expert_makes_no_calls_of_the_group(world: int) -> None:
+    case = Case()
+    group = [dist.new_group([rank]) for rank in range(world)][dist.get_rank()]
+    layer = case.layer(group)
+    operands = (case.hidden, case.ids, case.weights)
+
+    def shared(hidden: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = layer(hidden, *operands[1:])
+        return out
+
+    with torch.no_grad(), pytest.raises(plait.Error) as caught:
+        layer(*operands, shared=shared)
+    agree(caught.value.code == plait.Code.invalid_argument, str(caught.value))
+
+
 @pytest.mark.parametrize("what", ["ids", "weights"])
 def test_a_shared_batch_in_another_order_is_refused(what: str, world: int) -> None:
     """Every expert has as many rows on each rank, and the last rank has them in another order."""

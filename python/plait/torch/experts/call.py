@@ -76,6 +76,7 @@ class Call:
     activation: Swiglu
     turned: bool  # weights are [e, inputs, outputs]
     shared_batch: bool = False  # all ranks have the same rows
+    beside: Callable[[], None] | None = None  # what forward computes while it would wait
 
     def layer(self, hidden: torch.Tensor, slots: int, stacks: Stacks) -> Any:
         """Return the native layer, which all modules of experts of these sizes share."""

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,7 @@ def expert_parallel(
     activation: Swiglu = _SWIGLU,
     transposed: bool = False,
     shared_batch: bool = False,
+    shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
     group: dist.ProcessGroup | None = None,
     options: Options = _DEFAULTS,
     packs: tuple[Owner, Owner] | tuple[None, None] = (None, None),
@@ -61,6 +62,10 @@ def expert_parallel(
     its backward; ranks that differ in what they want are refused. `shared_batch` says that all
     ranks have the same rows, experts and weights: no row is sent before it is multiplied. It is for
     inference.
+
+    `shared` is an expert that all rows have, with weights of this rank: `shared(hidden)` is added
+    to the result, with gradients. It is computed when the call would wait for other ranks, and
+    makes no call of plait's over the same group.
     """
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
@@ -78,7 +83,27 @@ def expert_parallel(
         stacks = stacks.cast(dtype)
     check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
     call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
-    return apply(call, hidden, top_k_index, top_k_weights, stacks)
+    if shared is None:
+        return apply(call, hidden, top_k_index, top_k_weights, stacks)
+    beside = _Beside(shared, hidden)
+    call.beside = beside
+    out = apply(call, hidden, top_k_index, top_k_weights, stacks)
+    call.beside = None  # the call is kept for its gradients
+    return out + beside.out
+
+
+class _Beside:
+    """An expert that all rows have, in the gradient mode of the caller."""
+
+    out: torch.Tensor
+
+    def __init__(self, shared: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor):
+        self.shared, self.hidden = shared, hidden
+        self.grads = torch.is_grad_enabled()
+
+    def __call__(self) -> None:
+        with torch.set_grad_enabled(self.grads):  # autograd's functions run without
+            self.out = self.shared(self.hidden)
 
 
 def _check_schedule(options: Options) -> None:
@@ -132,6 +157,7 @@ def _forward(
         call.operands(stacks, hidden.dtype),
         view(out),
         gradients,
+        call.beside,
     )
     return out, counted
 
@@ -319,6 +345,7 @@ class ExpertParallel(nn.Module):
         top_k_weights: torch.Tensor,
         *,
         shared_batch: bool = False,
+        shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return the weighted sum of each row's experts; leading dimensions are rows."""
         out = expert_parallel(
@@ -334,6 +361,7 @@ class ExpertParallel(nn.Module):
             activation=self.activation,
             transposed=self.transposed,
             shared_batch=shared_batch,
+            shared=shared,
             group=self.group,
             options=self.options,
             packs=self._packs if self.options.fixed_weights else (None, None),
