@@ -58,9 +58,11 @@ def _gathered(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) 
     comm = communicator_of(group, "gather_columns")
     float_dtype(x, "gather_columns", "x")
     own = as_rows(x.reshape(-1, x.shape[-1]))
-    out = x.new_empty(own.shape[0], sum(shares))
-    _native.all_gather_columns(view(own), view(out), comm, counts=shares)
-    return out.reshape(*x.shape[:-1], sum(shares))
+    # A view that a function of autograd returns can't be written to.
+    out = x.new_empty(*x.shape[:-1], sum(shares))
+    rows = out.view(own.shape[0], sum(shares))
+    _native.all_gather_columns(view(own), view(rows), comm, counts=shares)
+    return out
 
 
 def _own(x: torch.Tensor, shares: Shares, group: dist.ProcessGroup | None) -> torch.Tensor:

@@ -46,23 +46,31 @@ def linear_top(
     name = "linear_top"
     with torch.no_grad():
         rows, by = _operands(name, x, weight)
-        context = _context(name, group, options)
-        most = max(k, 0) if isinstance(k, int) else 0
-        values = torch.empty(rows.shape[0], most)
-        ids = torch.empty(rows.shape[0], most, dtype=torch.int64)
         operand: Any = weights.plain(by)
         if options.fixed_weights:
             operand = weights.packed(by, by.dtype, weights.owner_of(weight))
-        _native.matmul_top(
-            view(rows),
-            operand,
-            k,
-            values,
-            ids,
-            context.comm,
-            **_how(name, context, vocab_size, logits),
-        )
+        context = _context(name, group, options)
+        values, ids = top_of_rows(rows, operand, k, context, vocab_size=vocab_size, logits=logits)
+    most = values.shape[-1]
     return values.reshape(*x.shape[:-1], most), ids.reshape(*x.shape[:-1], most)
+
+
+def top_of_rows(
+    rows: torch.Tensor,
+    operand: weights.Native,
+    k: int,
+    context: Context,
+    *,
+    logits: torch.dtype,
+    vocab_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Do what linear_top() does, for rows and a weight as the native call takes them."""
+    most = max(k, 0) if isinstance(k, int) else 0
+    values = torch.empty(rows.shape[0], most)
+    ids = torch.empty(rows.shape[0], most, dtype=torch.int64)
+    how = _how("linear_top", context, vocab_size, logits)
+    _native.matmul_top(view(rows), operand, k, values, ids, context.comm, **how)
+    return values, ids
 
 
 @outside_of_graphs

@@ -15,6 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 import plait
 from plait import _native
 from plait.torch import recording
+from plait.torch.deferred import DeferredLogits
 from plait.torch.report import counted
 from plait.transformers import sequence
 from plait.transformers.shared import JoinedColumns
@@ -114,6 +115,7 @@ class _Clock(BaseStreamer):  # type: ignore[misc]
     trace: _native.Trace
     chosen: list[int] = field(default_factory=list)
     calls: list[Interval] = field(default_factory=list)
+    heads: list[Interval] = field(default_factory=list)  # finding the largest logits
     opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def put(self, value: torch.Tensor) -> None:
@@ -129,20 +131,23 @@ class _Clock(BaseStreamer):  # type: ignore[misc]
     def _recorded(self) -> Iterator[None]:
         """Record and time calls, of which nothing is left behind."""
         joined, before = JoinedColumns.multiply, [vars(one)["forward"] for one in self.served]
+        top = DeferredLogits.top
         for one, forward in zip(self.served, before, strict=True):
-            vars(one)["forward"] = self._timed(forward)
-        JoinedColumns.multiply = self._timed(joined)  # type: ignore[method-assign]
+            vars(one)["forward"] = self._timed(forward, self.calls)
+        JoinedColumns.multiply = self._timed(joined, self.calls)  # type: ignore[method-assign]
+        DeferredLogits.top = self._timed(top, self.heads)  # type: ignore[method-assign]
         recording.record(self.trace)
         try:
             yield
         finally:
             recording.record(None)
             JoinedColumns.multiply = joined  # type: ignore[method-assign]
+            DeferredLogits.top = top  # type: ignore[method-assign]
             for one, forward in zip(self.served, before, strict=True):
                 vars(one)["forward"] = forward
 
-    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        now, note = time.monotonic_ns, self.calls.append
+    def _timed(self, call: Callable[..., Any], noted: list[Interval]) -> Callable[..., Any]:
+        now, note = time.monotonic_ns, noted.append
 
         @functools.wraps(call)
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -162,11 +167,12 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
     tokens = sorted(itertools.pairwise(times), key=lambda one: one[1] - one[0])
     quarter = len(tokens) // 4
     middle = sorted(tokens[quarter : len(tokens) - quarter])
-    calls = [one for one in clock.calls if any(a <= one[0] and one[1] <= b for a, b in middle)]
+    calls, heads = _within(clock.calls, middle), _within(clock.heads, middle)
     pack = clock.trace.pack()
     ours = _native.calls_in_pack(pack, within=calls)
     others = sum(one.time for one in _native.calls_in_pack(pack, within=middle))
-    total, called = _length(middle), _length(calls)
+    others -= sum(one.time for one in _native.calls_in_pack(pack, within=heads))
+    total, called, largest = _length(middle), _length(calls), _length(heads)
     native = sum(one.time for one in ours)
     product = sum(one.multiplying for one in ours)
     copies = sum(one.communicating for one in ours)
@@ -175,13 +181,15 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
     products = sum(one.count for one in ours if one.problem.startswith("op="))
     each = (called - native) / max(products, 1) * 1e-3
     parts = [
-        ("transformers and torch", total - called - others, "outside of plait's calls"),
+        ("transformers and torch", total - called - others - largest, "outside of plait's calls"),
         ("plait in Python", called - native, f"{each:.1f} us a product"),
         ("product", product, ""),
         ("copies and sums", copies, "sending, too"),
         ("waiting for other ranks", waits, ""),
         ("rest of native calls", max(native - product - copies - waits, 0), ""),
     ]
+    if heads:
+        parts.append(("largest logits", largest, "product, messages and waits"))
     if others:
         parts.append(("other messages", others, "over plait: the embedding's, and transformers'"))
     seconds = 1e-9 / len(middle)
@@ -189,10 +197,14 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
         rank,
         world,
         len(tokens),
-        round(products / len(middle)),
+        round((products + len(heads)) / len(middle)),
         total * seconds,
         tuple(Part(what, spent * seconds, note) for what, spent, note in parts),
     )
+
+
+def _within(intervals: list[Interval], others: list[Interval]) -> list[Interval]:
+    return [one for one in intervals if any(a <= one[0] and one[1] <= b for a, b in others)]
 
 
 def _length(intervals: list[Interval]) -> int:

@@ -21,6 +21,7 @@ class Service:
     options: plait.torch.Options
     weight: str | None
     sequence_parallel: bool = False
+    defer_logits: bool = False
     calls: Counter[str | None] = field(default_factory=Counter)  # None: served
     modules: Counter[str] = field(default_factory=Counter)  # which are left, by sentence
     forwards: Counter[str | None] = field(default_factory=Counter)  # None: ranks share rows

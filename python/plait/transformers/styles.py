@@ -12,11 +12,13 @@ from torch.distributed.tensor import DTensor
 
 import plait.torch
 from plait import _native
-from plait.torch import direct
+from plait.torch import direct, tensors
 from plait.torch.columns import chunked, gather_columns, split_columns
+from plait.torch.deferred import DeferredLogits, Head
 from plait.torch.engines.engine import Kind
 from plait.torch.linear import quantized_linear
-from plait.torch.weights import Owner
+from plait.torch.rows import as_rows
+from plait.torch.weights import Native, Owner, packed, plain
 from plait.transformers.service import Service
 
 # Looking for it in torch takes as long as calling it.
@@ -112,6 +114,7 @@ class Site:
     # An input, and its product, which sequence.py has made together with others of that input.
     ready: tuple[torch.Tensor, torch.Tensor] | None = None
     shares_rows: bool = False  # a row layer keeps this rank's rows of its result
+    defers: bool = False  # the layer's results are logits, which may be put off
     owner: Owner = field(default_factory=Owner)
     quantized: _native.PackedWeight | None = None
 
@@ -141,10 +144,9 @@ class Site:
         weight, bias = local(module.weight), local(module.bias)
         options = self.service.options
         if self.service.weight is not None:
-            if self.quantized is None:
-                self.quantized = _quantized(weight, self.service.weight)
+            by = self.quantized_once(weight)
             return quantized_linear(
-                kind, x, self.quantized, bias, group=self.group, options=options, layer=self.owner
+                kind, x, by, bias, group=self.group, options=options, layer=self.owner
             )
         if options.fixed_weights:
             self.owner.see_changes(module.weight)
@@ -162,6 +164,22 @@ class Site:
             options=options,
             layer=self.owner,
         )
+
+    def operand(self, module: nn.Linear, dtype: torch.dtype) -> Native:
+        """Return what multiply() multiplies by, for a product without gradients."""
+        weight = local(module.weight).detach()
+        if self.service.weight is not None:
+            return self.quantized_once(weight)
+        if self.service.options.fixed_weights:
+            self.owner.see_changes(module.weight)
+            return packed(weight, dtype, self.owner)
+        return plain(as_rows(weight.to(dtype)))
+
+    def quantized_once(self, weight: torch.Tensor) -> _native.PackedWeight:
+        """Return the module's weight quantised, as it was when it was first used."""
+        if self.quantized is None:
+            self.quantized = _quantized(weight, str(self.service.weight))
+        return self.quantized
 
 
 def _quantized(weight: torch.Tensor, scheme: str) -> _native.PackedWeight:
@@ -182,8 +200,21 @@ class _Column(Style):
 
 class _GatheredColumn(Style):
     def serve(self, module: nn.Linear, x: torch.Tensor, site: Site) -> torch.Tensor:
-        own = site.multiply("column", module, x)
-        return gather_columns(own, chunked(module.out_features, site.group.size()), site.group)
+        def multiply(rows: torch.Tensor) -> torch.Tensor:
+            own = site.multiply("column", module, rows)
+            return gather_columns(own, chunked(module.out_features, site.group.size()), site.group)
+
+        if not site.defers or torch.compiler.is_compiling() or tensors.is_transformed():
+            return multiply(x)
+        head = Head(
+            module.out_features,
+            site.group,
+            site.service.options,
+            multiply,
+            lambda: local(module.weight),
+            lambda: site.operand(module, x.dtype),
+        )
+        return DeferredLogits.of(x, head)
 
 
 class _Row(Style):

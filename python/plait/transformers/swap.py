@@ -12,12 +12,14 @@ from typing import Any
 from transformers.distributed import tensor_parallel
 from transformers.distributed.mixin import DistributedMixin
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
+from transformers.generation import GenerationMixin
 
 import plait
 import plait.torch
 from plait.torch.quantized import scheme_of
 from plait.transformers.embedding import Embedding
 from plait.transformers.experts import Experts
+from plait.transformers.logits import defer_logits_of, with_deferred_logits
 from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
 from plait.transformers.styles import STYLES, Left
@@ -26,16 +28,27 @@ _log = logging.getLogger("plait.transformers")
 
 # Parameters of what is replaced, in the version that the tests run.
 _KNOWN = ("module", "mesh")  # of install_forward
-_KNOWN_OF_MODELS = ("cls", "model", "distributed_config", "mesh_manager")
 _SERVED: dict[str, type] = {**STYLES, "embedding_rowwise": Embedding}
 _EXPERTS = "ep_dispatch_experts"
 _KNOWN_OF_EXPERTS = ("module", "ep_mesh", "tp_mesh", "ep_implementation")
 _DISTRIBUTES = "maybe_distribute_model"  # of all models: it calls install_forward for each module
+_KNOWN_OF_MODELS = ("cls", "model", "distributed_config", "mesh_manager")
+_SAMPLES = "_sample"  # it chooses tokens, greedily too
+_KNOWN_OF_SAMPLES = (
+    "self",
+    "input_ids",
+    "logits_processor",
+    "stopping_criteria",
+    "generation_config",
+    "synced_gpus",
+    "streamer",
+    "model_kwargs",
+)
 
 _service: Service | None = None
 _last: Service | None = None
 _theirs: dict[str, Any] = {}  # what enable() found, by name
-_models: list[tuple[Any, Any]] = []  # how it found, and left, the method that distributes models
+_methods: list[tuple[type, str, Any, Any]] = []  # of their classes: how it found and left them
 
 
 def enable(
@@ -47,6 +60,7 @@ def enable(
     settings: plait.Settings | None = None,
     fixed_weights: bool = False,
     sequence_parallel: bool = False,
+    defer_logits: bool = False,
 ) -> None:
     """Serve the linear layers and experts of models that are loaded from now on.
 
@@ -59,6 +73,11 @@ def enable(
     product before it, and an all-gather hidden behind the product after it:
 
         plait.transformers.enable(sequence_parallel=True, schedule="fused")
+
+    `defer_logits=True` is for training: logits of a model's last layer are not multiplied before
+    they are used, so that its loss needs neither all of them nor a gradient of them. A program that
+    uses `outputs.logits` must do so on all ranks then. In generate() logits are put off in any
+    case: greedy tokens, and those among the k largest, need few numbers of each rank.
 
     The same call again does nothing; other options raise, until disable().
     """
@@ -83,20 +102,23 @@ def enable(
         scheme_of(weight, "plait.transformers.enable", "weight")  # refuses what is none
     if _service is not None:
         known = (_service.options, _service.weight, _service.sequence_parallel)
-        if known == (options, weight, sequence_parallel):
+        if (*known, _service.defer_logits) == (options, weight, sequence_parallel, defer_logits):
             return
         raise plait.Error(
             plait.Code.invalid_argument,
             "plait.transformers.enable: it is enabled with other options; call disable() first",
         )
-    mismatch = _mismatch() or (_mismatch_of_models() if sequence_parallel else None)
+    changes_models = sequence_parallel or defer_logits
+    mismatch = _mismatch() or _mismatch_of_method(GenerationMixin, _SAMPLES, _KNOWN_OF_SAMPLES)
+    if changes_models and mismatch is None:
+        mismatch = _mismatch_of_method(DistributedMixin, _DISTRIBUTES, _KNOWN_OF_MODELS)
     if mismatch is not None:
         raise plait.Error(
             plait.Code.invalid_argument,
             f"plait.transformers.enable: this version of transformers {mismatch}; nothing was "
             "replaced",
         )
-    _service = _last = Service(options, weight, sequence_parallel)
+    _service = _last = Service(options, weight, sequence_parallel, defer_logits)
     for name in _replaced():
         _theirs[name] = theirs = ALL_PARALLEL_STYLES[name]
         mixin = Experts if name == _EXPERTS else _SERVED.get(name, Left)
@@ -105,8 +127,9 @@ def enable(
         ours.__dict__.update(theirs.__dict__)
         ours.service, ours.style = _service, name
         ALL_PARALLEL_STYLES[name] = ours
-    if sequence_parallel:
-        _share_rows_of_models(_service)
+    _replace(GenerationMixin, _SAMPLES, with_deferred_logits(vars(GenerationMixin)[_SAMPLES]))
+    if changes_models:
+        _replace(DistributedMixin, _DISTRIBUTES, _distributing(_service))
     if os.environ.get("RANK", "0") == "0":
         _log.info("tensor-parallel layers of transformers are served by plait: %s", asked)
 
@@ -124,7 +147,7 @@ def disable() -> None:
         else:
             _log.warning("the style %s was replaced since, and is left as it is", name)
     _theirs.clear()
-    _put_models_back()
+    _put_methods_back()
     _service = None
 
 
@@ -179,19 +202,17 @@ def _mismatch() -> str | None:
     return None
 
 
-def _mismatch_of_models() -> str | None:
-    method = vars(DistributedMixin).get(_DISTRIBUTES)
-    found = () if method is None else tuple(inspect.signature(method.__func__).parameters)
-    if found == _KNOWN_OF_MODELS:
+def _mismatch_of_method(owner: type, name: str, known: tuple[str, ...]) -> str | None:
+    method = vars(owner).get(name)
+    method = getattr(method, "__func__", method)
+    found = () if method is None else tuple(inspect.signature(method).parameters)
+    if found == known:
         return None
-    return (
-        f"is unknown: {_DISTRIBUTES} takes ({', '.join(found)}), and plait knows "
-        f"({', '.join(_KNOWN_OF_MODELS)})"
-    )
+    return f"is unknown: {name} takes ({', '.join(found)}), and plait knows ({', '.join(known)})"
 
 
-def _share_rows_of_models(service: Service) -> None:
-    """Let models share rows once their modules are served, before their weights are loaded."""
+def _distributing(service: Service) -> Any:
+    """Return a method that changes models once their modules are served."""
     theirs: Any = vars(DistributedMixin)[_DISTRIBUTES]
 
     def maybe_distribute_model(
@@ -199,21 +220,27 @@ def _share_rows_of_models(service: Service) -> None:
     ) -> Any:
         model = theirs.__func__(cls, model, distributed_config, mesh_manager)
         if mesh_manager is not None and distributed_config.tp_size > 1:
-            share_rows(model, distributed_config, mesh_manager.get_mesh("tp"), service)
+            if service.sequence_parallel:
+                share_rows(model, distributed_config, mesh_manager.get_mesh("tp"), service)
+            if service.defer_logits:
+                defer_logits_of(model)
         return model
 
-    ours: Any = classmethod(maybe_distribute_model)
-    _models.append((theirs, ours))
-    setattr(DistributedMixin, _DISTRIBUTES, ours)
+    return classmethod(maybe_distribute_model)
 
 
-def _put_models_back() -> None:
-    for theirs, ours in _models:
-        if vars(DistributedMixin)[_DISTRIBUTES] is ours:
-            setattr(DistributedMixin, _DISTRIBUTES, theirs)
+def _replace(owner: type, name: str, ours: Any) -> None:
+    _methods.append((owner, name, vars(owner)[name], ours))
+    setattr(owner, name, ours)
+
+
+def _put_methods_back() -> None:
+    for owner, name, theirs, ours in _methods:
+        if vars(owner)[name] is ours:
+            setattr(owner, name, theirs)
         else:
-            _log.warning("%s was replaced since, and is left as it is", _DISTRIBUTES)
-    _models.clear()
+            _log.warning("%s was replaced since, and is left as it is", name)
+    _methods.clear()
 
 
 def _replaced() -> list[str]:
