@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help="read the dictionary coc_cfgs from a file of Python, such as MindSpeed's "
         "user_config.py; the file is not run",
     )
+    group.add_argument(
+        "--plait-defer-logits",
+        action="store_true",
+        help="compute losses a block of logits at a time, to save memory",
+    )
     # Known only to be refused: a parser that doesn't know them would hand them on to the script.
     for option in ("--use-ascend-mc2", "--tp-2d", "--unaligned-linear"):
         group.add_argument(option, action="store_true", help=argparse.SUPPRESS)
@@ -71,7 +76,8 @@ def enable_from_arguments(args: argparse.Namespace) -> bool:
     mode: int = getattr(args, "coc_mode", -1)
     config: str | None = getattr(args, "coc_config", None)
     asked = getattr(args, "use_ascend_coc", False) or fused or mode != -1
-    asked = asked or parts is not None or config is not None
+    deferred: bool = getattr(args, "plait_defer_logits", False)
+    asked = asked or parts is not None or config is not None or deferred
     if not asked and not any(os.environ.get(name) for name in _SWITCHES):
         return False
     _refuse_rivals(args)
@@ -91,7 +97,7 @@ def enable_from_arguments(args: argparse.Namespace) -> bool:
     if os.environ.get("RANK", "0") == "0":
         for remark in remarks:
             _log.warning("%s", remark)
-    enable(schedule=schedule, parts=parts, coc_cfgs=config)
+    enable(schedule=schedule, parts=parts, coc_cfgs=config, defer_logits=deferred)
     return True
 
 

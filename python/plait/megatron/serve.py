@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
+import torch.distributed as dist
 from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 from megatron.core.tensor_parallel.mappings import (
     gather_from_tensor_model_parallel_region,
@@ -14,8 +15,10 @@ from megatron.core.tensor_parallel.mappings import (
 
 import plait
 import plait.torch
+from plait.megatron import losses
 from plait.megatron.refusals import column_refusal, row_refusal
 from plait.megatron.report import Calls
+from plait.torch.columns import gather_columns
 
 _log = logging.getLogger("plait.megatron")
 
@@ -31,6 +34,7 @@ class Service:
     options: plait.torch.Options
     column: Callable[..., Result]
     row: Callable[..., Result]
+    defer_logits: bool = False
     calls: Calls = field(default_factory=Calls)
     noticed: set[str] = field(default_factory=set)  # settings without an effect
 
@@ -47,6 +51,9 @@ class Service:
         if not self._serves(layer, refusal):
             return self.column(layer, input_, weight, runtime_gather_output)
         assert shared is not None
+        gathers = layer.gather_output if runtime_gather_output is None else runtime_gather_output
+        if self.defer_logits and not gathers and losses.has_logits(layer, shared):
+            return losses.deferred(layer, input_, shared, self.options), None
         bias = None if layer.skip_bias_add else layer.bias
         if bias is not None and not shared.requires_grad:
             bias = bias.detach()  # Megatron's frozen column layers give their bias no gradient
@@ -60,9 +67,8 @@ class Service:
                 accumulate_into_main_grad=layer.gradient_accumulation_fusion,
                 options=self.options,
             )
-        gathers = layer.gather_output if runtime_gather_output is None else runtime_gather_output
         if gathers:
-            output = gather_from_tensor_model_parallel_region(output, group=layer.tp_group)
+            output = _gathered(output, layer.tp_group, self.options)
         return output, layer.bias if layer.skip_bias_add else None
 
     def row_forward(self, layer: RowParallelLinear, input_: torch.Tensor) -> Result:
@@ -107,6 +113,16 @@ class Service:
                         type(layer).__name__,
                     )
         return True
+
+
+def _gathered(
+    own: torch.Tensor, group: dist.ProcessGroup, options: plait.torch.Options
+) -> torch.Tensor:
+    """Gather columns, straight to their places where plait can."""
+    if options.engine == "native" and own.is_cpu:
+        return gather_columns(own, (own.shape[-1],) * group.size(), group)
+    out: torch.Tensor = gather_from_tensor_model_parallel_region(own, group=group)
+    return out
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParall
 
 import plait
 import plait.torch
-from plait.megatron import fusion, other_layers, seams
+from plait.megatron import fusion, losses, other_layers, seams
 from plait.megatron.host import stand_in_for_cuda
 from plait.megatron.report import Report
 from plait.megatron.serve import Result, Service
@@ -36,6 +36,7 @@ def enable(
     coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
     stand_ins: bool = False,
+    defer_logits: bool = False,
 ) -> None:
     """Serve Megatron's column and row layers from now on.
 
@@ -45,7 +46,9 @@ def enable(
     that assigns it, which is read and not run. It takes the place of PLAIT_CONFIG's file, and
     variables go before it. `engine="c10d"` serves layers on any device by torch's own products
     and collectives. The same call again does nothing; other options raise, until disable().
-    `stand_ins` calls stand_in_for_cuda(), and disable() doesn't take it back. Where Megatron's
+    `stand_ins` calls stand_in_for_cuda(), and disable() doesn't take it back. `defer_logits` lets
+    vocab_parallel_cross_entropy() multiply a block of logits at a time, so that neither the logits
+    of the output layer nor their gradient are in memory; it multiplies once more. Where Megatron's
     methods are not those that plait knows, one sentence is logged, nothing is replaced, and
     report() says so.
     """
@@ -64,23 +67,31 @@ def enable(
     )
     # Settings are read now, and what is wrong in them is refused now, on all ranks.
     options = replace(asked, settings=asked.resolved())
+    if defer_logits and engine != "native":
+        raise plait.Error(
+            plait.Code.invalid_argument,
+            f"plait.megatron.enable: defer_logits needs the engine native, not {engine}",
+        )
     if _service is not None:
-        if _service.options == options:
+        if (_service.options, _service.defer_logits) == (options, defer_logits):
             return
         raise plait.Error(
             plait.Code.invalid_argument,
             "plait.megatron.enable: it is enabled with other options; call disable() first",
         )
-    if (mismatch := seams.mismatch()) is not None:
+    mismatch = seams.mismatch() or (losses.mismatch() if defer_logits else None)
+    if mismatch is not None:
         if not _unknown and os.environ.get("RANK", "0") == "0":
             _log.warning("%s", _sentence(mismatch))
         _unknown = _sentence(mismatch)
         return
     _unknown = ""
-    _service = _last = Service(options, seams.COLUMN.current(), seams.ROW.current())
+    _service = _last = Service(options, seams.COLUMN.current(), seams.ROW.current(), defer_logits)
     ColumnParallelLinear.forward = _column_forward
     RowParallelLinear.forward = _row_forward
     fusion.provide()
+    if defer_logits:
+        losses.provide()
     _unwatch = other_layers.watch(other_layers.classes(), _service.leave)
     if os.environ.get("RANK", "0") == "0":
         _log.info("column and row layers of Megatron-Core are served by plait: %s", asked)
@@ -111,6 +122,7 @@ def disable() -> None:
     if _unwatch is not None:
         _unwatch()
     fusion.withdraw()
+    losses.withdraw()
     _service = _unwatch = None
 
 
@@ -135,6 +147,7 @@ def enabled(
     settings: plait.Settings | None = None,
     coc_cfgs: CocCfgs | None = None,
     engine: Engine = "native",
+    defer_logits: bool = False,
 ) -> Iterator[None]:
     """Enable for a block: outside of it, the same process has Megatron's own layers."""
     enable(
@@ -144,6 +157,7 @@ def enabled(
         settings=settings,
         coc_cfgs=coc_cfgs,
         engine=engine,
+        defer_logits=defer_logits,
     )
     try:
         yield

@@ -27,7 +27,8 @@ class Head:
     options: Options
     multiply: Callable[[torch.Tensor], torch.Tensor]  # rows, as the model's layer does
     weight: Callable[[], torch.Tensor]  # this rank's rows of the vocabulary
-    operand: Callable[[], weights.Native]  # the same, for a product without gradients
+    # The same, for a product without gradients. None: multiply() returns its columns alone.
+    operand: Callable[[], weights.Native] | None
     main_grad: bool = False  # adds the weight's gradient to weight.main_grad
 
 
@@ -94,6 +95,7 @@ class DeferredLogits(torch.Tensor):
     def top(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k largest logits of each row, and their ids."""
         head = self.head
+        assert head.operand is not None
         with torch.no_grad():
             rows = as_rows(self.x.reshape(-1, self.x.shape[-1]).to(self._rounded()))
             context = context_of(head.group, head.options, "linear_top")
@@ -219,7 +221,7 @@ def _to(logits: DeferredLogits, *args: Any, copy: bool = False, **how: Any) -> A
 
 
 def _argmax(logits: DeferredLogits, dim: Any = None, keepdim: bool = False) -> Any:
-    if dim not in (-1, logits.x.dim() - 1) or logits.x.dim() == 0:
+    if logits.head.operand is None or dim not in (-1, logits.x.dim() - 1):
         return NotImplemented
     _, ids = logits.top(1)
     return ids if keepdim else ids.squeeze(-1)
@@ -237,6 +239,8 @@ def _cross_entropy(
 ) -> Any:
     """Serve targets that are ids, without weights of classes."""
     if weight is not None or size_average is not None or reduce is not None:
+        return NotImplemented
+    if logits.head.operand is None:
         return NotImplemented
     if type(target) is not torch.Tensor or target.dtype != torch.int64:
         return NotImplemented

@@ -16,8 +16,12 @@ from ranks import agree
 shims.apply()
 
 from megatron.core import parallel_state  # noqa: E402
+from megatron.core.tensor_parallel import vocab_parallel_cross_entropy  # noqa: E402
+from megatron.core.tensor_parallel.cross_entropy import _VocabParallelCrossEntropy  # noqa: E402
 
 import plait.megatron  # noqa: E402
+import plait.torch  # noqa: E402
+from plait.torch.deferred import DeferredLogits, Head  # noqa: E402
 
 TOKENS = 24
 
@@ -146,16 +150,59 @@ def check_losses(
         {"schedule": "pipelined", "parts": 3},
         {"schedule": "fused"},
         {"schedule": "auto"},
+        {"defer_logits": True},
     ):
         with plait.megatron.enabled(**options):
             found.append(train(example, sequence, settings, dtype))
             report = plait.megatron.report()
         agree(report.served > 0, "nothing was served")
         agree(all(row.refusal is None for row in report.rows), str(report))
-    off = max(abs(a - b) / a for a, b in zip(expected, found[0], strict=True))
+    deferred = found.pop()
+    for losses in (found[0], deferred):
+        off = max(abs(a - b) / a for a, b in zip(expected, losses, strict=True))
+        agree(off < digits, f"{expected}, with plait {losses}")
     agree(expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}")
-    agree(off < digits, f"{expected}, with plait {found[0]}")
     agree(all(losses == found[0] for losses in found), f"schedules differ: {found}")
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["whole", "sequence"])
+def test_deferred_logits_are_never_there(
+    example: Any, sequence: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss in Megatron's place multiplies blocks; what else looks at logits gets them."""
+    kept: list[torch.Tensor] = []
+    theirs = DeferredLogits.whole
+
+    def whole(logits: DeferredLogits) -> torch.Tensor:
+        kept.append(theirs(logits))
+        return kept[-1]
+
+    monkeypatch.setattr(DeferredLogits, "whole", whole)
+    with plait.megatron.enabled(defer_logits=True):
+        train(example, sequence, {})
+        agree(not kept, f"{len(kept)} products")
+        options = argparse.Namespace(
+            hidden=64, layers=1, tokens=TOKENS, dtype="f32", sequence_parallel=sequence
+        )
+        model = example.make_model(options)
+        tokens = torch.arange(TOKENS)[None]
+        later = torch.triu(torch.ones(TOKENS, TOKENS, dtype=torch.bool), 1)[None, None]
+        found = model(tokens, tokens, later)
+        agree(len(kept) == 1, f"{len(kept)} products")
+        smoothed = vocab_parallel_cross_entropy(
+            DeferredLogits.of(kept[0].new_ones(3, 2, 4), HEAD),
+            torch.zeros(3, 2, dtype=torch.int64),
+            0.1,
+        )
+        agree(smoothed.shape == (3, 2) and len(kept) == 2, f"{smoothed}")
+    with plait.megatron.enabled():
+        agree(torch.equal(found, model(tokens, tokens, later)), "logits")
+    agree(vars(_VocabParallelCrossEntropy).get("apply") is None, "apply is left")
+    with pytest.raises(plait.Error, match="defer_logits needs the engine native, not c10d"):
+        plait.megatron.enable(defer_logits=True, engine="c10d")
+
+
+HEAD = Head(5, None, plait.torch.Options(), lambda x: x.new_ones(3, 2, 5), torch.ones, None)
 
 
 def test_evaluation_between_steps(example: Any) -> None:
