@@ -27,9 +27,10 @@ class Head:
     options: Options
     multiply: Callable[[torch.Tensor], torch.Tensor]  # rows, as the model's layer does
     weight: Callable[[], torch.Tensor]  # this rank's rows of the vocabulary
-    # The same, for a product without gradients. None: multiply() returns its columns alone.
+    # These rows, for a product without gradients. None: multiply() returns their columns alone.
     operand: Callable[[], weights.Native] | None
     main_grad: bool = False  # adds the weight's gradient to weight.main_grad
+    vocab_size: int | None = None  # the weight's rows from this id on are padding
 
 
 class DeferredLogits(torch.Tensor):
@@ -99,7 +100,9 @@ class DeferredLogits(torch.Tensor):
         with torch.no_grad():
             rows = as_rows(self.x.reshape(-1, self.x.shape[-1]).to(self._rounded()))
             context = context_of(head.group, head.options, "linear_top")
-            values, ids = top_of_rows(rows, head.operand(), k, context, logits=rows.dtype)
+            values, ids = top_of_rows(
+                rows, head.operand(), k, context, logits=rows.dtype, vocab_size=head.vocab_size
+            )
         return values.reshape(*self.x.shape[:-1], k), ids.reshape(*self.x.shape[:-1], k)
 
     def cross_entropy(self, targets: torch.Tensor, **how: Any) -> torch.Tensor:
@@ -112,6 +115,7 @@ class DeferredLogits(torch.Tensor):
                 group=self.head.group,
                 logits=self._rounded(),
                 accumulate_into_main_grad=self.head.main_grad,
+                vocab_size=self.head.vocab_size,
                 options=self.head.options,
                 **how,
             )
@@ -129,7 +133,7 @@ class DeferredLogits(torch.Tensor):
         if func in _METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
-        serve = _SERVED.get(func)
+        serve = SERVED.get(func)
         if serve is not None and isinstance(args[0], DeferredLogits) and not args[0].is_there:
             found = serve(*args, **(kwargs or {}))
             if found is not NotImplemented:
@@ -166,7 +170,7 @@ class _Mark(torch.autograd.Function):
         )
 
 
-# What serves an operation returns NotImplemented where it needs the logits.
+# The functions below return NotImplemented for operations that need the logits.
 
 
 def _index(logits: DeferredLogits, key: Any) -> Any:
@@ -251,7 +255,8 @@ def _cross_entropy(
     )
 
 
-_SERVED: dict[Any, Callable[..., Any]] = {
+# What does without the logits, or puts them off longer. Integrations add their own.
+SERVED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__getitem__: _index,
     torch.Tensor.view: _reshape,
     torch.Tensor.reshape: _reshape,

@@ -85,7 +85,7 @@ class _TopK(LogitsProcessor):  # type: ignore[misc]
         values, ids = scores.top(k + 1)
         for temperature in self.theirs[:-1]:
             values = temperature(input_ids, values)
-        # Of equal scores, transformers keeps more than k; that of NaN is as it may be. All ranks
+        # Transformers keeps more than k scores if some are equal, and scores may be NaN. All ranks
         # have the same values, and so decide alike.
         if not bool((values[..., k - 1] > values[..., k]).all()):
             whole: torch.Tensor = self.theirs(input_ids, scores.whole())

@@ -8,6 +8,7 @@ from vllm.distributed import get_tp_group, split_tensor_along_last_dim
 from vllm.model_executor.layers import linear
 
 from plait.vllm.compare import slower
+from plait.vllm.logits import LogitsProcessor
 from plait.vllm.products import Loaded, load, multiply
 from plait.vllm.report import note
 
@@ -102,9 +103,10 @@ class RowParallelLinear(_Layer, linear.RowParallelLinear):
         return out, self.bias if self.skip_bias_add else None
 
 
-LAYERS = (
+LAYERS: tuple[type, ...] = (
     ColumnParallelLinear,
     MergedColumnParallelLinear,
     QKVParallelLinear,
     RowParallelLinear,
+    LogitsProcessor,
 )

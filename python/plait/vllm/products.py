@@ -22,7 +22,7 @@ from plait.torch.options import Options
 from plait.torch.rows import as_rows, bias_row, check_matrix, view
 from plait.torch.weights import plain
 
-_OPTIONS = Options()  # the environment's: vLLM's workers are processes of their own
+OPTIONS = Options()  # the environment's: vLLM's workers are processes of their own
 _LIBRARY = torch.library.Library("plait", "FRAGMENT")
 _numbers = itertools.count()
 
@@ -51,7 +51,7 @@ def load(layer: str, weight: torch.Tensor, inputs: int, group: dist.ProcessGroup
     """
     rows = as_rows(weight.detach())
     packed = _native.PackedWeight(plain(rows))
-    made = Loaded(layer, rows.shape[0], inputs, packed, context_of(group, _OPTIONS, layer))
+    made = Loaded(layer, rows.shape[0], inputs, packed, context_of(group, OPTIONS, layer))
     _loaded[int(made.number)] = made
     return made
 

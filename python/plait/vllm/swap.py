@@ -23,6 +23,13 @@ _KNOWN = {
         "shared_experts",
         "shared_experts_input",
     ),
+    "LogitsProcessor._get_logits": (
+        "self",
+        "hidden_states",
+        "lm_head",
+        "embedding_bias",
+        "skip_gather",
+    ),
 }
 
 # vLLM finds a kept graph by the model's configuration and by all values of
@@ -48,14 +55,17 @@ def _factors() -> dict[str, Any]:
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm import envs
-    from vllm.model_executor.layers import fused_moe, linear
+    from vllm.model_executor.layers import fused_moe, linear, logits_processor
 
     if not _factors() or not hasattr(envs, "compile_factors"):
         return "vllm.envs has no environment_variables or no compile_factors"
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
-        place = linear if hasattr(linear, owner) else fused_moe
+        modules = (linear, fused_moe, logits_processor)
+        place = next((one for one in modules if hasattr(one, owner)), None)
+        if place is None:
+            return f"{owner} is missing"
         found = tuple(inspect.signature(getattr(getattr(place, owner), method)).parameters)
         if found != known:
             return f"{name} takes ({', '.join(found)}), and plait knows ({', '.join(known)})"

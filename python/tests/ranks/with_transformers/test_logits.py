@@ -97,7 +97,7 @@ def test_tokens_are_those_of_whole_logits(
         found, expected = found.sequences, expected.sequences
     agree(torch.equal(found, expected), f"{found[:, 12:]} for {expected[:, 12:]}")
     agree(counts["matmul_top"] == tops, f"{counts}")
-    # Of rounded logits, some are equal.
+    # Some rounded logits are equal.
     equal = 1 if dtype is torch.bfloat16 and "top_k" in how else 0
     agree(0 <= counts["all_gather_columns"] - gathered <= equal, f"{counts}")
 

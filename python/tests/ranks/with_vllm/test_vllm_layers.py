@@ -18,17 +18,19 @@ from ranks import agree
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
 from vllm.model_executor import custom_op
-from vllm.model_executor.layers import linear
+from vllm.model_executor.layers import linear, logits_processor
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
     CompressedTensorsConfig,
 )
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.platforms import interface
+from vllm.v1.sample.sampler import Sampler
 
 import plait
 import plait.torch
 import plait.vllm
 from plait import _vllm_plugin
-from plait.vllm import compare, layers
+from plait.vllm import compare, layers, logits
 
 INPUTS, OUTPUTS, TOKENS = 64, 96, 7
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
@@ -344,3 +346,38 @@ def test_the_plugin_never_raises(
     _vllm_plugin.enable()
     _vllm_plugin.enable()
     assert custom_op.op_registry_oot["RowParallelLinear"] is layers.RowParallelLinear
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_greedy_tokens_need_no_whole_logits(
+    dtype: torch.dtype, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """131 ids: the last rank's weight is padded. A scale is an operation on all of them."""
+    gathers: list[int] = []
+    theirs = logits_processor.LogitsProcessor._gather_logits
+
+    def gather(layer: Any, own: torch.Tensor) -> torch.Tensor:
+        gathers.append(1)
+        whole: torch.Tensor = theirs(layer, own)
+        return whole
+
+    monkeypatch.setattr(logits_processor.LogitsProcessor, "_gather_logits", gather)
+    head = ParallelLMHead(131, INPUTS, params_dtype=dtype)
+    generator = torch.Generator().manual_seed(1 + dist.get_rank())
+    head.weight.data.copy_(torch.rand(head.weight.shape, generator=generator))
+    head.quant_method.process_weights_after_loading(head)
+    x = torch.randn((TOKENS, INPUTS), generator=torch.Generator().manual_seed(3)).to(dtype)
+    expected = logits_processor.LogitsProcessor(131, scale=scale)(head, x)
+    plait.vllm.enable()
+    layer = logits_processor.LogitsProcessor(131, scale=scale)
+    agree(type(layer) is logits.LogitsProcessor, "it is vLLM's")
+    found = layer(head, x)
+    agree(found.shape == expected.shape, f"{found.shape}")
+    tokens = Sampler.greedy_sample(found.to(torch.float32))
+    chosen = expected.float().gather(1, tokens.long().view(-1, 1)).squeeze(1)
+    off = (expected.float().max(1).values - chosen).max()
+    agree(bool(off <= BOUNDS[dtype]), f"{off}")
+    agree(len(gathers) == (1 if scale == 1.0 else 2), f"{len(gathers)} gathers")
+    agree("LogitsProcessor: " in str(plait.vllm.report()), str(plait.vllm.report()))
+    agree(torch.equal(found[:, :7] + 0, expected[:, :7]), "others than vLLM's logits")
