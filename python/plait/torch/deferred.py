@@ -1,6 +1,7 @@
 """Logits that are multiplied when a program uses all of them, and not for the largest or a loss."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_map_only
 
 from plait.errors import refuse
-from plait.torch import weights
+from plait.torch import tensors, weights
 from plait.torch.context import context_of
 from plait.torch.options import Options
 from plait.torch.rows import as_rows
@@ -59,7 +60,10 @@ class DeferredLogits(torch.Tensor):
         cls, x: torch.Tensor, head: Head, dtype: torch.dtype, autocast: torch.dtype | None
     ) -> "DeferredLogits":
         size = (*x.shape[:-1], head.size)
-        made: DeferredLogits = _Mark.apply(cls, size, dtype, x)  # type: ignore[no-untyped-call]
+        mark = (
+            _Mark.apply if tensors.require_gradients(x) else functools.partial(_Mark.forward, None)
+        )
+        made: DeferredLogits = mark(cls, size, dtype, x)
         made.x, made.head, made.autocast = x, head, autocast
         made.base = made.kept = None
         return made
@@ -134,7 +138,8 @@ class DeferredLogits(torch.Tensor):
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
         serve = SERVED.get(func)
-        if serve is not None and isinstance(args[0], DeferredLogits) and not args[0].is_there:
+        first = args[0] if args else None
+        if serve is not None and isinstance(first, DeferredLogits) and not first.is_there:
             found = serve(*args, **(kwargs or {}))
             if found is not NotImplemented:
                 return found
@@ -255,7 +260,7 @@ def _cross_entropy(
     )
 
 
-# What does without the logits, or puts them off longer. Integrations add their own.
+# The functions that serve operations. Integrations add their own.
 SERVED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__getitem__: _index,
     torch.Tensor.view: _reshape,

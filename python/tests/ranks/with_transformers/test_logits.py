@@ -191,6 +191,7 @@ def both(tmp_path_factory: Any) -> Any:
         (lambda x: x.argmax(-1), False),
         (lambda x: torch.argmax(x, dim=2, keepdim=True), False),
         (lambda x: x.argmax(0), False),
+        (lambda x: torch.argmax(dim=-1, input=x), False),
         (lambda x: x.log_softmax(-1), False),
         (lambda x: torch.cat([x, x]), False),
         (lambda x: 2 - x, False),
@@ -200,7 +201,7 @@ def both(tmp_path_factory: Any) -> Any:
         (lambda x: x[:, -1].mul_(2) + x[:, -1], False),
         (lambda x: (x.view(-1, 131).zero_(), x)[1].argmax(-1), False),
     ],
-    ids=range(24),
+    ids=range(25),
 )
 def test_operations_give_what_they_give_of_whole_logits(use: Any, put_off: bool, both: Any) -> None:
     deferred, wanted = both()
