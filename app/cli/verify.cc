@@ -66,7 +66,8 @@ constexpr Options::About kAbout = {
         "size and order, some of them shared, compared byte by byte with the product of one rank.\n"
         "With --experts: layers of experts, forward and backward, with any placement, and rows\n"
         "that all ranks have, compared byte by byte with one rank that has all experts.\n"
-        "With --heads: the largest logits, cross entropy and its gradients, and gathered logits,\n"
+        "With --heads: the largest logits, cross entropy and its gradients, gathered logits, and\n"
+        "products of gathered columns,"
         "compared byte by byte with one rank that has the whole vocabulary; x's gradient if 2,\n"
         "4, 8 or 16 ranks have equal shares.",
     .examples =

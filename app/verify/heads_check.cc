@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "base/check.h"
+#include "plait/collectives.h"
 #include "plait/columns.h"
 #include "plait/packed_weight.h"
 #include "verify/check.h"
 
 namespace plait::verify {
 namespace {
+
+constexpr const char* kGatheredFirst = "product of gathered columns";
 
 // The results of one rank, whose ids begin with `first`.
 class Heads {
@@ -73,6 +76,7 @@ class Heads {
     results.back().matrix.poison();
     matmul_all_gather_columns(x_.view(), weight(), results.back().matrix.view(), comm_,
                               {.counts = shares_, .threads = variant.threads});
+    gather_first(results, variant.threads);
     if (!has_gradients()) return results;
     results.push_back({"dx", Guarded(Dtype::f32, case_.m, case_.k)});
     results.push_back({"dw", Guarded(Dtype::f32, own_, case_.k)});
@@ -90,6 +94,19 @@ class Heads {
   }
 
  private:
+  // Ranks have some columns of x each, in balanced shares.
+  void gather_first(Results& results, int threads) {
+    const Shard share =
+        balanced_shard(static_cast<std::size_t>(case_.k), comm_.rank(), comm_.world());
+    const auto begin = static_cast<std::int64_t>(share.offset);
+    const Guarded gathered(case_.x, case_.m, case_.k);
+    results.push_back({kGatheredFirst, Guarded(case_.x, case_.m, own_)});
+    results.back().matrix.poison();
+    all_gather_columns_matmul(
+        x_.view().column_range(begin, begin + static_cast<std::int64_t>(share.count)), weight(),
+        gathered.view(), results.back().matrix.view(), comm_, {.threads = threads});
+  }
+
   static void add(Results& results, const char* name, const std::vector<float>& values,
                   std::int64_t rows) {
     const std::int64_t cols = rows == 0 ? 0 : std::ssize(values) / rows;
@@ -154,6 +171,8 @@ class HeadsSubject final : public Subject {
         const std::string_view name = whole[i].name;
         if (name == "dx" && !has_one_sum()) continue;
         ConstTensorView wanted = whole[i].matrix.view();
+        if (name == kGatheredFirst)
+          wanted = wanted.column_range(heads_.first(), heads_.first() + heads_.own());
         if (name == "dw") wanted = wanted.row_range(heads_.first(), heads_.first() + heads_.own());
         note(failure, same(whole[i].name, serial[0][i].matrix.view(), "that of one rank", wanted));
       }

@@ -6,6 +6,12 @@
 // layer that is gathered. The product writes this rank's columns to their place, a window at a
 // time, and windows that are done travel while the next one is multiplied. Nothing is transposed
 // or copied into rows of one rank first. The bits are those of matmul() on one rank.
+//
+//   plait::all_gather_columns_matmul(x, w, gathered, out, comm);   // x [m, k_r], out [m, n]
+//
+// Each rank has some columns of x, and all are gathered before the product, as in layouts where
+// both dimensions of x are shared. Weights and outputs may differ from rank to rank. While rows are
+// multiplied, the next ones arrive.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +45,11 @@ struct ColumnsOptions {
 PLAIT_EXPORT void matmul_all_gather_columns(const ConstTensorView& x, const Weight& weight,
                                             const TensorView& out, Communicator& comm,
                                             const ColumnsOptions& options = {});
+
+// Collective. `gathered` [m, k] receives x of all ranks, which the weight's gradient needs; `x` may
+// be this rank's place in it. options.counts are those of k, and options.bias is [1, n].
+PLAIT_EXPORT void all_gather_columns_matmul(const ConstTensorView& x, const Weight& weight,
+                                            const TensorView& gathered, const TensorView& out,
+                                            Communicator& comm, const ColumnsOptions& options = {});
 
 }  // namespace plait

@@ -15,6 +15,7 @@ namespace plait::python {
 void bind_columns(nb::module_& m) {
   constexpr const char* kGather = "all_gather_columns";
   constexpr const char* kProduct = "matmul_all_gather_columns";
+  constexpr const char* kGatherFirst = "all_gather_columns_matmul";
   m.def(
       kGather,
       [](nb::handle mine, nb::handle all, PyCommunicator& comm,
@@ -56,6 +57,34 @@ void bind_columns(nb::module_& m) {
       "x is [m, k], the same on all ranks, weight [k, n_r], out [m, the sum of all n_r]. Columns\n"
       "travel to their places while the next ones are multiplied. `counts` is every rank's n_r;\n"
       "without it the columns are balanced. `bias` is of this rank's columns.");
+  m.def(
+      kGatherFirst,
+      [](nb::handle x, nb::handle weight, nb::handle gathered, nb::handle out, PyCommunicator& comm,
+         const std::vector<std::int64_t>& counts, nb::handle bias, int threads,
+         const std::string& backend) {
+        const ConstTensorView own = const_view_of(x, {kGatherFirst, "x"});
+        const Weight by = weight_of(weight, {kGatherFirst, "weight"});
+        const TensorView rows = view_of(gathered, {kGatherFirst, "gathered"});
+        const TensorView to = view_of(out, {kGatherFirst, "out"});
+        const ColumnsOptions options = {.counts = counts,
+                                        .bias = const_view_of(bias, {kGatherFirst, "bias"}),
+                                        .threads = threads,
+                                        .backend = backend};
+        comm.use(
+            [&](Communicator& c) { all_gather_columns_matmul(own, by, rows, to, c, options); });
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("gathered"), nb::arg("out"), nb::arg("comm"),
+      nb::kw_only(), nb::arg("counts") = std::vector<std::int64_t>(), nb::arg("bias") = nb::none(),
+      nb::arg("threads") = 0, nb::arg("backend") = "",
+      nb::sig("def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | "
+              "WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: "
+              "Communicator, *, counts: collections.abc.Sequence[int] = (), bias: Array | "
+              "TensorView | None = None, threads: int = 0, backend: str = '') -> None"),
+      "out = x·weight, where each rank has some columns of x.\n\n"
+      "x is [m, k_r], `gathered` [m, the sum of all k_r], weight [k, n] and out [m, n], which may\n"
+      "differ from rank to rank. `gathered` receives all columns. Rows arrive while those before\n"
+      "them are multiplied. `counts` is every rank's k_r; without it the columns are balanced.\n"
+      "`bias` is of this rank's output.");
 }
 
 }  // namespace plait::python

@@ -1143,6 +1143,16 @@ def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | Weig
     without it the columns are balanced. `bias` is of this rank's columns.
     """
 
+def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
+    """
+    out = x·weight, where each rank has some columns of x.
+
+    x is [m, k_r], `gathered` [m, the sum of all k_r], weight [k, n] and out [m, n], which may
+    differ from rank to rank. `gathered` receives all columns. Rows arrive while those before
+    them are multiplied. `counts` is every rank's k_r; without it the columns are balanced.
+    `bias` is of this rank's output.
+    """
+
 def matmul_top(x: Array | TensorView, weight: PackedWeight | WeightView, k: int, values: Array, ids: Array, comm: Communicator, *, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
     """
     Find the k largest logits of each row and their ids: the lowest of equal ones first.

@@ -26,9 +26,15 @@ namespace {
 
 constexpr const char* kGather = "all_gather_columns";
 constexpr const char* kProduct = "matmul_all_gather_columns";
+constexpr const char* kGatherFirst = "all_gather_columns_matmul";
 
 // Windows of fewer columns take the product longer, and their rows are short runs of bytes.
 constexpr std::int64_t kLeastWindow = 512;
+
+// If columns are gathered before a product, rows arrive in blocks: at most so many, and each of at
+// least so many rows, because the product of a block reads the whole weight.
+constexpr std::int64_t kRowBlocks = 8;
+constexpr std::int64_t kLeastRows = 64;
 
 // How a matrix is cut: each rank's columns in windows, and a window's rows in chunks.
 class ColumnCut {
@@ -152,6 +158,23 @@ ColumnCut cut_of(const char* name, const TensorView& all, std::int64_t own, Colu
   return {all, std::move(counts), comm.state().lane_capacity().chunk_bytes};
 }
 
+// Puts this rank's columns in their place, unless they are there.
+void put_own(const char* caller, const ConstTensorView& mine, const TensorView& all,
+             Range columns) {
+  PLAIT_CHECK(mine.dtype == all.dtype, caller, ": the input is ", name(mine.dtype),
+              " but the output is ", name(all.dtype));
+  PLAIT_CHECK(mine.rows == all.rows, caller, ": the input has ", mine.rows,
+              " rows, and the output ", all.rows);
+  tensor::validate_on_cpu(mine, base::sentence(caller, ": the input"));
+  const TensorView place = all.column_range(columns.begin, columns.end);
+  const bool is_there =
+      place.data == mine.data && (mine.rows <= 1 || place.row_stride == mine.row_stride);
+  PLAIT_CHECK(is_there || tensor::are_apart(all, mine), caller,
+              ": the input overlaps the output, and is not this rank's part of it");
+  for (std::int64_t row = 0; mine.cols > 0 && !is_there && row < mine.rows; ++row)
+    std::memcpy(place.row(row), mine.row(row), mine.row_bytes());
+}
+
 // The product of the calls before, if it was alike.
 struct KeptGemm {
   std::optional<GemmDesc> desc;
@@ -183,21 +206,9 @@ void all_gather_columns(const ConstTensorView& mine, const TensorView& all, Comm
   using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
   const Communicator::State::Use use(comm.state());
   const ColumnCut cut = cut_of(kGather, all, mine.cols, counts, comm);
-  PLAIT_CHECK(mine.dtype == all.dtype, kGather, ": the input is ", name(mine.dtype),
-              " but the output is ", name(all.dtype));
-  PLAIT_CHECK(mine.rows == all.rows, kGather, ": the input has ", mine.rows,
-              " rows, and the output ", all.rows);
-  tensor::validate_on_cpu(mine, base::sentence(kGather, ": the input"));
-  const Range own = cut.columns(comm.rank());
-  const TensorView place = all.column_range(own.begin, own.end);
-  const bool is_there =
-      place.data == mine.data && (mine.rows <= 1 || place.row_stride == mine.row_stride);
-  PLAIT_CHECK(is_there || tensor::are_apart(all, mine), kGather,
-              ": the input overlaps the output, and is not this rank's part of it");
   const Span span(comm.trace(), Lane::comm, kGather,
                   {.bytes = static_cast<std::int64_t>(all.bytes())});
-  for (std::int64_t row = 0; mine.cols > 0 && !is_there && row < mine.rows; ++row)
-    std::memcpy(place.row(row), mine.row(row), mine.row_bytes());
+  put_own(kGather, mine, all, cut.columns(comm.rank()));
   GatherColumns task(comm.state(), all, cut);
   task.ready(cut.windows(comm.rank()));
   comm.state().run(task);
@@ -241,6 +252,66 @@ void matmul_all_gather_columns(const ConstTensorView& x, const Weight& weight,
     }
   });
   pending.wait();
+}
+
+void all_gather_columns_matmul(const ConstTensorView& x, const Weight& weight,
+                               const TensorView& gathered, const TensorView& out,
+                               Communicator& comm, const ColumnsOptions& options) {
+  using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
+  const Communicator::State::Use use(comm.state());
+  const base::DefaultFloats floats;
+  const ColumnCut cut = cut_of(kGatherFirst, gathered, x.cols, options.counts, comm);
+  base::check_threads(options.threads, kGatherFirst);
+  PLAIT_CHECK(out.rows == gathered.rows && out.cols == weight.n(), kGatherFirst,
+              ": the output is [", out.rows, ", ", out.cols, "], not [", gathered.rows, ", ",
+              weight.n(), ']');
+  PLAIT_CHECK(tensor::are_apart(out, gathered) && tensor::are_apart(out, x), kGatherFirst,
+              ": the output overlaps the input");
+  KeptGemm& kept = KeptGemm::of(comm);
+  kept.prepare(logits_of(gathered, weight, out.dtype), options);
+  const auto run_window = [&](Range rows, Range columns, const PackedInput* packed) {
+    const TensorView x_of_rows = gathered.row_range(rows.begin, rows.end);
+    const Span span(comm.trace(), Lane::compute, "product",
+                    {.flops = 2 * x_of_rows.rows * x_of_rows.cols * (columns.end - columns.begin)});
+    kept.gemm->run(
+        {.x = {.view = x_of_rows},
+         .weight = weight,
+         .out = out.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end),
+         .window = {.columns = columns},
+         .bias = options.bias,
+         .packed_x = packed});
+  };
+  run_window({0, 0}, {0, weight.n()}, nullptr);  // refuses what a product refuses
+  put_own(kGatherFirst, x, gathered, cut.columns(comm.rank()));
+  const auto block = [&](std::int64_t number) {
+    const std::int64_t rows = std::max(kLeastRows, (gathered.rows + kRowBlocks - 1) / kRowBlocks);
+    const std::int64_t begin = std::min(number * rows, gathered.rows);
+    return Range{begin, std::min(begin + rows, gathered.rows)};
+  };
+  const auto start = [&](Range rows) {
+    const TensorView part = gathered.row_range(rows.begin, rows.end);
+    const ColumnCut cut_of_part(part, cut.counts(), comm.state().lane_capacity().chunk_bytes);
+    const auto task = std::make_shared<GatherColumns>(comm.state(), part, cut_of_part);
+    task->ready(cut_of_part.windows(comm.rank()));
+    return Pending(task, comm);
+  };
+  // Even no rows are one block, so that ranks that disagree about them notice.
+  Pending arriving = start(block(0));
+  fail_together(kGatherFirst, comm, [&] {
+    for (std::int64_t number = 0;; ++number) {
+      const Range rows = block(number);
+      arriving.wait();
+      const bool is_last = rows.end == gathered.rows;
+      if (!is_last) arriving = start(block(number + 1));
+      kept.gemm->pack({.view = gathered.row_range(rows.begin, rows.end)}, kept.packed);
+      for (std::int64_t begin = 0; begin < weight.n() && rows.begin < rows.end;
+           begin += kLeastWindow) {
+        if (!is_last) arriving.progress();
+        run_window(rows, {begin, std::min(begin + kLeastWindow, weight.n())}, &kept.packed);
+      }
+      if (is_last) return;
+    }
+  });
 }
 
 }  // namespace plait

@@ -76,7 +76,47 @@ class ColumnsOfRanks : public RanksTest {
       });
     }
   }
+
+  // Ranks share the columns of x, and each multiplies by its own part of the weight.
+  void expect_product_of_gathered(const Head& head, Dtype out) const {
+    Gapped wanted(head.m, head.v, out);
+    Gemm gemm = select_gemm(
+        {.m = head.m, .n = head.v, .k = head.k, .x = head.dtype, .weight = head.dtype, .out = out});
+    gemm.run({.x = {head.x_view()}, .weight = head.weight(0, head.v), .out = wanted.view});
+    run([&](Communicator& comm) {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      const auto ids = odd_shares(head.v, world());
+      const std::int64_t own = ids[rank + 1] - ids[rank];
+      for (const auto& firsts : {even_shares(head.k, world()), odd_shares(head.k, world())}) {
+        const auto counts = counts_of(firsts);
+        const ConstTensorView x = head.x_view().column_range(firsts[rank], firsts[rank + 1]);
+        Gapped gathered(head.m, head.k, head.dtype);
+        Gapped found(head.m, own, out);
+        for (const bool in_place : {false, true}) {
+          std::memset(found.view.data, 0, found.bytes.size());
+          const ConstTensorView mine =
+              in_place ? gathered.view.column_range(firsts[rank], firsts[rank + 1]) : x;
+          all_gather_columns_matmul(mine, head.weight(ids[rank], own), gathered.view, found.view,
+                                    comm, {.counts = counts, .threads = 2});
+          EXPECT_TRUE(same_rows(gathered.view, head.x_view()));
+          EXPECT_TRUE(same_rows(found.view, wanted.view.column_range(ids[rank], ids[rank + 1])));
+        }
+      }
+    });
+  }
+
+  static bool same_rows(const ConstTensorView& a, const ConstTensorView& b) {
+    for (std::int64_t row = 0; a.cols > 0 && row < a.rows; ++row)
+      if (std::memcmp(a.row(row), b.row(row), a.row_bytes()) != 0) return false;
+    return true;
+  }
 };
+
+TEST_P(ColumnsOfRanks, AreGatheredBeforeAProduct) {
+  for (const std::int64_t m : {0, 1, 5, 130, 700})
+    expect_product_of_gathered(Head(m, 37, 203), Dtype::f32);
+  expect_product_of_gathered(Head(65, 1300, 64, Dtype::bf16), Dtype::f16);
+}
 
 TEST_P(ColumnsOfRanks, HaveTheBitsOfOneProduct) {
   for (const std::int64_t m : {0, 1, 5, 130}) expect_product(Head(m, 2003, 17), Dtype::f32);
@@ -123,6 +163,33 @@ TEST(Columns, RefuseAnInputAcrossTheOutput) {
               "it");
     mine.data = nullptr;
     EXPECT_THROW(all_gather_columns(mine, view.row_range(0, 2), comm), Error);
+  });
+}
+
+TEST(Columns, GatheredBeforeAProductRefuseInASentence) {
+  const Head head(2, 3, 4);
+  run_in_threads(2, [&](Communicator& comm) {
+    std::vector<float> memory(14, -7);
+    const TensorView gathered = TensorView::of(memory.data(), 2, 4);
+    const TensorView out = TensorView::of(memory.data() + 8, 2, 3);
+    const auto sentence = [&](const WeightView& weight, const TensorView& x_of_all,
+                              const TensorView& to, ColumnsOptions options) {
+      const ConstTensorView x = head.x_view().column_range(0, 2);
+      return std::string(expect_error(Code::invalid_argument, [&] {
+                           all_gather_columns_matmul(x, weight, x_of_all, to, comm, options);
+                         }).what());
+    };
+    const std::vector<std::int64_t> counts = {1, 3};
+    EXPECT_TRUE(sentence(head.weight(0, 3), gathered, out, {.counts = counts})
+                    .starts_with("all_gather_columns_matmul: rank "));
+    EXPECT_EQ(sentence(head.weight(0, 2), gathered, out, {}),
+              "all_gather_columns_matmul: the output is [2, 3], not [2, 2]");
+    EXPECT_EQ(sentence(head.weight(0, 3), gathered, TensorView::of(memory.data() + 7, 2, 3), {}),
+              "all_gather_columns_matmul: the output overlaps the input");
+    WeightView other = head.weight(0, 3);
+    --other.view.cols;
+    EXPECT_FALSE(sentence(other, gathered, out, {}).empty());
+    EXPECT_EQ(memory, std::vector<float>(14, -7));
   });
 }
 
