@@ -22,7 +22,7 @@ std::vector<HelpPage::List> known_names() {
                                        {.title = "Models", .entries = {}},
                                        {.title = "Devices", .entries = {}},
                                        {.title = "Networks", .entries = {}}};
-  for (const std::string& word : operator_words()) lists[0].entries.push_back({word});
+  for (const std::string& word : measured_words()) lists[0].entries.push_back({word});
   for (const plan::Model& model : plan::models())
     lists[1].entries.push_back({std::string(model.name)});
   for (const predict::Device& device : predict::devices())
@@ -77,11 +77,10 @@ int predict(Words words) {
   }
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));
-  refuse_without_plans(first);
-  const auto op = parse_operator(first);
-  std::vector<std::string> names = operator_words();
+  const auto op = find_measured(first);
+  std::vector<std::string> names = measured_words();
   for (const plan::Model& model : plan::models()) names.emplace_back(model.name);
-  PLAIT_CHECK(op && traits_of(*op).communicates(), "cannot predict ", first,
+  PLAIT_CHECK(op && (op->ulysses || traits_of(op->op).communicates()), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));
 }

@@ -152,4 +152,37 @@ std::vector<Plan> read_plan_list(std::string_view, const std::string& text) {
   return plans;
 }
 
+namespace {
+
+measure::UlyssesSetup read_head_counts(std::string_view option, const std::string& text,
+                                       measure::UlyssesSetup ulysses) {
+  const std::vector<std::int64_t> heads = read_size_list(option, text);
+  PLAIT_CHECK(heads.size() <= 2, option, " ", text,
+              " is not a number of heads and one of kv heads");
+  ulysses.heads = heads.front();
+  ulysses.kv_heads = heads.back();
+  return ulysses;
+}
+
+}  // namespace
+
+void add_heads_option(Options& options, measure::UlyssesSetup& ulysses) {
+  options.add(
+      "--heads", "H[,KV]", ulysses,
+      [of = ulysses](std::string_view option, const std::string& text) {
+        return read_head_counts(option, text, of);
+      },
+      ulysses.product_first ? "heads, and kv heads: the columns are those of q, k and v (default:\n"
+                              "equal shares of columns)"
+                            : "heads, and kv heads: a rank has the columns of its heads (default:\n"
+                              "equal shares of k)");
+}
+
+std::vector<Plan> read_plans(const measure::UlyssesSetup& ulysses, const PlanOptions& plans,
+                             const std::string& parts) try {
+  return read_plans(ulysses.like(), plans, parts);
+} catch (const Error& error) {
+  throw ops::in_words_of(ulysses.name(), error);
+}
+
 }  // namespace plait::cli

@@ -32,6 +32,9 @@ struct DtypeOptions {
 };
 void add_options(Options& options, DtypeOptions& dtypes);
 
+// The heads of an operator of Ulysses, as "32,4", or "32" with as many kv heads.
+void add_heads_option(Options& options, measure::UlyssesSetup& ulysses);
+
 // The texts are kept as typed, because the plans depend on the operator.
 struct PlanOptions {
   std::string schedule = {};
@@ -43,6 +46,10 @@ void add_options(Options& options, PlanOptions& plans, const std::string& parts 
 
 // The serial plan comes first, even if it was not requested. `parts`: the default of --parts.
 std::vector<Plan> read_plans(Operator op, const PlanOptions& plans,
+                             const std::string& parts = "2,4,8");
+
+// Sentences name the operator of Ulysses, and not the one whose plans it has.
+std::vector<Plan> read_plans(const measure::UlyssesSetup& ulysses, const PlanOptions& plans,
                              const std::string& parts = "2,4,8");
 
 // How the linear layers of a step communicate.

@@ -13,6 +13,8 @@
 #include "predict/reserved_memory.h"
 #include "simulation/sim_rank.h"
 #include "simulation/simulation.h"
+#include "ulysses/columns.h"
+#include "ulysses/ulysses_op.h"
 
 namespace plait::predict {
 namespace {
@@ -62,7 +64,8 @@ double time_of_product(const Machine& machine, const Problem& problem) {
   constexpr double kLongest = 1e17;
   const Shares shares(problem, 0, machine.ranks);
   const std::int64_t rows =
-      ops::count(ops::multiplied_rows(problem.op), problem.m, 0, machine.ranks);
+      problem.exchange ? ops::share_of(problem.m, 0, machine.ranks)
+                       : ops::count(ops::multiplied_rows(problem.op), problem.m, 0, machine.ranks);
   const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
   PLAIT_CHECK(takes <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
               " would take more than three years");
@@ -76,6 +79,15 @@ class RankRun {
 
   void run(const Plan& plan, const PredictOptions& options, Communicator& comm) const {
     comm::modelled::SimRank& me = comm::modelled::Simulation::rank_of(comm);
+    ModelledProduct product(me, machine_.device, problem_.weight_bytes);
+    if (!options.product) product.leave_out();
+    const comm::ScopedExecutor scoped(comm.state().group(), product);
+    problem_.exchange ? run_exchange(*problem_.exchange, plan, comm) : run_operator(plan, comm);
+    me.drain();
+  }
+
+ private:
+  void run_operator(const Plan& plan, Communicator& comm) const {
     const Shares shares(problem_, comm.rank(), comm.world());
     ops::PlannedOp prepared({.op = problem_.op,
                              .m = problem_.m,
@@ -86,14 +98,32 @@ class RankRun {
                              .out = problem_.out,
                              .gathered = problem_.gathered},
                             comm, {.wire = problem_.wire, .plan = plan, .threads = 1});
-    ModelledProduct product(me, machine_.device, problem_.weight_bytes);
-    if (!options.product) product.leave_out();
-    const comm::ScopedExecutor scoped(comm.state().group(), product);
     prepared.run(call(shares, comm));
-    me.drain();
   }
 
- private:
+  void run_exchange(const Exchange& what, const Plan& plan, Communicator& comm) const {
+    const std::int64_t rows = ops::share_of(problem_.m, comm.rank(), comm.world());
+    const std::int64_t columns =
+        ulysses::count_of(what.columns[static_cast<std::size_t>(comm.rank())]);
+    const ConstTensorView x = what.product_first ? memory_.view(problem_.x, rows, problem_.k)
+                                                 : memory_.view(problem_.x, problem_.m, columns);
+    const Weight weight = WeightView{.view = memory_.view(problem_.x, problem_.n, problem_.k),
+                                     .layout = WeightLayout::out_in};
+    const TensorView out = what.product_first ? memory_.view(problem_.out, problem_.m, columns)
+                                              : memory_.view(problem_.out, rows, problem_.n);
+    ulysses::UlyssesOp prepared({.product_first = what.product_first,
+                                 .n = problem_.n,
+                                 .k = problem_.k,
+                                 .x = problem_.x,
+                                 .weight = weight.kind(),
+                                 .out = problem_.out,
+                                 .threads = 1,
+                                 .backend = {},
+                                 .columns = ulysses::joined(what.columns)},
+                                comm);
+    prepared.run({x, weight, out}, problem_.m, {.plan = plan, .threads = 1});
+  }
+
   OpCall call(const Shares& shares, const Communicator& comm) const {
     const ops::Shapes shapes = ops::shapes_of(problem_.op);
     const auto rows = [&](ops::Rows which) {

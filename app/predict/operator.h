@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plait/dtype.h"
 #include "plait/operator.h"
 #include "plait/plan.h"
+#include "plait/ulysses.h"
 #include "predict/device.h"
 #include "predict/network.h"
 #include "simulation/simulation.h"
@@ -29,9 +31,16 @@ struct Machine {
 // The options of the simulation that runs the machine's ranks.
 comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records);
 
+// An operator of plait/ulysses.h.
+struct Exchange {
+  bool product_first = true;  // matmul_all_to_all
+  ColumnGroups columns = {};
+};
+
 // The sizes of the whole problem, of which each rank has its share.
 struct Problem {
   Operator op = Operator::matmul;
+  std::optional<Exchange> exchange = {};  // `op` is its product
   std::int64_t m = 0, n = 0, k = 0;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;

@@ -17,7 +17,7 @@ ULYSSES = ["matmul-all-to-all", "all-to-all-matmul"]
 PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-70b",
          *(f"bench {name}" for name in ["matmul", "grouped", "experts", "heads", "layer", "model"]),
          *(f"bench {name}" for name in OPERATORS + ULYSSES),
-         *(f"trace {name}" for name in OPERATORS + ULYSSES), *(f"predict {name}" for name in OPERATORS)]
+         *(f"trace {name}" for name in OPERATORS + ULYSSES), *(f"predict {name}" for name in OPERATORS + ULYSSES)]
 
 
 def options_of(page):

@@ -27,6 +27,21 @@ class PredictTest(PredictCase):
                     self.assertAlmostEqual(one["speedup"], serial / one["predicted_ms"])
                 self.assertEqual(found, self.json(op, *self.SIZE))
 
+    def test_exchanges(self):
+        """On one processor serial takes the product and the exchange, and fused hides most of the shorter one."""
+        for op, wire in (("matmul-all-to-all", "f32"), ("all-to-all-matmul", "bf16")):
+            words = (op, "--m", 8192, "--n", 6144, "--k", 4096, "--heads", "32,8", "--out", "f32",
+                     "--device", "cpu", "--ranks", 2, "--link")
+            found = self.json(*words, "2gbit,5us")
+            self.assertEqual([one["plan"] for one in found["schedules"]],
+                             ["serial", *(f"pipelined parts={n}" for n in (2, 4, 8)), "fused"])
+            self.assertEqual((found["op"], found["wire"]), (op.replace("-", "_"), wire))
+            serial, fused = (found["schedules"][i]["predicted_ms"] for i in (0, -1))
+            self.assertAlmostEqual(serial, found["t_gemm_ms"] + found["t_comm_ms"], delta=0.02 * serial)
+            self.assertLess(fused, 0.9 * serial)
+            self.assertGreater(fused, max(found["t_gemm_ms"], found["t_comm_ms"]))
+            self.assertGreater(self.json(*words, "1gbit,5us")["schedules"][0]["predicted_ms"], serial)
+
     def test_what_has_no_partial_sums_travels_as_x_is(self):
         sums = ("matmul-all-reduce", "matmul-reduce-scatter")
         for op in OPERATORS:
@@ -98,7 +113,9 @@ class PredictTest(PredictCase):
                 ((), "an operator or a model is missing, such as matmul-all-reduce"),
                 (("matmul-all-reduse",), "did you mean matmul-all-reduce"),
                 (("matmul",), "cannot predict matmul"),
-                (("all-to-all-matmul",), "all_to_all_matmul has no plans that are tuned, predicted or stored"),
+                (("all-to-all-matmul",), "--m is missing"),
+                (("matmul-all-to-all", *self.SIZE, "--heads", "7,3"),
+                 "4096 columns are not those of 13 heads of q, k and v"),
                 (("matmul-all-reduce", "--m", 8), "--n is missing"),
                 (("lama2-70b",), "did you mean llama2-70b"),
                 (("llama2-70b", "--tp", 300), "at most 256 ranks can be predicted"),

@@ -252,8 +252,8 @@ class TuneTest(TuneCase):
         for words, sentence in [
             ([], "--m is missing; give --m, --n and --k, or --shapes FILE"),
             (["--op", "matmul-all-to-all", *SMALL],
-             "matmul_all_to_all has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
-             "plan (plait bench matmul-all-to-all measures them)"),
+             "matmul_all_to_all has no plans that are tuned or stored: it is fused unless a call gives a plan (plait "
+             "bench matmul-all-to-all measures them)"),
             (["--op", "matmul", *SMALL], "--op matmul has no plans; operators such as matmul-all-reduce have"),
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),

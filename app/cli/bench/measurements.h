@@ -23,11 +23,13 @@ int bench_model(Words words);
 struct MeasuredOperator {
   Operator op = Operator::matmul;  // of `ulysses`: its product
   std::optional<measure::UlyssesSetup> ulysses = {};
+
+  std::string_view name() const { return ulysses ? ulysses->name() : plait::name(op); }
 };
 std::optional<MeasuredOperator> find_measured(std::string_view spelling);
 std::vector<std::string> measured_words();  // all that communicate
 
-// Refuses an operator that bench measures, but that has no plans to be tuned, predicted or shown.
+// Refuses an operator that bench measures, but that has no plans to be tuned.
 void refuse_without_plans(std::string_view spelling);
 
 // `verb` is "bench" or "trace"; `spelling` is the operator as typed.

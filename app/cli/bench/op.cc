@@ -105,8 +105,8 @@ void refuse_without_plans(std::string_view spelling) {
   const auto found = find_measured(spelling);
   PLAIT_CHECK(
       !found || !found->ulysses, found->ulysses->name(),
-      " has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
-      "plan (plait bench ",
+      " has no plans that are tuned or stored: it is fused unless a call gives a plan (plait "
+      "bench ",
       word_of(found->ulysses->name()), " measures them)");
 }
 

@@ -86,39 +86,10 @@ void check_backend(const OpBenchOptions& options) {
   }
 }
 
-// "32,4", or "32" with as many kv heads.
-measure::UlyssesSetup read_heads(std::string_view option, const std::string& text,
-                                 measure::UlyssesSetup ulysses) {
-  const std::vector<std::int64_t> heads = read_size_list(option, text);
-  PLAIT_CHECK(heads.size() <= 2, option, " ", text,
-              " is not a number of heads and one of kv heads");
-  ulysses.heads = heads.front();
-  ulysses.kv_heads = heads.back();
-  return ulysses;
-}
-
-// Sentences name the operator, and not the one whose plans it has.
-std::vector<Plan> read_plans_of(const OpBenchOptions& bench, const PlanOptions& words,
-                                const std::string& parts) try {
-  return read_plans(bench.ulysses ? bench.ulysses->like() : bench.op, words, parts);
-} catch (const Error& error) {
-  if (!bench.ulysses) throw;
-  throw ops::in_words_of(bench.name(), error);
-}
-
 // The options whose values need no others to be understood.
 void add_options(Options& options, OpBenchOptions& bench) {
   if (bench.ulysses) {
-    options.add(
-        "--heads", "H[,KV]", bench.ulysses,
-        [of = *bench.ulysses](std::string_view option, const std::string& text) {
-          return read_heads(option, text, of);
-        },
-        bench.ulysses->product_first
-            ? "heads, and kv heads: the columns are those of q, k and v (default:\n"
-              "equal shares of columns)"
-            : "heads, and kv heads: a rank has the columns of its heads (default:\n"
-              "equal shares of k)");
+    add_heads_option(options, *bench.ulysses);
   } else {
     options.add("--wire", wire_of(bench.op), bench.wire,
                 "dtype in which partial sums are sent (default: f32 on one host, x's\n"
@@ -175,7 +146,8 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
   bench.transport = ranks.transport;
   bench.threads = ranks.threads;
   check_backend(bench);
-  bench.plans = read_plans_of(bench, plans, usual_parts(which));
+  bench.plans = bench.ulysses ? read_plans(*bench.ulysses, plans, usual_parts(which))
+                              : read_plans(bench.op, plans, usual_parts(which));
   for (const measure::OpSize& size : bench.sizes)
     if (bench.ulysses) static_cast<void>(bench.ulysses->columns(size, bench.ranks));
   if (traces && !bench.files.traces()) {

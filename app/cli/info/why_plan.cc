@@ -34,7 +34,6 @@ constexpr std::string_view kOp = "op=";
 bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
   const std::string_view spelling = word.substr(says_so ? kOp.size() : 0);
-  refuse_without_plans(spelling);
   const auto op = parse_operator(spelling);
   return op ? traits_of(*op).communicates() : says_so;
 }
@@ -190,6 +189,39 @@ bool is_plan_problem(const std::vector<std::string>& words) {
     const auto each = base::split(some, ' ');
     return std::any_of(each.begin(), each.end(), is_operator);
   });
+}
+
+Json explain_exchange(const std::vector<std::string>& words) {
+  std::string problem;
+  std::optional<measure::UlyssesSetup> ulysses;
+  for (const std::string& some : words) {
+    for (const std::string_view word : base::split(some, ' ')) {
+      const auto found = find_measured(word.substr(word.starts_with(kOp) ? kOp.size() : 0));
+      if (found && found->ulysses) {
+        ulysses = found->ulysses;
+      } else {
+        problem += base::sentence(' ', word);
+      }
+    }
+  }
+  if (!ulysses) return {};
+  // It is described by the words of an operator that has such plans.
+  parse_plan_key(base::sentence(kOp, name(ulysses->like()), problem));
+  return {{"problem", base::sentence(kOp, ulysses->name(), problem)},
+          {"op", ulysses->name()},
+          {"chosen", name(Schedule::fused)},
+          {"source", "default"},
+          {"as_on_one_rank", true}};
+}
+
+std::string show_exchange(const Json& explained) {
+  const std::string word = word_of(explained["op"].get<std::string>());
+  return fmt::format(
+      "The plan for {}\n\nIt is \"fused\", for all sizes and networks, unless a call gives "
+      "another.\n"
+      "Its sums have the same bits as on one rank, in every plan.\n"
+      "plait bench {} measures plans, and plait predict {} predicts them.\n",
+      explained["problem"].get<std::string>(), word, word);
 }
 
 namespace {

@@ -28,10 +28,7 @@ void check_ranks_fit(int ranks) {
 OpPrediction predict_plans(const OpPredictOptions& options, const measure::OpSize& size,
                            std::vector<PlanRecords>& records) {
   measure::Progress progress("predicting, part");
-  predict::Problem problem = options.problem;
-  problem.m = size.m;
-  problem.n = size.n;
-  problem.k = size.k;
+  const predict::Problem problem = options.problem_of(size);
   OpPrediction prediction = {
       .size = size,
       .product = static_cast<double>(product_alone(options.machine, problem)),
@@ -59,7 +56,7 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options,
 
 }  // namespace
 
-int predict_operator(Operator op, Words words) {
+int predict_operator(const MeasuredOperator& op, Words words) {
   const auto options = read_op_predict_options(op, words);
   if (!options) return kDone;
   check_ranks_fit(options->machine.ranks);

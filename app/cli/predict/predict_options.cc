@@ -131,9 +131,20 @@ predict::Machine machine_of(const MachineOptions& options) {
   return machine;
 }
 
-std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words) {
-  const std::string verb = "predict " + word_of(op);
+predict::Problem OpPredictOptions::problem_of(const measure::OpSize& size) const {
+  predict::Problem one = problem;
+  one.m = size.m;
+  one.n = size.n;
+  one.k = size.k;
+  if (op.ulysses)
+    one.exchange = {op.ulysses->product_first, op.ulysses->columns(size, machine.ranks)};
+  return one;
+}
+
+std::optional<OpPredictOptions> read_op_predict_options(const MeasuredOperator& op, Words words) {
+  const std::string verb = "predict " + word_of(op.name());
   OpPredictOptions what;
+  what.op = op;
   SizeOptions sizes;
   DtypeOptions dtypes;
   Dtype wire = Dtype::f32;
@@ -145,7 +156,12 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
                    .examples = kExamples});
   add_options(options, sizes);
   add_options(options, dtypes);
-  options.add("--wire", wire_of(op), wire, "dtype in which partial sums are sent (default: f32)");
+  if (what.op.ulysses) {
+    add_heads_option(options, *what.op.ulysses);
+  } else {
+    options.add("--wire", wire_of(op.op), wire,
+                "dtype in which partial sums are sent (default: f32)");
+  }
   options.add("-w,--weight", kWeight, what.weight,
               "a dtype, or a scheme such as s8:channel; plain: x's dtype (default)");
   add_options(options, machine, "--ranks");
@@ -154,7 +170,7 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   if (!options.parse_all(words)) return std::nullopt;
   what.sizes = read_sizes(sizes);
   if (what.weight.empty()) what.weight = name(dtypes.x);
-  what.problem = {.op = op,
+  what.problem = {.op = op.op,
                   .x = dtypes.x,
                   .out = dtypes.result(),
                   .wire = wire,
@@ -163,7 +179,8 @@ std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words
   PLAIT_CHECK(dtypes.x != Dtype::f32 || what.machine.device.name == "cpu" || machine.rate,
               "--dtype f32: only the rate of bf16 and f16 is known for ", what.machine.device.name,
               "; give the rate of f32 with --rate");
-  what.plans = read_plans(op, plans);
+  what.plans = op.ulysses ? read_plans(*op.ulysses, plans) : read_plans(op.op, plans);
+  for (const measure::OpSize& size : what.sizes) static_cast<void>(what.problem_of(size));
   PLAIT_CHECK(what.sizes.size() == 1 || !what.files.traces(),
               "a timeline needs exactly one size, not ", what.sizes.size());
   PLAIT_CHECK(what.machine.ranks <= kMostDrawn || !what.files.traces(), "a timeline shows at most ",

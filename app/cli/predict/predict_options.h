@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/measurements.h"
 #include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "measure/op_setup.h"
@@ -41,15 +42,18 @@ void add_processor_option(Options& options, std::optional<double>& processor_per
 double weight_bytes(const std::string& weight, Dtype x);
 
 struct OpPredictOptions {
+  MeasuredOperator op;
   std::vector<measure::OpSize> sizes;
   predict::Problem problem;  // except for the sizes
   std::string weight;
   predict::Machine machine;
   std::vector<Plan> plans;  // the serial one first
   OutputFiles files;
+
+  predict::Problem problem_of(const measure::OpSize& size) const;
 };
 
 // nullopt: help was requested and has been printed.
-std::optional<OpPredictOptions> read_op_predict_options(Operator op, Words words);
+std::optional<OpPredictOptions> read_op_predict_options(const MeasuredOperator& op, Words words);
 
 }  // namespace plait::cli

@@ -2,13 +2,13 @@
 // returns the exit status.
 #pragma once
 
+#include "cli/bench/measurements.h"
 #include "cli/verbs.h"
-#include "plait/operator.h"
 #include "plan/models.h"
 
 namespace plait::cli {
 
-int predict_operator(Operator op, Words words);
+int predict_operator(const MeasuredOperator& op, Words words);
 
 // A training step of a model.
 int predict_model(const plan::Model& model, Words words);

@@ -16,7 +16,9 @@ constexpr double kNextToNothing = 0.02;  // of the serial time
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
 // Without partial sums chunks have x's dtype, whatever wire was requested.
-Dtype wire_of(const predict::Problem& problem) {
+Dtype wire_of(const OpPredictOptions& options) {
+  const predict::Problem& problem = options.problem;
+  if (options.op.ulysses) return options.op.ulysses->product_first ? problem.out : problem.x;
   return ops::wire_of(problem.op, problem.x, problem.wire);
 }
 
@@ -52,8 +54,8 @@ std::string show_text(const OpPredictOptions& options, const OpPrediction& predi
   std::string text = fmt::format(
       "{}\n\n{}  m={} n={} k={} x={} weight={} out={} wire={}\n{}\nproduct alone {}, collective "
       "alone {}, ideal {}\n\n",
-      kItIsAPrediction, name(problem.op), size.m, size.n, size.k, name(problem.x), options.weight,
-      name(problem.out), name(wire_of(problem)), show_assumptions(options.machine),
+      kItIsAPrediction, options.op.name(), size.m, size.n, size.k, name(problem.x), options.weight,
+      name(problem.out), name(wire_of(options)), show_assumptions(options.machine),
       show_time(prediction.product), show_time(prediction.collective),
       show_time(prediction.ideal()));
   Table table({"plan", "predicted", "speed-up", "efficiency"}, /*left=*/1);
@@ -78,7 +80,7 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPredic
                          {"overlap_efficiency", efficiency ? Json(*efficiency) : Json()}});
   }
   return {{"prediction", true},
-          {"op", name(options.problem.op)},
+          {"op", options.op.name()},
           {"m", prediction.size.m},
           {"n", prediction.size.n},
           {"k", prediction.size.k},
@@ -86,7 +88,7 @@ nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPredic
           {"dtype", name(options.problem.x)},
           {"weight", options.weight},
           {"out", name(options.problem.out)},
-          {"wire", name(wire_of(options.problem))},
+          {"wire", name(wire_of(options))},
           {"device", options.machine.device.name},
           {"t_gemm_ms", ms(prediction.product)},
           {"t_comm_ms", ms(prediction.collective)},

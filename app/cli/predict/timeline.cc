@@ -17,9 +17,9 @@ namespace {
 report::Timeline timeline_of(const OpPredictOptions& options, const OpPrediction& prediction,
                              const std::vector<PlanRecords>& plans) {
   report::Timeline timeline = {
-      .title = fmt::format("{}, m={} n={} k={}, {} by {}", name(options.problem.op),
-                           prediction.size.m, prediction.size.n, prediction.size.k,
-                           name(options.problem.x), options.weight),
+      .title = fmt::format("{}, m={} n={} k={}, {} by {}", options.op.name(), prediction.size.m,
+                           prediction.size.n, prediction.size.k, name(options.problem.x),
+                           options.weight),
       .subtitle =
           fmt::format("Predicted: {}, {}; {}",
                       base::show_count(static_cast<std::size_t>(options.machine.ranks), "rank"),

@@ -81,12 +81,18 @@ class WhyTest(TuneCase):
                          'plait info: PLAIT_LINK: the link "rope" is not like "25gbit,5us": a bandwidth, a latency, '
                          "or both")
 
+    def test_exchanges_are_fused(self):
+        for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32"):
+            page = self.plait("info", "--why", words).stdout
+            self.assertIn('It is "fused", for all sizes and networks, unless a call gives another.', page)
+            found = json.loads(self.plait("info", "--why", words, "--json").stdout)
+            self.assertEqual((found["chosen"], found["source"]), ("fused", "default"))
+            self.assertIn(f"The plan for {found['problem']}\n", page)
+
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
-            ("matmul-all-to-all m=8 n=8 k=8",
-             "matmul_all_to_all has no plans that are tuned, predicted or stored: it is fused unless a call gives a "
-             "plan (plait bench matmul-all-to-all measures them)"),
+            ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul_reduce_scatter m=8 n=8" has no k='),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),
