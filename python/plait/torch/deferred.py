@@ -60,9 +60,9 @@ class DeferredLogits(torch.Tensor):
         cls, x: torch.Tensor, head: Head, dtype: torch.dtype, autocast: torch.dtype | None
     ) -> "DeferredLogits":
         size = (*x.shape[:-1], head.size)
-        mark = (
-            _Mark.apply if tensors.require_gradients(x) else functools.partial(_Mark.forward, None)
-        )
+        mark: Any = functools.partial(_Mark.forward, None)
+        if tensors.require_gradients(x):
+            mark = _Mark.apply
         made: DeferredLogits = mark(cls, size, dtype, x)
         made.x, made.head, made.autocast = x, head, autocast
         made.base = made.kept = None
