@@ -13,7 +13,7 @@ from plait.vllm.products import Loaded, multiply
 
 _ROWS = (1, 64)  # of a token, and of a small prompt
 _TURNS = 5
-# What is slower by less than both of these is slower by chance, or by what no program notices.
+# A product that is slower by less than both of these is so by chance, or too little to be noticed.
 _FACTOR = 1.25
 _SECONDS = 20e-6
 
