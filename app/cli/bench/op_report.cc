@@ -107,7 +107,7 @@ report::Timeline timeline_of(const OpBenchOptions& options, const measure::OpMea
     report::Run& run = timeline.runs[i];
     const auto drawn = result.efficiency(static_cast<double>(run.length),
                                          static_cast<double>(timeline.runs.front().length));
-    if (is_share(drawn) && is_share(result.efficiency(result.plans[i])))
+    if (drawn && is_share(drawn) && is_share(result.efficiency(result.plans[i])))
       run.efficiency = std::min(*drawn, 1.0);
   }
   return timeline;
