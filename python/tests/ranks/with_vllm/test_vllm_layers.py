@@ -30,7 +30,7 @@ import plait
 import plait.torch
 import plait.vllm
 from plait import _vllm_plugin
-from plait.vllm import compare, layers, logits
+from plait.vllm import compare, layers, logits, products
 
 INPUTS, OUTPUTS, TOKENS = 64, 96, 7
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
