@@ -85,8 +85,10 @@ have_the_bits_of_avx2() {
     here=$(PLAIT_ISA=avx2 build/release/app/cli/plait verify --digest $words) || return
     printf '%s: %s\n' "$words" "$here"
     for set in neon neon-bf16; do
-      wait "${there[$set]}" && [[ $(tail -n 1 "build/arm/$set.digest") == "${here##*$'\n'}" ]] ||
-        { echo "with $set:" && cat "build/arm/$set.digest"; return 1; }
+      if ! wait "${there[$set]}" || [[ $(tail -n 1 "build/arm/$set.digest") != "${here##*$'\n'}" ]]; then
+        echo "with $set:" && cat "build/arm/$set.digest"
+        return 1
+      fi
     done
   done
 }
