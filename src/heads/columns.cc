@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "comm/flow/gather_flow.h"
 #include "comm/session/state.h"
+#include "gemm/checks.h"
 #include "heads/agreement.h"
 #include "heads/logits.h"
 #include "plait/trace.h"
@@ -281,7 +282,13 @@ void all_gather_columns_matmul(const ConstTensorView& x, const Weight& weight,
          .bias = options.bias,
          .packed_x = packed});
   };
-  run_window({0, 0}, {0, weight.n()}, nullptr);  // refuses what a product refuses
+  // All that a product refuses, before other ranks see a chunk; `gathered` is written too.
+  gemm::check(kept.gemm->desc(),
+              {.x = {.view = gathered}, .weight = weight, .out = out, .bias = options.bias});
+  PLAIT_CHECK(weight.is_packed() || tensor::are_apart(gathered, weight.view().view), kGatherFirst,
+              ": the place for all columns overlaps the weight");
+  PLAIT_CHECK(tensor::are_apart(gathered, options.bias), kGatherFirst,
+              ": the place for all columns overlaps the bias");
   put_own(kGatherFirst, x, gathered, cut.columns(comm.rank()));
   const auto block = [&](std::int64_t number) {
     const std::int64_t rows = std::max(kLeastRows, (gathered.rows + kRowBlocks - 1) / kRowBlocks);

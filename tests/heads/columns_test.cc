@@ -169,9 +169,9 @@ TEST(Columns, RefuseAnInputAcrossTheOutput) {
 TEST(Columns, GatheredBeforeAProductRefuseInASentence) {
   const Head head(2, 3, 4);
   run_in_threads(2, [&](Communicator& comm) {
-    std::vector<float> memory(14, -7);
+    std::vector<float> memory(22, -7);
     const TensorView gathered = TensorView::of(memory.data(), 2, 4);
-    const TensorView out = TensorView::of(memory.data() + 8, 2, 3);
+    const TensorView out = TensorView::of(memory.data() + 16, 2, 3);
     const auto sentence = [&](const WeightView& weight, const TensorView& x_of_all,
                               const TensorView& to, ColumnsOptions options) {
       const ConstTensorView x = head.x_view().column_range(0, 2);
@@ -189,7 +189,21 @@ TEST(Columns, GatheredBeforeAProductRefuseInASentence) {
     WeightView other = head.weight(0, 3);
     --other.view.cols;
     EXPECT_FALSE(sentence(other, gathered, out, {}).empty());
-    EXPECT_EQ(memory, std::vector<float>(14, -7));
+    // A product reads the weight when columns have come, so all is refused before.
+    const WeightView in_memory = {.view = ConstTensorView::of(memory.data() + 4, 3, 4),
+                                  .layout = WeightLayout::out_in};
+    EXPECT_EQ(sentence(in_memory, gathered, out, {}),
+              "all_gather_columns_matmul: the place for all columns overlaps the weight");
+    const ConstTensorView bias = ConstTensorView::of(memory.data() + 5, 1, 3);
+    EXPECT_EQ(sentence(head.weight(0, 3), gathered, out, {.bias = bias}),
+              "all_gather_columns_matmul: the place for all columns overlaps the bias");
+    EXPECT_TRUE(sentence(head.weight(0, 3), gathered, out, {.bias = out.row_range(0, 1)})
+                    .starts_with("matmul: out overlaps bias: "));
+    TensorView nowhere = out;
+    nowhere.data = nullptr;
+    EXPECT_EQ(sentence(head.weight(0, 3), gathered, nowhere, {}),
+              "matmul: out is 2 x 3 but its data is null");
+    EXPECT_EQ(memory, std::vector<float>(22, -7));
   });
 }
 
