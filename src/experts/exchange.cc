@@ -1,6 +1,7 @@
 #include "experts/exchange.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "experts/checks.h"
@@ -106,7 +107,22 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
 
 void ExpertExchange::use_wait() {
   is_wait_used_ = true;
-  poll_->run([&] { user_->work_beside([&] { between_tiles(); }); });
+  std::exception_ptr of_step;  // the call's own, although it leaves the caller's code
+  const auto step_of_call = [&] {
+    try {
+      between_tiles();
+    } catch (...) {
+      of_step = std::current_exception();
+      throw;
+    }
+  };
+  try {
+    user_->work_beside(step_of_call);
+  } catch (...) {
+    if (of_step) std::rethrow_exception(of_step);
+    poll_->note_thrown();
+    throw;
+  }
 }
 
 // Rows for other ranks leave from x itself, or from copies with all that travels.

@@ -24,19 +24,17 @@ class PollHook {
   explicit PollHook(const std::function<void()>* hook) : hook_(hook) {}
 
   void operator()() {
-    if (hook_ != nullptr) run(*hook_);
-  }
-
-  // Runs other code of the caller's in the same way.
-  template <class Code>
-  void run(Code&& code) {
+    if (hook_ == nullptr) return;
     try {
-      code();
+      (*hook_)();
     } catch (...) {
-      has_thrown_ = true;
+      note_thrown();
       throw;
     }
   }
+
+  // Other code of the caller's has thrown, which counts likewise.
+  void note_thrown() { has_thrown_ = true; }
 
   bool has_thrown() const { return has_thrown_; }
 

@@ -1,6 +1,7 @@
 // The calls that a layer refuses, in one sentence each, and the errors of ranks that disagree.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -153,6 +154,28 @@ TEST(ExpertsRefuse, RanksThatDisagree) {
   expect_mismatch(Odd::batch, "rows: ");
   expect_mismatch(Odd::gradients, "the call: forward with");
   expect_mismatch(Odd::ids, "the fingerprint of ids and weights: ");
+}
+
+// Work beside a call meets what the call meets, which is not an error of the caller's code.
+TEST(ExpertsRefuse, RanksThatDisagreeWhileTheyWorkBesideIt) {
+  const Experts experts(kRefusing, Dtype::bf16, "", false);
+  std::array<std::string, 2> said;
+  run_in_threads(2, [&](Communicator& comm) {
+    const Batch batch(experts.desc, {4, 4});
+    ExpertParallelMLP layer(experts.desc, comm);
+    const int rank = comm.rank();
+    RankCall mine(experts, batch, batch.first_row(rank), 4, layer.experts_of(rank));
+    ExpertsForward call = mine.call();
+    call.gradients = rank == 1;
+    call.beside = [](const std::function<void()>& poll_step) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (std::chrono::steady_clock::now() < deadline) poll_step();
+    };
+    said.at(static_cast<std::size_t>(rank)) =
+        expect_error(Code::mismatch, [&] { layer.forward(call); }).what();
+  });
+  EXPECT_EQ(said[0], said[1]);
+  EXPECT_TRUE(said[0].starts_with("expert_parallel_mlp: rank ")) << said[0];
 }
 
 TEST(ExpertsRefuse, CallsWithinAnother) {
