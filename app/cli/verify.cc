@@ -67,9 +67,8 @@ constexpr Options::About kAbout = {
         "With --experts: layers of experts, forward and backward, with any placement, and rows\n"
         "that all ranks have, compared byte by byte with one rank that has all experts.\n"
         "With --heads: the largest logits, cross entropy and its gradients, gathered logits, and\n"
-        "products of gathered columns,"
-        "compared byte by byte with one rank that has the whole vocabulary; x's gradient if 2,\n"
-        "4, 8 or 16 ranks have equal shares.",
+        "products of gathered columns, compared byte by byte with one rank that has the whole\n"
+        "vocabulary; x's gradient if 2, 4, 8 or 16 ranks have equal shares.",
     .examples =
         "Exit status: 0 all passed; 1 a case failed or --json can't be written; 2 wrong usage;\n"
         "3 a rank was lost; 130 after Ctrl-C.\n\n"

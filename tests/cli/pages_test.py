@@ -48,6 +48,11 @@ class ManualTest(CommandTest):
                 for names, value in options:
                     self.assertIn(" ".join([", ".join(names), value]).strip(), lines)
 
+    def test_no_line_of_help_is_too_wide(self):
+        for page in PAGES:
+            lines = plait(*page.split(), "--help").stdout.splitlines()
+            self.assertLessEqual(max(len(line) for line in lines), 104, page)
+
     def test_words_of_a_purpose_are_a_list(self):
         page = manual("bench")
         self.assertIn(".TP\n\\fBtop\\fR\nthe largest logits (matmul_top)\n.TP\n\\fBlogits\\fR\nthe product, and", page)
