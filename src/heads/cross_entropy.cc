@@ -13,6 +13,7 @@
 #include "heads/logits.h"
 #include "heads/row_sums.h"
 #include "plait/trace.h"
+#include "tensor/kernels.h"
 
 namespace plait {
 namespace heads {
@@ -101,8 +102,10 @@ void run(const char* name, const CrossEntropyCall& call, double sign, Communicat
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool ignored = call.targets[i] == options.ignored_target;
-    call.out[i] = ignored ? 0 : static_cast<float>(sign * loss_of(rows[i], vocabulary, options));
-    if (!call.log_sum_exp.empty()) call.log_sum_exp[i] = static_cast<float>(rows[i].log_sum_exp());
+    const double loss = ignored ? 0 : sign * loss_of(rows[i], vocabulary, options);
+    call.out[i] = tensor::with_one_nan(static_cast<float>(loss));
+    if (!call.log_sum_exp.empty())
+      call.log_sum_exp[i] = tensor::with_one_nan(static_cast<float>(rows[i].log_sum_exp()));
   }
 }
 

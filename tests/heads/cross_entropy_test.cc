@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "problem.h"
+#include "tensor/kernels.h"
 
 namespace plait {
 namespace {
@@ -244,6 +248,19 @@ TEST(CrossEntropy, SaysWhatIsNoNumber) {
   EXPECT_FALSE(std::isnan(found.loss[0]) || std::isnan(found.loss[2]));
   EXPECT_TRUE(std::isnan(found.loss[1]) && std::isnan(found.sums[1]) && std::isnan(found.dx[8]));
   EXPECT_FALSE(std::isnan(found.dx[0]) || std::isnan(found.dx[16]));
+}
+
+// Infinite logits have one too, and each processor makes its own of their difference.
+TEST(CrossEntropy, HasOneNotANumber) {
+  Head head(3, 100, 8);
+  for (std::int64_t row = 1; row < 3; ++row)
+    for (std::int64_t i = 0; i < 8; ++i) head.set(head.x, row, i, i > 0 ? 0 : 0x1p127F);
+  for (std::int64_t id = 0; id < 100; ++id) head.set(head.w, id, 0, 0x1p127F);
+  head.set(head.x, 2, 1, kNotANumber);
+  const Losses found = Training(head, {}).alone();
+  EXPECT_EQ(found.sums[1], std::numeric_limits<float>::infinity());
+  for (const float value : {found.loss[1], found.loss[2], found.sums[2]})
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(value), tensor::kNan);
 }
 
 TEST(CrossEntropy, TakesNoRows) {
