@@ -47,9 +47,10 @@ def carried(wheel: zipfile.ZipFile) -> Iterator[Carried]:
         owners = said("dpkg-query", "-S", f"*/{original}").splitlines()
         if not owners:
             raise SystemExit(f"{name}: no package of this machine has it; use the machine that built the wheel")
-        # Other architectures, and packages with copies of their own, may have a file of this name too.
-        linked = f"/usr/lib/{said('dpkg-architecture', '-qDEB_HOST_MULTIARCH').strip()}/{original}"
-        owners.sort(key=lambda line: line.split()[-1] != linked)
+        # Other architectures, and packages with copies of their own, may have a file of this name too. Some packages
+        # say /lib for /usr/lib.
+        linked = f"/lib/{said('dpkg-architecture', '-qDEB_HOST_MULTIARCH').strip()}/{original}"
+        owners.sort(key=lambda line: line.split()[-1].removeprefix("/usr") != linked)
         yield Carried(name, owners[0].partition(":")[0])
 
 
