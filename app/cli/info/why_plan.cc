@@ -191,6 +191,21 @@ bool is_plan_problem(const std::vector<std::string>& words) {
   });
 }
 
+namespace {
+
+// The words of an operator that has such plans describe it, but sentences name it.
+void check_problem(const measure::UlyssesSetup& ulysses, const std::string& problem) try {
+  parse_plan_key(base::sentence(kOp, name(ulysses.like()), problem));
+} catch (const Error& error) {
+  std::string text = error.what();
+  const std::string_view like = name(ulysses.like());
+  if (const std::size_t at = text.find(like); at != std::string::npos)
+    text.replace(at, like.size(), ulysses.name());
+  throw Error(error.code(), text);
+}
+
+}  // namespace
+
 Json explain_exchange(const std::vector<std::string>& words) {
   std::string problem;
   std::optional<measure::UlyssesSetup> ulysses;
@@ -205,8 +220,7 @@ Json explain_exchange(const std::vector<std::string>& words) {
     }
   }
   if (!ulysses) return {};
-  // It is described by the words of an operator that has such plans.
-  parse_plan_key(base::sentence(kOp, name(ulysses->like()), problem));
+  check_problem(*ulysses, problem);
   return {{"problem", base::sentence(kOp, ulysses->name(), problem)},
           {"op", ulysses->name()},
           {"chosen", name(Schedule::fused)},

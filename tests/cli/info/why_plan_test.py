@@ -92,7 +92,7 @@ class WhyTest(TuneCase):
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
-            ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul_reduce_scatter m=8 n=8" has no k='),
+            ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul_all_to_all m=8 n=8" has no k='),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),
