@@ -88,14 +88,16 @@ class ColumnCut {
   std::int64_t window_, rows_of_chunk_, chunks_of_window_;
 };
 
-// Brings the windows of all ranks to their places; this rank's are there already.
+// Brings the windows of all ranks to their places; this rank's are there already. `rows` are those
+// of the whole call, about which ranks must agree.
 class GatherColumns final : public Pending::Task, private comm::Shares {
  public:
-  GatherColumns(Communicator::State& state, const TensorView& all, const ColumnCut& cut)
+  GatherColumns(Communicator::State& state, const TensorView& all, const ColumnCut& cut,
+                std::int64_t rows)
       : Task({.operation = Operation::all_gather,
               .dtype = all.dtype,
               .wire = all.dtype,
-              .sizes = {all.rows * all.cols, fingerprint_of(cut, all.rows), 1}}),
+              .sizes = {rows * all.cols, fingerprint_of(cut, rows), 1}}),
         rank_(state.group().rank()),
         all_(all),
         cut_(cut),
@@ -210,7 +212,7 @@ void all_gather_columns(const ConstTensorView& mine, const TensorView& all, Comm
   const Span span(comm.trace(), Lane::comm, kGather,
                   {.bytes = static_cast<std::int64_t>(all.bytes())});
   put_own(kGather, mine, all, cut.columns(comm.rank()));
-  GatherColumns task(comm.state(), all, cut);
+  GatherColumns task(comm.state(), all, cut, all.rows);
   task.ready(cut.windows(comm.rank()));
   comm.state().run(task);
 }
@@ -242,7 +244,7 @@ void matmul_all_gather_columns(const ConstTensorView& x, const Weight& weight,
   kept.gemm->pack({.view = x}, kept.packed);
   // The first window refuses what a product refuses, before other ranks see a chunk.
   run_window(*kept.gemm, cut.window(rank, 0), &kept.packed);
-  const auto task = std::make_shared<GatherColumns>(comm.state(), out, cut);
+  const auto task = std::make_shared<GatherColumns>(comm.state(), out, cut, out.rows);
   task->ready(1);
   Pending pending(task, comm);
   fail_together(kProduct, comm, [&] {
@@ -298,7 +300,8 @@ void all_gather_columns_matmul(const ConstTensorView& x, const Weight& weight,
   const auto start = [&](Range rows) {
     const TensorView part = gathered.row_range(rows.begin, rows.end);
     const ColumnCut cut_of_part(part, cut.counts(), comm.state().lane_capacity().chunk_bytes);
-    const auto task = std::make_shared<GatherColumns>(comm.state(), part, cut_of_part);
+    const auto task =
+        std::make_shared<GatherColumns>(comm.state(), part, cut_of_part, gathered.rows);
     task->ready(cut_of_part.windows(comm.rank()));
     return Pending(task, comm);
   };

@@ -207,6 +207,21 @@ TEST(Columns, GatheredBeforeAProductRefuseInASentence) {
   });
 }
 
+// The first block of each is alike.
+TEST(Columns, GatheredBeforeAProductNeedTheSameRowsOnAllRanks) {
+  run_in_threads(2, [](Communicator& comm) {
+    const Head head(comm.rank() == 0 ? 64 : 128, 3, 4);
+    std::vector<float> gathered(static_cast<std::size_t>(head.m) * 4);
+    std::vector<float> out(static_cast<std::size_t>(head.m) * 3);
+    const Error error = expect_error(Code::mismatch, [&] {
+      all_gather_columns_matmul(head.x_view().column_range(0, 2), head.weight(0, 3),
+                                TensorView::of(gathered.data(), head.m, 4),
+                                TensorView::of(out.data(), head.m, 3), comm);
+    });
+    EXPECT_TRUE(contains(error.what(), "disagree on elements: ")) << error.what();
+  });
+}
+
 TEST(Columns, RefuseInASentence) {
   const Head head(2, 10, 4);
   const auto sentence = [&](Code code, const std::vector<std::int64_t>& counts,
