@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ class DeferredLogits(torch.Tensor):
     part: Callable[[torch.Tensor], torch.Tensor]  # of the base's values, these
     kept: torch.Tensor | None
     autocast: torch.dtype | None
+    grads: bool  # autograd sees how they are made
+    inference: bool  # they are made in inference mode
 
     @classmethod
     def of(cls, x: torch.Tensor, head: Head) -> "DeferredLogits":
@@ -66,6 +68,8 @@ class DeferredLogits(torch.Tensor):
         made: DeferredLogits = mark(cls, size, dtype, x)
         made.x, made.head, made.autocast = x, head, autocast
         made.base = made.kept = None
+        made.grads = torch.is_grad_enabled()
+        made.inference = torch.is_inference_mode_enabled()
         return made
 
     def _like(
@@ -77,6 +81,7 @@ class DeferredLogits(torch.Tensor):
         """Return other rows, or a copy if there is no part."""
         with torch._C.DisableTorchFunctionSubclass():
             made = self._made(x, self.head, dtype or self.dtype, self.autocast)
+        made.grads = made.grads and self.grads
         if part is not None:
             made.base, made.part = self, part
         return made
@@ -89,12 +94,13 @@ class DeferredLogits(torch.Tensor):
     def whole(self) -> torch.Tensor:
         """Return a plain tensor, the same in each call."""
         if self.kept is None and self.base is not None:
-            self.kept = self.part(self.base.whole())
+            with self._as_made():
+                self.kept = self.part(self.base.whole())
         elif self.kept is None:
             with self._as_made():
                 rows = self.head.multiply(self.x)
-            with torch._C.DisableTorchFunctionSubclass():
-                self.kept = rows.to(self.dtype)
+                with torch._C.DisableTorchFunctionSubclass():
+                    self.kept = rows.to(self.dtype)
         return self.kept
 
     def top(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -111,7 +117,8 @@ class DeferredLogits(torch.Tensor):
 
     def cross_entropy(self, targets: torch.Tensor, **how: Any) -> torch.Tensor:
         """Compute the loss that plait.torch.linear_cross_entropy() does."""
-        with self._as_made():
+        grads = torch.is_grad_enabled() and self.grads
+        with torch.set_grad_enabled(grads), self._autocast_as_made():
             return linear_cross_entropy(
                 self.x,
                 self.head.weight(),
@@ -128,7 +135,16 @@ class DeferredLogits(torch.Tensor):
         """Return the dtype to which the layer rounds its results."""
         return self.autocast or self.x.dtype
 
-    def _as_made(self) -> contextlib.AbstractContextManager[Any]:
+    @contextlib.contextmanager
+    def _as_made(self) -> Iterator[None]:
+        """Let autograd see what it would have seen if the logits had not been put off."""
+        mode: Any = contextlib.nullcontext()
+        if torch.is_inference_mode_enabled() != self.inference:
+            mode = torch.inference_mode(self.inference)
+        with mode, torch.set_grad_enabled(self.grads), self._autocast_as_made():
+            yield
+
+    def _autocast_as_made(self) -> contextlib.AbstractContextManager[Any]:
         return torch.autocast("cpu", dtype=self.autocast, enabled=self.autocast is not None)
 
     @classmethod

@@ -220,6 +220,29 @@ def test_gradients_of_operations_reach_the_rows(both: Any) -> None:
     agree(bool(found[:, 2:].any()) and not bool(found[:, :2].any()), f"{found}")
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_look_without_gradients_leaves_them_to_the_loss(mode: Any, both: Any) -> None:
+    deferred, wanted = both()
+    rows = deferred.view(-1, 131)
+    with mode():
+        agree(not functional.cross_entropy(rows, IDS).requires_grad, "a loss has gradients")
+        agree(torch.equal(rows.exp(), wanted.view(-1, 131).exp()), "values differ")
+    loss = functional.cross_entropy(rows, IDS)
+    found = torch.autograd.grad(loss, deferred.x)[0]
+    agree(bool(found.any()), f"{found}")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_logits_of_an_evaluation_need_no_gradients(mode: Any, both: Any) -> None:
+    with mode():
+        deferred, wanted = both()
+    loss = functional.cross_entropy(deferred.view(-1, 131), IDS)
+    copied = deferred.clone().numpy()
+    agree(not loss.requires_grad, f"{loss}")
+    agree(torch.equal(torch.from_numpy(copied), wanted), f"{copied}")
+    agree(torch.equal(deferred + 0, wanted) and not (deferred + 0).requires_grad, "gradients")
+
+
 class _Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Any) -> Any:
