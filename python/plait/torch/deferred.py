@@ -242,11 +242,12 @@ def _to(logits: DeferredLogits, *args: Any, copy: bool = False, **how: Any) -> A
         return NotImplemented
     if dtype not in (None, logits.dtype, torch.float32):
         return NotImplemented
-    return _clone(_float(logits) if dtype is torch.float32 else logits) if copy else _float(logits)
+    converted = _float(logits) if dtype is torch.float32 else logits
+    return _clone(converted) if copy else converted
 
 
-def _argmax(logits: DeferredLogits, dim: Any = None, keepdim: bool = False) -> Any:
-    if logits.head.operand is None or dim not in (-1, logits.x.dim() - 1):
+def _argmax(logits: DeferredLogits, dim: Any = None, keepdim: bool = False, **how: Any) -> Any:
+    if how or logits.head.operand is None or dim not in (-1, logits.x.dim() - 1):
         return NotImplemented
     _, ids = logits.top(1)
     return ids if keepdim else ids.squeeze(-1)

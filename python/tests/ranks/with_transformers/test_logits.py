@@ -192,6 +192,7 @@ def both(tmp_path_factory: Any) -> Any:
         (lambda x: torch.argmax(x, dim=2, keepdim=True), False),
         (lambda x: x.argmax(0), False),
         (lambda x: torch.argmax(dim=-1, input=x), False),
+        (lambda x: x.argmax(axis=-1), False),
         (lambda x: x.log_softmax(-1), False),
         (lambda x: torch.cat([x, x]), False),
         (lambda x: 2 - x, False),
@@ -201,7 +202,7 @@ def both(tmp_path_factory: Any) -> Any:
         (lambda x: x[:, -1].mul_(2) + x[:, -1], False),
         (lambda x: (x.view(-1, 131).zero_(), x)[1].argmax(-1), False),
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_operations_give_what_they_give_of_whole_logits(use: Any, put_off: bool, both: Any) -> None:
     deferred, wanted = both()
@@ -211,6 +212,17 @@ def test_operations_give_what_they_give_of_whole_logits(use: Any, put_off: bool,
     agree(found.shape == expected.shape and found.dtype == expected.dtype, f"{found.shape}")
     plain = found.add(0)
     agree(torch.equal(plain, expected), f"{plain} for {expected}")
+
+
+def test_conversions_keep_a_dtype_that_is_not_asked_for(model: Any) -> None:
+    path, dtype = model
+    with plait.transformers.enabled(defer_logits=True):
+        logits = shared(path, dtype=dtype)(TOKENS).logits
+    conversions: list[Any] = [("cpu",), (dtype,), (logits,), (logits[0],)]
+    for how in conversions:
+        found = [logits.to(*how), logits.to(*how, copy=True)]
+        agree(all(one.dtype is (one + 0).dtype is dtype for one in found), f"{how}: {found}")
+    agree(logits.to("cpu", torch.float32).dtype is torch.float32, "f32")
 
 
 def test_gradients_of_operations_reach_the_rows(both: Any) -> None:
