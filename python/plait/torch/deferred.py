@@ -180,10 +180,14 @@ class _Mark(torch.autograd.Function):
     def forward(
         ctx: Any, cls: type, size: tuple[int, ...], dtype: torch.dtype, x: torch.Tensor
     ) -> Any:
+        if ctx is not None:
+            ctx.set_materialize_grads(False)
         return torch.Tensor._make_wrapper_subclass(cls, size, dtype=dtype, device=x.device)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, grad: Any) -> Any:
+        if grad is None:  # the function's gradients are of other tensors
+            return None, None, None, None
         refuse(
             "defer_logits",
             "a torch.autograd.Function of the program has used logits that are not there; use "

@@ -271,6 +271,28 @@ def test_gradients_of_a_function_are_refused_and_not_lost(both: Any) -> None:
         _Doubled.apply(deferred).sum().backward()  # type: ignore[no-untyped-call]
 
 
+class _Passed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss: Any, logits: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        return loss.clone(), logits.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads
+
+
+def test_a_function_may_pass_logits_without_gradients(both: Any) -> None:
+    """As torch's DistributedDataParallel does with all outputs of a model."""
+    deferred, _ = both()
+    loss = functional.cross_entropy(deferred.view(-1, 131), IDS)
+    passed, _ = _Passed.apply(loss, deferred)  # type: ignore[no-untyped-call]
+    found, expected = (
+        torch.autograd.grad(one, deferred.x, retain_graph=True)[0] for one in (passed, loss)
+    )
+    agree(torch.equal(found, expected) and bool(found.any()), f"{found}")
+
+
 def test_disable_puts_theirs_back() -> None:
     before = vars(GenerationMixin)["_sample"]
     plait.transformers.enable()
