@@ -43,14 +43,17 @@ def with_deferred_logits(theirs: Callable[..., Any]) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         site = head_of(self)
-        # The caller may look at scores on one rank alone, and multiplying takes all ranks.
+        # The program may look at scores on one rank alone, and multiplying takes all ranks.
         asked = generation_config.output_scores or generation_config.output_logits
-        if site is None or (asked and generation_config.return_dict_in_generate):
+        seen = (asked and generation_config.return_dict_in_generate) or not all(
+            type(one).__module__.startswith("transformers.") for one in logits_processor
+        )
+        if site is None:
             how = (logits_processor, stopping_criteria, generation_config, *args)
             return theirs(self, input_ids, *how, **kwargs)
-        before, site.defers = site.defers, True
+        before, site.defers = site.defers, not seen
         try:
-            processors = _with_top_k(logits_processor)
+            processors = logits_processor if seen else _with_top_k(logits_processor)
             how = (processors, stopping_criteria, generation_config, *args)
             return theirs(self, input_ids, *how, **kwargs)
         finally:

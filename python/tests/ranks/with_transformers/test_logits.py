@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from models import COMMON, TOKENS, distance, gradients, shared, train, whole
 from models import saved_model as saved
 from ranks import agree
@@ -63,6 +64,17 @@ class Halved(LogitsProcessor):  # type: ignore[misc]
         return scores
 
 
+class Seen(LogitsProcessor):  # type: ignore[misc]
+    """Looks at scores on one rank alone."""
+
+    def __repr__(self) -> str:
+        return "seen"
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        assert dist.get_rank() > 0 or float(scores.max()) > float(scores.min())
+        return scores
+
+
 @pytest.mark.parametrize(
     ("how", "tops", "gathered"),
     [
@@ -73,7 +85,9 @@ class Halved(LogitsProcessor):  # type: ignore[misc]
         ({"do_sample": True, "top_k": 0}, 0, 6),
         ({"repetition_penalty": 1.3}, 0, 6),
         ({"logits_processor": [Halved()]}, 0, 6),
+        ({"logits_processor": [Seen()]}, 0, 6),
         ({"output_scores": True, "return_dict_in_generate": True}, 0, 6),
+        ({"output_scores": True, "return_dict_in_generate": True, "defer_logits": True}, 0, 6),
         ({"num_beams": 2}, 0, 6),
         ({"weight": "s8"}, 6, 0),
         ({"fixed_weights": True}, 6, 0),
@@ -84,7 +98,8 @@ def test_tokens_are_those_of_whole_logits(
     how: Any, tops: int, gathered: int, model: Any, calls: Any
 ) -> None:
     path, dtype = model
-    options = {name: how[name] for name in ("weight", "fixed_weights") if name in how}
+    names = ("weight", "fixed_weights", "defer_logits")
+    options = {name: how[name] for name in names if name in how}
     how = GREEDY | {name: value for name, value in how.items() if name not in options}
     with plait.transformers.enabled(**options):
         served = shared(path, dtype=dtype)
