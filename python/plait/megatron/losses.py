@@ -23,8 +23,13 @@ def mismatch() -> str | None:
 
 
 def has_logits(layer: ColumnParallelLinear, weight: torch.Tensor) -> bool:
-    """Say whether a layer is the output layer of a language model, without a bias."""
-    return layer.bias is None and getattr(weight, "is_embedding_or_output_parameter", False)
+    """Say whether a layer is the output layer of a language model, without a bias.
+
+    A loss that is fused is a function of autograd's own, whose gradients are of logits.
+    """
+    is_fused = getattr(layer.config, "cross_entropy_loss_fusion", False)
+    is_output = getattr(weight, "is_embedding_or_output_parameter", False)
+    return layer.bias is None and is_output and not is_fused
 
 
 def deferred(

@@ -202,6 +202,15 @@ def test_deferred_logits_are_never_there(
         plait.megatron.enable(defer_logits=True, engine="c10d")
 
 
+def test_a_fused_loss_gets_logits(example: Any) -> None:
+    fused = {"cross_entropy_loss_fusion": True}
+    expected = train(example, False, fused)
+    with plait.megatron.enabled(defer_logits=True):
+        found = train(example, False, fused)
+    off = max(abs(a - b) / a for a, b in zip(expected, found, strict=True))
+    agree(off < 1e-5, f"{expected}, with plait {found}")
+
+
 HEAD = Head(5, None, plait.torch.Options(), lambda x: x.new_ones(3, 2, 5), torch.ones, None)
 
 
