@@ -49,7 +49,8 @@ def deferred(
         return plait.torch.column_parallel_linear(rows, weight, **how)
 
     size = layer.output_size_per_partition
-    return DeferredLogits.of(x, Head(size, group, options, multiply, lambda: weight, None, adds))
+    head = Head(size, group, options, multiply, lambda: weight, None, adds, parameter=weight)
+    return DeferredLogits.of(x, head)
 
 
 def provide() -> None:

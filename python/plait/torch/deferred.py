@@ -32,6 +32,13 @@ class Head:
     operand: Callable[[], weights.Native] | None
     main_grad: bool = False  # adds the weight's gradient to weight.main_grad
     vocab_size: int | None = None  # the weight's rows from this id on are padding
+    parameter: torch.Tensor | None = None  # has the weight, if others may write to it
+
+    def version(self) -> int:
+        """Return autograd's count of writes to the weight."""
+        if self.parameter is None or self.parameter.is_inference():
+            return 0
+        return self.parameter._version
 
 
 class DeferredLogits(torch.Tensor):
@@ -49,6 +56,7 @@ class DeferredLogits(torch.Tensor):
     autocast: torch.dtype | None
     grads: bool  # autograd sees how they are made
     inference: bool  # they are made in inference mode
+    version: int  # of the weight that they are made by
 
     @classmethod
     def of(cls, x: torch.Tensor, head: Head) -> "DeferredLogits":
@@ -68,6 +76,7 @@ class DeferredLogits(torch.Tensor):
         made: DeferredLogits = mark(cls, size, dtype, x)
         made.x, made.head, made.autocast = x, head, autocast
         made.base = made.kept = None
+        made.version = head.version()
         made.grads = torch.is_grad_enabled()
         made.inference = torch.is_inference_mode_enabled()
         return made
@@ -81,7 +90,7 @@ class DeferredLogits(torch.Tensor):
         """Return other rows, or a copy if there is no part."""
         with torch._C.DisableTorchFunctionSubclass():
             made = self._made(x, self.head, dtype or self.dtype, self.autocast)
-        made.grads = made.grads and self.grads
+        made.version, made.grads = self.version, made.grads and self.grads
         if part is not None:
             made.base, made.part = self, part
         return made
@@ -97,6 +106,7 @@ class DeferredLogits(torch.Tensor):
             with self._as_made():
                 self.kept = self.part(self.base.whole())
         elif self.kept is None:
+            self._check_weight()
             with self._as_made():
                 rows = self.head.multiply(self.x)
                 with torch._C.DisableTorchFunctionSubclass():
@@ -107,6 +117,7 @@ class DeferredLogits(torch.Tensor):
         """Return the k largest logits of each row, and their ids."""
         head = self.head
         assert head.operand is not None
+        self._check_weight()
         with torch.no_grad():
             rows = as_rows(self.x.reshape(-1, self.x.shape[-1]).to(self._rounded()))
             context = context_of(head.group, head.options, "linear_top")
@@ -117,6 +128,7 @@ class DeferredLogits(torch.Tensor):
 
     def cross_entropy(self, targets: torch.Tensor, **how: Any) -> torch.Tensor:
         """Compute the loss that plait.torch.linear_cross_entropy() does."""
+        self._check_weight()
         grads = torch.is_grad_enabled() and self.grads
         with torch.set_grad_enabled(grads), self._autocast_as_made():
             return linear_cross_entropy(
@@ -129,6 +141,14 @@ class DeferredLogits(torch.Tensor):
                 vocab_size=self.head.vocab_size,
                 options=self.head.options,
                 **how,
+            )
+
+    def _check_weight(self) -> None:
+        if self.version != self.head.version():
+            refuse(
+                "defer_logits",
+                "the weight of these logits was changed before they were used; use them before "
+                "the optimizer's step, or leave out defer_logits",
             )
 
     def _rounded(self) -> torch.dtype:

@@ -213,6 +213,7 @@ class _GatheredColumn(Style):
             multiply,
             lambda: local(module.weight),
             lambda: site.operand(module, x.dtype),
+            parameter=module.weight,
         )
         return DeferredLogits.of(x, head)
 

@@ -308,6 +308,23 @@ def test_a_function_may_pass_logits_without_gradients(both: Any) -> None:
     agree(torch.equal(found, expected) and bool(found.any()), f"{found}")
 
 
+def test_logits_of_a_weight_that_has_changed_are_refused(model: Any) -> None:
+    path, dtype = model
+    with plait.transformers.enabled(defer_logits=True):
+        served = shared(path, dtype=dtype)
+    used, unused = served(TOKENS).logits, served(TOKENS).logits
+    loss = functional.cross_entropy(unused.float().view(-1, 131), IDS)
+    before = used + 0
+    optimizer = torch.optim.SGD(served.parameters(), lr=0.05, foreach=False)
+    loss.backward()
+    optimizer.step()
+    agree(torch.equal(used + 0, before), "logits that were there differ")
+    looks: list[Any] = [torch.exp, lambda x: x.argmax(-1), lambda x: x[:, -1].exp()]
+    for look in looks:
+        with pytest.raises(plait.Error, match=r"defer_logits: the weight of these logits was"):
+            look(unused)
+
+
 def test_disable_puts_theirs_back() -> None:
     before = vars(GenerationMixin)["_sample"]
     plait.transformers.enable()
