@@ -32,6 +32,11 @@ def slower(
     return _known[key]
 
 
+def left() -> list[str]:
+    """Name the weights that are left to vLLM, the same on all ranks of the group."""
+    return sorted(str(key) for key, refusal in _known.items() if refusal is not None)
+
+
 def _compare(loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup) -> str | None:
     method = UnquantizedLinearMethod()
     theirs = nn.Module()

@@ -34,7 +34,8 @@ _KNOWN = {
 
 # vLLM finds a kept graph by the model's configuration and by all values of
 # envs.environment_variables. This entry, which is no variable of plait's, separates graphs with
-# plait's layers from graphs with vLLM's own.
+# plait's layers from graphs with vLLM's own. It also names the weights that are left to vLLM
+# because its product is faster: another start may find other ones.
 _FACTOR = "PLAIT_LAYERS"
 
 
@@ -79,6 +80,12 @@ def _replacements() -> tuple[type, ...]:
     return (*LAYERS, UnquantizedFusedMoEMethod)
 
 
+def _layers_of_graphs() -> str:
+    from plait.vllm.compare import left
+
+    return ", ".join([plait.__version__, *left()])
+
+
 def enable() -> None:
     """Let vLLM make plait's layers from now on, in this process.
 
@@ -106,7 +113,7 @@ def enable() -> None:
     for name, layer in ours.items():
         if name not in registry:
             registry[name] = layer
-    _factors()[_FACTOR] = lambda: plait.__version__
+    _factors()[_FACTOR] = _layers_of_graphs
     _log.info("tensor-parallel layers of vLLM are served by plait")
 
 

@@ -293,13 +293,20 @@ def test_compiled_graphs_call_plait() -> None:
     agree(calls == [(SUM, 1)], f"called: {calls}")
 
 
-def test_kept_graphs_of_their_layers_are_not_taken_for_ours() -> None:
+def test_kept_graphs_of_their_layers_are_not_taken_for_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """vLLM finds graphs that it has kept by these values."""
+    known: dict[Any, str | None] = {("served", 64): None}
+    monkeypatch.setattr(compare, "_known", known)
     theirs = vllm.envs.compile_factors()
     plait.vllm.enable()
     ours = vllm.envs.compile_factors()
+    known["left", 96] = "its own product is faster"
+    some = vllm.envs.compile_factors()
     plait.vllm.disable()
     assert ours == {**theirs, "PLAIT_LAYERS": plait.__version__}
+    assert some == {**theirs, "PLAIT_LAYERS": f"{plait.__version__}, ('left', 96)"}
     assert vllm.envs.compile_factors() == theirs
 
 
