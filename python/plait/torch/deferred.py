@@ -71,9 +71,9 @@ class DeferredLogits(torch.Tensor):
     ) -> "DeferredLogits":
         size = (*x.shape[:-1], head.size)
         mark: Any = functools.partial(_Mark.forward, None)
-        if tensors.require_gradients(x):
+        if tensors.require_gradients(x, head.parameter):
             mark = _Mark.apply
-        made: DeferredLogits = mark(cls, size, dtype, x)
+        made: DeferredLogits = mark(cls, size, dtype, x, head.parameter)
         made.x, made.head, made.autocast = x, head, autocast
         made.base = made.kept = None
         made.version = head.version()
@@ -88,9 +88,10 @@ class DeferredLogits(torch.Tensor):
         dtype: torch.dtype | None = None,
     ) -> "DeferredLogits":
         """Return other rows, or a copy if there is no part."""
-        with torch._C.DisableTorchFunctionSubclass():
+        grads = torch.is_grad_enabled() and self.grads
+        with torch._C.DisableTorchFunctionSubclass(), torch.set_grad_enabled(grads):
             made = self._made(x, self.head, dtype or self.dtype, self.autocast)
-        made.version, made.grads = self.version, made.grads and self.grads
+        made.version = self.version
         if part is not None:
             made.base, made.part = self, part
         return made
@@ -198,7 +199,12 @@ class _Mark(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, cls: type, size: tuple[int, ...], dtype: torch.dtype, x: torch.Tensor
+        ctx: Any,
+        cls: type,
+        size: tuple[int, ...],
+        dtype: torch.dtype,
+        x: torch.Tensor,
+        parameter: torch.Tensor | None,
     ) -> Any:
         if ctx is not None:
             ctx.set_materialize_grads(False)
@@ -207,7 +213,7 @@ class _Mark(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         if grad is None:  # the function's gradients are of other tensors
-            return None, None, None, None
+            return None, None, None, None, None
         refuse(
             "defer_logits",
             "a torch.autograd.Function of the program has used logits that are not there; use "

@@ -265,7 +265,7 @@ def test_logits_of_an_evaluation_need_no_gradients(mode: Any, both: Any) -> None
         deferred, wanted = both()
     loss = functional.cross_entropy(deferred.view(-1, 131), IDS)
     copied = deferred.clone().numpy()
-    agree(not loss.requires_grad, f"{loss}")
+    agree(not any(one.requires_grad for one in (loss, deferred[0], deferred.clone())), f"{loss}")
     agree(torch.equal(torch.from_numpy(copied), wanted), f"{copied}")
     agree(torch.equal(deferred + 0, wanted) and not (deferred + 0).requires_grad, "gradients")
 
@@ -284,6 +284,20 @@ def test_gradients_of_a_function_are_refused_and_not_lost(both: Any) -> None:
     deferred, _ = both()
     with pytest.raises(plait.Error, match=r"defer_logits: a torch\.autograd\.Function"):
         _Doubled.apply(deferred).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def test_gradients_of_the_weight_alone_are_refused_too(model: Any) -> None:
+    path, dtype = model
+    with plait.transformers.enabled(defer_logits=True):
+        served = shared(path, dtype=dtype)
+    served.requires_grad_(False).lm_head.requires_grad_(True)
+    logits = served(TOKENS).logits
+    agree(logits.requires_grad and logits[0].requires_grad, "they have no gradients")
+    with pytest.raises(plait.Error, match=r"defer_logits: a torch\.autograd\.Function"):
+        _Doubled.apply(logits).sum().backward()  # type: ignore[no-untyped-call]
+    logits.float().logsumexp(-1).sum().backward()
+    grad = served.lm_head.weight.grad
+    agree(bool(grad.to_local().any()), f"{grad}")
 
 
 class _Passed(torch.autograd.Function):
