@@ -15,6 +15,7 @@
 
 #include "communicator.h"
 #include "named.h"
+#include "polled.h"
 #include "views.h"
 
 namespace plait::python {
@@ -172,13 +173,10 @@ void bind_experts(nb::module_& m) {
             ExpertsForward call = self.call(x, ids, weights, operands);
             call.out = view_of(out, {kOp, "out"});
             call.gradients = gradients;
-            if (!beside.is_none()) {
-              call.beside = [beside](const auto& /*poll_step*/) {
-                const nb::gil_scoped_acquire gil;
-                beside();
-              };
-            }
-            return self.forward(call);
+            return Polled(beside).run([&](const PollHook& hook) {
+              if (hook) call.beside = [&hook](const auto& /*poll_step*/) { hook(); };
+              return self.forward(call);
+            });
           },
           nb::arg("x"), nb::arg("ids"), nb::arg("weights"), nb::arg("stacks"), nb::arg("out"),
           nb::arg("gradients"), nb::arg("beside") = nb::none())

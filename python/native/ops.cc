@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "named.h"
 #include "plait/gemm.h"
 #include "plans.h"
+#include "polled.h"
 #include "views.h"
 
 namespace plait::python {
@@ -38,35 +38,6 @@ OpOptions options_of(const How& how) {
           .threads = how.threads,
           .backend = how.backend};
 }
-
-// A call with a poll hook of Python's, or none. What the hook raises comes out of the call; other
-// ranks get its words.
-class Polled {
- public:
-  explicit Polled(nb::handle function) : function_(function) {}
-
-  template <class F>
-  void run(F&& call) try {
-    call(function_.is_none() ? PollHook() : [this] { ask(); });
-  } catch (...) {
-    if (raised_) throw nb::python_error(*raised_);
-    throw;
-  }
-
- private:
-  void ask() try {
-    const nb::gil_scoped_acquire gil;
-    nb::borrow(function_)();
-  } catch (nb::python_error& raised) {
-    const nb::gil_scoped_acquire gil;
-    const nb::str words = nb::str("{}: {}").format(raised.type().attr("__name__"), raised.value());
-    raised_.emplace(raised);
-    throw std::runtime_error(words.c_str());
-  }
-
-  nb::handle function_;
-  std::optional<nb::python_error> raised_;
-};
 
 using Blocking = void(const ConstTensorView&, const Weight&, const TensorView&, Communicator&,
                       const OpOptions&);

@@ -234,6 +234,27 @@ def test_a_shared_expert_makes_no_calls_of_the_group(world: int) -> None:
     agree(caught.value.code == plait.Code.invalid_argument, str(caught.value))
 
 
+def test_what_a_shared_expert_raises_is_told_to_all_ranks() -> None:
+    case = Case()
+    layer = case.layer(dist.new_group())
+    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+
+    def shared(hidden: torch.Tensor) -> torch.Tensor:
+        if dist.get_rank() == 0:
+            raise ValueError("it has no weights")
+        return hidden
+
+    def call_twice() -> None:
+        layer(*operands, shared=shared)
+        layer(*operands)  # another rank's first call may have ended before it was told
+
+    with torch.no_grad(), pytest.raises((ValueError, plait.Error)) as caught:
+        call_twice()
+    sentence = "expert_parallel_mlp: rank 0: ValueError: it has no weights"
+    expected = "it has no weights" if dist.get_rank() == 0 else sentence
+    agree(str(caught.value) == expected, str(caught.value))
+
+
 @pytest.mark.parametrize("what", ["ids", "weights"])
 def test_a_shared_batch_in_another_order_is_refused(what: str, world: int) -> None:
     """Every expert has as many rows on each rank, and the last rank has them in another order."""
