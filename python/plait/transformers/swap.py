@@ -76,8 +76,9 @@ def enable(
 
     `defer_logits=True` is for training: logits of a model's last layer are not multiplied before
     they are used, so that its loss needs neither all of them nor a gradient of them. A program that
-    uses `outputs.logits` must do so on all ranks then. In generate() logits are put off in any
-    case: greedy tokens, and those among the k largest, need few numbers of each rank.
+    uses `outputs.logits` must do so on all ranks then, before the optimizer's step. In generate()
+    logits are put off in any case: greedy tokens, and those among the k largest, need few numbers
+    of each rank.
 
     The same call again does nothing; other options raise, until disable().
     """

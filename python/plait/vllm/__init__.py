@@ -5,6 +5,7 @@ processes, and makes plait's layers in the place of its own. VLLM_PLUGINS="" lea
 
     RowParallelLinear                                               product and sum over the ranks
     ColumnParallelLinear, MergedColumnParallelLinear, QKVParallelLinear      the product
+    LogitsProcessor                                                 the largest logits alone
     experts that the ranks share (enable_expert_parallel)           the products
 
 A layer that plait does not serve works by vLLM's own code, and one sentence a class and a reason is

@@ -312,7 +312,7 @@ class _Passed(torch.autograd.Function):
 
 
 def test_a_function_may_pass_logits_without_gradients(both: Any) -> None:
-    """As torch's DistributedDataParallel does with all outputs of a model."""
+    """A module of torch's DistributedDataParallel passes all outputs of a model."""
     deferred, _ = both()
     loss = functional.cross_entropy(deferred.view(-1, 131), IDS)
     passed, _ = _Passed.apply(loss, deferred)  # type: ignore[no-untyped-call]
