@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+
 #include "problem.h"
 
 namespace plait {
@@ -93,7 +96,7 @@ class ColumnsOfRanks : public RanksTest {
         Gapped gathered(head.m, head.k, head.dtype);
         Gapped found(head.m, own, out);
         for (const bool in_place : {false, true}) {
-          std::memset(found.view.data, 0, found.bytes.size());
+          std::fill(found.bytes.begin(), found.bytes.end(), std::byte{0});
           const ConstTensorView mine =
               in_place ? gathered.view.column_range(firsts[rank], firsts[rank + 1]) : x;
           all_gather_columns_matmul(mine, head.weight(ids[rank], own), gathered.view, found.view,
