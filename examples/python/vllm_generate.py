@@ -42,9 +42,8 @@ def main() -> None:
 
     kept = contextlib.nullcontext(options.folder)
     with kept if options.folder else tempfile.TemporaryDirectory() as name:
-        learn_to_count(experts=options.experts).save_pretrained(
-            name
-        )  # in place of a model that you have
+        model = learn_to_count(experts=options.experts)
+        model.save_pretrained(name)  # in place of a model that you have
         llm = LLM(
             name,
             tensor_parallel_size=2,
