@@ -7,15 +7,10 @@
 
 namespace plait::conformance {
 
-// Instrumented ranks are slow, so most worlds are either with a link or without. Two ranks, for
-// which collectives have ways of their own, are both.
-#ifdef __SANITIZE_ADDRESS__
+// Most worlds are either with a link or without. Two ranks, for which collectives have ways of
+// their own, are both.
 const std::vector<int> kWorlds = {1, 2, 3, 8};
 const std::vector<int> kLinkedWorlds = {2, 5};
-#else
-const std::vector<int> kWorlds = {1, 2, 3, 5, 8};
-const std::vector<int> kLinkedWorlds = kWorlds;
-#endif
 
 const RankMaker kShm = {.name = "shm", .run = run_in_processes};
 

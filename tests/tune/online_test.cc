@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "conformance/ranks.h"
 #include "ops/problem.h"
 
@@ -329,6 +330,7 @@ TEST(Online, KeepsNoDecisionThatIsNotClearAndTriesAgain) {
 
 // A program whose problems all differ would never finish their trials.
 TEST(Online, LeavesTheRestOfManyProblemsToTheModel) {
+  if (kIsSanitized) GTEST_SKIP() << "asks for nothing, and takes long";
   const plan::CostModel model(plan::built_in_profile());
   run_as_threads(2, [&](Communicator& comm) {
     const Online online(comm, model);

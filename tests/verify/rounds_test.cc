@@ -15,7 +15,7 @@ namespace plait::verify {
 namespace {
 
 // The thread sanitizer's build has no command, and so no other random problems.
-constexpr std::int64_t kCasesOfAWorld = kIsThreadSanitized ? 20 : kIsSanitized ? 10 : 30;
+constexpr std::int64_t kCasesOfAWorld = kIsThreadSanitized ? 12 : kIsSanitized ? 6 : 20;
 
 class Fuzz : public testing::TestWithParam<int> {
  protected:
