@@ -1,5 +1,6 @@
 """Finds out whose product by a layer's weight is faster here: vLLM's own, or plait's."""
 
+import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -18,6 +19,7 @@ _FACTOR = 1.25
 _SECONDS = 20e-6
 
 _known: dict[Hashable, str | None] = {}
+_log = logging.getLogger("plait.vllm")
 
 
 def slower(
@@ -25,10 +27,14 @@ def slower(
 ) -> str | None:
     """Say that vLLM's product is clearly faster than plait's on a rank of the group; None if not.
 
-    All ranks make the call for the same weight; for each key only the first one measures.
+    All ranks make the call for the same weight; for each key only the first one measures. The first
+    rank warns of the first such weight alone.
     """
     if key not in _known:
+        was_left = bool(left())
         _known[key] = _compare(loaded, weight, group)
+        if left() and not was_left and dist.get_rank(group) == 0:
+            _log.warning("vLLM's own product is faster for some layers: plait.vllm.report() has them")
     return _known[key]
 
 

@@ -1,5 +1,6 @@
 """The layers that vLLM makes in the place of its own."""
 
+import logging
 from typing import Any
 
 import torch
@@ -43,7 +44,9 @@ class _Method(linear.UnquantizedLinearMethod):
             by_plait = load(name, layer.weight, layer.input_size, group.device_group)
             key = name, layer.input_size, layer.output_size, layer.weight.dtype
             refusal = slower(key, by_plait, layer.weight, group.cpu_group)
-        note(layer, refusal)
+            note(layer, refusal, level=logging.INFO)
+        else:
+            note(layer, refusal)
         if refusal is not None:
             super().process_weights_after_loading(layer)
             return

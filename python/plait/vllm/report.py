@@ -71,7 +71,13 @@ class WorkerReport:
         return str(report())
 
 
-def note(layer: Any, refusal: str | None, place: tuple[int, int] | None = None) -> None:
+def note(
+    layer: Any,
+    refusal: str | None,
+    place: tuple[int, int] | None = None,
+    *,
+    level: int = logging.WARNING,
+) -> None:
     """Count a layer, and log the first of each class and reason on one rank of the group.
 
     `place`: the rank and the size of the group, which linear layers know themselves.
@@ -82,5 +88,4 @@ def note(layer: Any, refusal: str | None, place: tuple[int, int] | None = None) 
     if refusal is None or _layers[key] > 1 or rank != 0:
         return
     # A model on one rank has no communication to hide, which is no fallback.
-    level = logging.INFO if size == 1 else logging.WARNING
-    _log.log(level, "%s is left to vLLM: %s", key[0], refusal)
+    _log.log(logging.INFO if size == 1 else level, "%s is left to vLLM: %s", key[0], refusal)

@@ -228,21 +228,26 @@ def test_weights_that_are_left(
 
 @pytest.mark.parametrize("kind", ["RowParallelLinear", COLUMNS[0]])
 def test_weights_whose_product_is_slower_on_a_rank(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def slow(x: torch.Tensor, *others: Any, **more: Any) -> torch.Tensor:
         time.sleep(0.002 if dist.get_rank() == 1 else 0)
         return products.multiply(x, *others, **more)
 
     monkeypatch.setattr(compare, "multiply", slow)
+    monkeypatch.setattr(compare, "_known", {})
     plait.vllm.enable()
-    layer = getattr(linear, kind)(INPUTS, 4 * OUTPUTS, bias=False, params_dtype=torch.float32)
-    layer.weight.data.fill_(1)
-    layer.quant_method.process_weights_after_loading(layer)
-    agree(layer.by_plait is None, "plait serves it")
+    for outputs in (2 * OUTPUTS, 4 * OUTPUTS):
+        layer = getattr(linear, kind)(INPUTS, outputs, bias=False, params_dtype=torch.float32)
+        layer.weight.data.fill_(1)
+        layer.quant_method.process_weights_after_loading(layer)
+        agree(layer.by_plait is None, "plait serves it")
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    sentence = "vLLM's own product is faster for some layers: plait.vllm.report() has them"
+    agree(warnings == [sentence] * (dist.get_rank() == 0), str(warnings))
     found = [str(row.refusal) for row in plait.vllm.report().rows if row.layer == kind]
-    sentence = re.compile(r"its own product of x \[1, k\] takes 0\.\d+ of plait's time")
-    agree(any(map(sentence.fullmatch, found)), str(found))
+    reason = re.compile(r"its own product of x \[1, k\] takes 0\.\d+ of plait's time")
+    agree(any(map(reason.fullmatch, found)), str(found))
     own = INPUTS // 2 if kind == "RowParallelLinear" else INPUTS
     out = layer(torch.ones(3, own))
     result = out[0] if isinstance(out, tuple) else out
