@@ -144,6 +144,10 @@ struct PlainCall {
 struct PlainRows {
   int max_rows = 0;  // 0: there is none
   void (*multiply)(const PlainCall& call) = nullptr;
+  // Another one for more rows, where the weight's rows are outputs. It takes X turned: a line of 16
+  // rows, or lines beside each other, for each word of 4 bytes, `row_stride` bytes apart.
+  int max_turned = 0;
+  void (*multiply_turned)(const PlainCall& call) = nullptr;
 };
 
 class TileKernel {

@@ -51,7 +51,9 @@ PlainRows plain_rows_of(const TileKernel& kernel, const Task& task, Range panels
   if (weight.is_packed() || task.depth.k == 0) return {};
   if (task.kept != nullptr && task.kept->has_all(panels)) return {};
   const PlainRows plain = kernel.plain_rows(storage_of_weight(weight));
-  return size(task.rows) <= plain.max_rows ? plain : PlainRows{};
+  const bool turns = weight.view().layout == WeightLayout::out_in;
+  return size(task.rows) <= std::max(plain.max_rows, turns ? plain.max_turned : 0) ? plain
+                                                                                   : PlainRows{};
 }
 
 // A job of so many rows takes at most so many panels: their sums stay in a cache.
@@ -100,6 +102,7 @@ void Product::run() {
 
 void Product::run_superblock(Range rows) {
   pack_superblock(rows);
+  if (turns_rows()) turn_rows(rows);
   const std::vector<Job>& jobs = jobs_of(rows);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
@@ -159,6 +162,21 @@ void Product::pack_superblock(Range rows) {
   std::byte* to =
       Workspace::at_least(workspace_.rows, packed_rows_bytes(size(rows), task_.depth, kernel_));
   rows_ = pack_rows(task_.call.x, rows, task_.depth, kernel_, {.to = to, .threads = task_.threads});
+  packed_from_ = rows.begin;
+}
+
+// A line of the result has a word of each row; rows that are missing are 0.
+void Product::turn_rows(Range rows) {
+  constexpr std::int64_t kWord = 4;
+  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
+  const std::int64_t lanes = round_up(size(rows), kRowGroup);
+  const std::int64_t bytes = task_.depth.padded() / kKStep * step * lanes;
+  std::byte* to = Workspace::at_least(workspace_.turned, static_cast<std::size_t>(bytes));
+  if (lanes > size(rows)) std::fill_n(to, bytes, std::byte{0});
+  loops_.transpose({rows_.at(kernel_, rows.begin - packed_from_, 0), rows_.row_stride, size(rows),
+                    bytes / lanes / kWord},
+                   reinterpret_cast<std::uint32_t*>(to), lanes, Stores::cached);
+  rows_ = {.data = to, .row_stride = lanes * kWord};
   packed_from_ = rows.begin;
 }
 

@@ -106,6 +106,8 @@ class Product {
   void pack_missing(Range panels) const;
   void make_room(const Job& job, Workspace::Thread& memory) const;
   bool reads_plain() const { return plain_.max_rows > 0; }
+  bool turns_rows() const { return reads_plain() && size(task_.rows) > plain_.max_rows; }
+  void turn_rows(Range rows);
   void run_plain(const Job& job, Workspace::Thread& memory);
   void multiply_plain(const Job& job, const Workspace::Thread& memory) const;
   void run_job(const Job& job, Workspace::Thread& memory);

@@ -201,18 +201,19 @@ void Product::multiply_plain(const Job& job, const Workspace::Thread& memory) co
   tsan_annotate(columns);
   const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
   const bool plain = kernel_.row_form() == RowForm::plain;
-  plain_.multiply({.rows = rows_.at(kernel_, job.rows.begin - packed_from_, 0),
-                   .row_stride = plain ? rows_.row_stride : step,
-                   .step_stride = plain ? step : step * kRowGroup,
-                   .weight = static_cast<const std::byte*>(columns.data),
-                   .weight_stride = tensor::stride_bytes(columns),
-                   .out_in = out_in,
-                   .columns = last - first,
-                   .k = task_.depth.k,
-                   .leaves = memory.cut.leaves(),
-                   .sums = reinterpret_cast<float*>(memory.sums.data()),
-                   .slot_stride = size(job.panels) * size(job.rows) * kPanelColumns,
-                   .row_count = static_cast<int>(size(job.rows))});
+  const auto multiply = turns_rows() ? plain_.multiply_turned : plain_.multiply;
+  multiply({.rows = rows_.at(kernel_, job.rows.begin - packed_from_, 0),
+            .row_stride = plain ? rows_.row_stride : step,
+            .step_stride = plain ? step : step * kRowGroup,
+            .weight = static_cast<const std::byte*>(columns.data),
+            .weight_stride = tensor::stride_bytes(columns),
+            .out_in = out_in,
+            .columns = last - first,
+            .k = task_.depth.k,
+            .leaves = memory.cut.leaves(),
+            .sums = reinterpret_cast<float*>(memory.sums.data()),
+            .slot_stride = size(job.panels) * size(job.rows) * kPanelColumns,
+            .row_count = static_cast<int>(size(job.rows))});
 }
 
 }  // namespace plait::gemm

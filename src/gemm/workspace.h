@@ -32,6 +32,7 @@ class Workspace {
   };
 
   Buffer rows;
+  Buffer turned;  // rows, for PlainRows::multiply_turned
   Buffer bias;
   std::vector<Thread> threads;
   std::vector<Job> jobs;

@@ -146,6 +146,9 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
 #pragma GCC unroll 8
       for (std::int64_t group = 0; group < Groups; ++group) {
         const std::byte* from = at + group * kLanes * stride;
+        // Left alone, gcc 12 keeps X on the stack for the next group, and shuffles to spread it.
+        const std::byte* group_x = x;
+        asm("" : "+r"(group_x));
         std::int64_t from_stride = stride;
         std::int64_t three = 3 * stride;
         asm("" : "+r"(three));
@@ -171,7 +174,7 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
                                  __attribute__((always_inline)) {
                                    return Format::template part_of<part>(square[i]);
                                  };
-          add_words<Set, Format, kLanes>(x + w * Format::kXBytes, call.row_stride, words,
+          add_words<Set, Format, kLanes>(group_x + w * Format::kXBytes, call.row_stride, words,
                                          sums[group]);
         }
       }
@@ -282,16 +285,6 @@ void multiply_plain_rows(const PlainCall& call) {
 template <class Set, class Format>
 void multiply_plain(const PlainCall& call) {
   multiply_plain_rows<Set, Format, kMostPlainRows>(call);
-}
-
-template <class Set>
-PlainRows plain_rows(Storage storage) {
-  if (storage == Storage::f32) return {kMostPlainRows, multiply_plain<Set, AsIs<Set>>};
-  if (storage == Storage::bf16) return {kMostPlainRows, multiply_plain<Set, Bf16ToF32<Set>>};
-  if constexpr (requires { &Set::widen_f16; }) {
-    if (storage == Storage::f16) return {kMostPlainRows, multiply_plain<Set, F16ToF32<Set>>};
-  }
-  return {};
 }
 
 }  // namespace plait::gemm::vector

@@ -3,10 +3,10 @@
 // Compiled so that a product and its sum are one instruction where the processor is sure to have
 // it: the bits are then those of the other sets. x86 before 2013 has none, and std::fma is a
 // function call there for each of the products, fifty times slower; so the product is rounded.
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
 #include "gemm/vector/sets.h"
 #include "gemm/vector/turn_four.h"
+#include "gemm/vector/turned.h"
 
 namespace plait::gemm::vector {
 namespace {

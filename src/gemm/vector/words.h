@@ -133,6 +133,12 @@ struct F16ToF32 : Bf16ToF32<Set> {
   }
 };
 
+// bf16 by rows of bf16, of which a set multiplies one of a pair after the other.
+template <class Set>
+struct Bf16InPairs : Bf16ToF32<Set> {
+  static constexpr std::int64_t kXBytes = 4;
+};
+
 // bf16 by rows of bf16, in the order of AMX: the even and the odd k of a step in a chain each.
 template <class Set>
 struct Bf16InChains : Bf16ToF32<Set> {

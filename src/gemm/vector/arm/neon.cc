@@ -1,7 +1,7 @@
 #include "gemm/vector/arm/registers.h"
 #include "gemm/vector/arm/sets.h"
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
+#include "gemm/vector/turned.h"
 
 namespace plait::gemm::vector {
 namespace {

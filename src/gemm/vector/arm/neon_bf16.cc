@@ -5,8 +5,8 @@
 // theirs. BFDOT and BFMMLA would take half the instructions, and round otherwise.
 #include "gemm/vector/arm/registers.h"
 #include "gemm/vector/arm/sets.h"
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
+#include "gemm/vector/turned.h"
 
 namespace plait::gemm::vector {
 namespace {
@@ -27,7 +27,7 @@ void multiply_neon_bf16(const TileCall& call) { multiply<NeonBf16>(call); }
 
 PlainRows plain_rows_neon_bf16(Storage storage) {
   if (storage != Storage::bf16) return {};
-  return {kMostPlainRows, multiply_plain<NeonBf16, AsIs<NeonBf16>>};
+  return plain_rows<NeonBf16, AsIs<NeonBf16>>();
 }
 
 }  // namespace plait::gemm::vector

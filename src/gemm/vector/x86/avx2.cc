@@ -1,8 +1,8 @@
 // Compiled with -mavx2 -mfma -mf16c.
 #include <immintrin.h>
 
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
+#include "gemm/vector/turned.h"
 #include "gemm/vector/x86/sets.h"
 
 namespace plait::gemm::vector {
@@ -18,8 +18,9 @@ struct Avx2 {
   static Vector broadcast(float value) { return _mm256_set1_ps(value); }
   static Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
 
-  static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
+  static constexpr int groups(int rows, int /*parts*/) { return rows <= 4 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
+  static constexpr int outputs(int vectors) { return kLanes / vectors; }
   static Vector widen_f16(Lanes<Avx2>::Halves halves) {
     return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
   }

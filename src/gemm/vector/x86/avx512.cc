@@ -3,8 +3,8 @@
 
 #include "base/instruction_set.h"
 #include "gemm/few_rows.h"
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
+#include "gemm/vector/turned.h"
 #include "gemm/vector/x86/sets.h"
 #include "gemm/vector/x86/turn512.h"
 #include "gemm/x86/rounded.h"
@@ -26,6 +26,7 @@ struct Avx512 {
   // Two groups of outputs take turns if sums would wait for one another.
   static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
+  static constexpr int outputs(int vectors) { return kLanes / vectors; }
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
   }
@@ -69,7 +70,7 @@ struct Avx512Pairs : Avx512 {
  private:
   template <int Rows, int Vectors>
   [[gnu::always_inline]] static void pin(Vector (&sum)[Rows][Vectors]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) asm volatile("" : "+v"(sum[r][v]));
@@ -82,6 +83,13 @@ struct Avx512Pairs : Avx512 {
 void multiply_avx512(const TileCall& call) { multiply<Avx512>(call); }
 void multiply_avx512_pairs(const TileCall& call) { multiply<Avx512Pairs>(call); }
 PlainRows plain_rows_avx512(Storage storage) { return plain_rows<Avx512>(storage); }
+
+PlainRows plain_rows_avx512_pairs(Storage storage) {
+  PlainRows rows = plain_rows_avx512_bf16(storage);
+  if (rows.max_turned > 0)
+    rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
+  return rows;
+}
 
 namespace {
 

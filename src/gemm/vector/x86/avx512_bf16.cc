@@ -1,8 +1,8 @@
 // Compiled with -mavx512f -mavx512bw -mavx512bf16.
 #include <immintrin.h>
 
-#include "gemm/vector/plain.h"
 #include "gemm/vector/rows.h"
+#include "gemm/vector/turned.h"
 #include "gemm/vector/x86/sets.h"
 #include "gemm/vector/x86/turn512.h"
 #include "gemm/x86/rounded.h"
@@ -27,6 +27,7 @@ struct Avx512Bf16 {
   // Two groups of outputs take turns if sums would wait for one another.
   static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
+  static constexpr int outputs(int vectors) { return kLanes / vectors; }
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
   }
@@ -38,7 +39,7 @@ void multiply_avx512_bf16(const TileCall& call) { multiply<Avx512Bf16>(call); }
 
 PlainRows plain_rows_avx512_bf16(Storage storage) {
   if (storage != Storage::bf16) return {};
-  return {kMostPlainRows, multiply_plain<Avx512Bf16, AsIs<Avx512Bf16>>};
+  return plain_rows<Avx512Bf16, AsIs<Avx512Bf16>>();
 }
 
 }  // namespace plait::gemm::vector

@@ -13,5 +13,6 @@ void multiply_avx512_bf16(const TileCall& call);
 PlainRows plain_rows_avx2(Storage storage);
 PlainRows plain_rows_avx512(Storage storage);
 PlainRows plain_rows_avx512_bf16(Storage storage);
+PlainRows plain_rows_avx512_pairs(Storage storage);
 
 }  // namespace plait::gemm::vector
