@@ -53,6 +53,7 @@ struct Lanes {
   }
   [[gnu::always_inline]] static Words wide(const std::byte* from) {
     const Halves halves = load_halves(from);
+    if constexpr (requires { Set::widen_halves(halves); }) return Set::widen_halves(halves);
     return __builtin_convertvector(halves, Words);
   }
   [[gnu::always_inline]] static Vector even_bf16(Vector pairs) {

@@ -30,6 +30,11 @@ struct Avx512 {
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
   }
+  // gcc 12 makes two halves of it by itself, on the stack.
+  static Lanes<Avx512>::Words widen_halves(Lanes<Avx512>::Halves halves) {
+    return reinterpret_cast<Lanes<Avx512>::Words>(
+        _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves)));
+  }
   static Vector widen_f16(Lanes<Avx512>::Halves halves) {
     // All of them: gcc 12 takes the intrinsic without a mask for a mistake.
     return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves));
