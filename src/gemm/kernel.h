@@ -144,6 +144,9 @@ struct PlainCall {
 struct PlainRows {
   int max_rows = 0;  // 0: there is none
   void (*multiply)(const PlainCall& call) = nullptr;
+  // If it is not 0, more rows than this are widened to f32 for another function.
+  int max_narrow = 0;
+  void (*multiply_wide)(const PlainCall& call) = nullptr;
   // Another one for more rows, where the weight's rows are outputs. It takes X turned: a line of 16
   // rows, or lines beside each other, for each word of 4 bytes, `row_stride` bytes apart.
   int max_turned = 0;

@@ -33,6 +33,8 @@ constexpr std::int64_t kRowsCollide = 4096;
 // often, but the hook is called less often too.
 constexpr std::int64_t kPlainRun = 2048;
 
+constexpr std::int64_t kLine = 64;
+
 // With fewer panels, copying rows takes longer than reading them again from beyond the cache.
 constexpr std::int64_t kPanelsWorthCopying = 32;
 
@@ -103,6 +105,7 @@ void Product::run() {
 void Product::run_superblock(Range rows) {
   pack_superblock(rows);
   if (turns_rows()) turn_rows(rows);
+  if (widens_rows()) widen_rows(rows);
   const std::vector<Job>& jobs = jobs_of(rows);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
@@ -171,12 +174,25 @@ void Product::turn_rows(Range rows) {
   const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
   const std::int64_t lanes = round_up(size(rows), kRowGroup);
   const std::int64_t bytes = task_.depth.padded() / kKStep * step * lanes;
-  std::byte* to = Workspace::at_least(workspace_.turned, static_cast<std::size_t>(bytes));
+  std::byte* to = Workspace::at_least(workspace_.changed, static_cast<std::size_t>(bytes));
   if (lanes > size(rows)) std::fill_n(to, bytes, std::byte{0});
   loops_.transpose({rows_.at(kernel_, rows.begin - packed_from_, 0), rows_.row_stride, size(rows),
                     bytes / lanes / kWord},
                    reinterpret_cast<std::uint32_t*>(to), lanes, Stores::cached);
   rows_ = {.data = to, .row_stride = lanes * kWord};
+  packed_from_ = rows.begin;
+}
+
+// A line more, so that rows don't share the cache's sets.
+void Product::widen_rows(Range rows) {
+  const std::int64_t k = task_.depth.padded();
+  const std::int64_t stride = k * static_cast<std::int64_t>(sizeof(float)) + kLine;
+  std::byte* to =
+      Workspace::at_least(workspace_.changed, static_cast<std::size_t>(size(rows) * stride));
+  for (std::int64_t i = 0; i < size(rows); ++i)
+    convert(rows_.at(kernel_, rows.begin - packed_from_ + i, 0), kernel_.operand(), to + i * stride,
+            Dtype::f32, static_cast<std::size_t>(k));
+  rows_ = {.data = to, .row_stride = stride};
   packed_from_ = rows.begin;
 }
 

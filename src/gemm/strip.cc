@@ -199,9 +199,12 @@ void Product::multiply_plain(const Job& job, const Workspace::Thread& memory) co
   const ConstTensorView columns =
       out_in ? weight.view.row_range(first, last) : weight.view.column_range(first, last);
   tsan_annotate(columns);
-  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
+  const Dtype dtype = widens_rows() ? Dtype::f32 : kernel_.operand();
+  const auto step = kKStep * static_cast<std::int64_t>(size_of(dtype));
   const bool plain = kernel_.row_form() == RowForm::plain;
-  const auto multiply = turns_rows() ? plain_.multiply_turned : plain_.multiply;
+  const auto multiply = turns_rows()    ? plain_.multiply_turned
+                        : widens_rows() ? plain_.multiply_wide
+                                        : plain_.multiply;
   multiply({.rows = rows_.at(kernel_, job.rows.begin - packed_from_, 0),
             .row_stride = plain ? rows_.row_stride : step,
             .step_stride = plain ? step : step * kRowGroup,

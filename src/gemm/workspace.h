@@ -32,7 +32,7 @@ class Workspace {
   };
 
   Buffer rows;
-  Buffer turned;  // rows, for PlainRows::multiply_turned
+  Buffer changed;  // rows, as a function of PlainRows needs them
   Buffer bias;
   std::vector<Thread> threads;
   std::vector<Job> jobs;

@@ -64,8 +64,10 @@ template <class Set, class Format, int Count, int Rows, int Vectors, class Words
   } else {
 #pragma GCC unroll 16
     for (std::int64_t w = 0; w < Count; ++w) {
+      if constexpr (kHasPairs<Set, Format>) add.template operator()<1>(sums, w);
       add.template operator()<0>(sums, w);
-      if constexpr (Format::kParts == 2) add.template operator()<1>(sums, w);
+      if constexpr (Format::kParts == 2 && !kHasPairs<Set, Format>)
+        add.template operator()<1>(sums, w);
     }
   }
 }
@@ -138,6 +140,11 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
   std::int64_t k = 0;
   for (std::size_t leaf = 0; leaf < call.leaves.size(); ++leaf) {
     Vector sums[Groups][Rows][1] = {};  // NOLINT(*-avoid-c-arrays)
+    [[maybe_unused]] unsigned before = 0;
+    if constexpr (kHasPairs<Set, Format>) {
+      static_assert(Groups == 1, "one group of sums is held");
+      before = Set::hold(sums[0]);
+    }
     for (const std::int64_t end = k + call.leaves[leaf]; k < end; k += kSquareK) {
       const bool whole = k + kSquareK <= call.k && there == kLanes;
       const std::byte* x = x_at(call, k, kXOfK);
@@ -179,6 +186,7 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
         }
       }
     }
+    if constexpr (kHasPairs<Set, Format>) Set::let_go(sums[0], before);
 #pragma GCC unroll 8
     for (std::int64_t group = 0; group < Groups; ++group)
       store_leaf<Set>(call, column + group * kLanes, static_cast<std::int64_t>(leaf), sums[group]);
@@ -231,6 +239,8 @@ void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t co
       sums[r][v] =
           step.first ? Vector{} : reinterpret_cast<const Vector*>(to + r * kPanelColumns)[v];
   }
+  [[maybe_unused]] unsigned before = 0;
+  if constexpr (kHasPairs<Set, Format>) before = Set::hold(sums);
   const std::byte* x = x_at(call, step.k, kXOfK);
   const std::byte* ahead = step.ahead + column * kBytes;
   for (std::int64_t w = 0; w < kWords; w += kSquareWords) {
@@ -246,6 +256,7 @@ void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t co
     };
     add_words<Set, Format, kSquareWords>(x + w * Format::kXBytes, call.row_stride, words, sums);
   }
+  if constexpr (kHasPairs<Set, Format>) Set::let_go(sums, before);
   if (step.last) return store_leaf<Set>(call, column, step.leaf, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < Rows; ++r) {

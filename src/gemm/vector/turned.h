@@ -82,7 +82,7 @@ template <class Set, class Format, int Outputs, int Vectors>
   const std::int64_t stride = call.weight_stride;
   std::int64_t three = 3 * stride;
   asm("" : "+r"(three));
-  constexpr bool kPairs = Format::kParts == 2 && Set::kWordK == 2;
+  constexpr bool kPairs = kHasPairs<Set, Format>;
   [[maybe_unused]] unsigned before = 0;
   if constexpr (kPairs) before = Set::hold(sums);
   Block lines[2];  // NOLINT(*-avoid-c-arrays,*-member-init): written before they are read

@@ -134,11 +134,16 @@ struct F16ToF32 : Bf16ToF32<Set> {
   }
 };
 
-// bf16 by rows of bf16, of which a set multiplies one of a pair after the other.
+// bf16 by rows of bf16 that were not widened before.
 template <class Set>
 struct Bf16InPairs : Bf16ToF32<Set> {
   static constexpr std::int64_t kXBytes = 4;
 };
+
+// True if the two of a word are multiplied with the bits of an instruction for pairs: between
+// hold() and let_go(), and the odd one first.
+template <class Set, class Format>
+inline constexpr bool kHasPairs = Set::kWordK == 2 && Format::kParts == 2;
 
 // bf16 by rows of bf16, in the order of AMX: the even and the odd k of a step in a chain each.
 template <class Set>

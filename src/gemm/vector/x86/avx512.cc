@@ -45,6 +45,7 @@ struct Avx512 {
 struct Avx512Pairs : Avx512 {
   using Words = Lanes<Avx512>;
   static constexpr int kWordK = 2;
+  static constexpr int groups(int /*rows*/, int /*parts*/) { return 1; }
 
   template <int part>
   [[gnu::always_inline]] static Vector part_of(Vector word) {
@@ -91,8 +92,10 @@ PlainRows plain_rows_avx512(Storage storage) { return plain_rows<Avx512>(storage
 
 PlainRows plain_rows_avx512_pairs(Storage storage) {
   PlainRows rows = plain_rows_avx512_bf16(storage);
-  if (rows.max_turned > 0)
-    rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
+  if (rows.max_rows == 0) return rows;
+  rows.max_narrow = 2;
+  rows.multiply_wide = multiply_plain<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
+  rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
   return rows;
 }
 
