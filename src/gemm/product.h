@@ -7,8 +7,8 @@
 // cache while they are multiplied by it. When k is complete, the tiles are written. The panels of a
 // view are packed by the job that reads them: as a whole if its rows read them several times, and
 // otherwise as many blocks as fit into the second-level cache: memory is asked for the next ones
-// while these are multiplied. Few rows are multiplied by the view itself, if the kernel can do
-// that.
+// while these are multiplied. Few rows, which may be turned or widened first, are multiplied by the
+// view itself, if the kernel can do that.
 //
 // k is cut into leaves (leaves.h). Each is summed by itself, and the sums of earlier leaves are
 // added to it when it is complete. If scales are per group, each group of a leaf is also summed by

@@ -34,7 +34,9 @@ def slower(
         was_left = bool(left())
         _known[key] = _compare(loaded, weight, group)
         if left() and not was_left and dist.get_rank(group) == 0:
-            _log.warning("vLLM's own product is faster for some layers: plait.vllm.report() has them")
+            _log.warning(
+                "vLLM's own product is faster for some layers: plait.vllm.report() has them"
+            )
     return _known[key]
 
 
