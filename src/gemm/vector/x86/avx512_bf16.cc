@@ -25,7 +25,7 @@ struct Avx512Bf16 {
   static void store(void* to, Dtype dtype, const Vector* sums) { store_row(to, dtype, sums); }
 
   // Two groups of outputs take turns if sums would wait for one another.
-  static constexpr int groups(int rows, int parts) { return rows * 2 <= parts ? 2 : 1; }
+  static constexpr int groups(int rows, int /*parts*/) { return rows == 1 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
   static constexpr int outputs(int vectors) { return kLanes / vectors; }
   // gcc 12 makes two halves of it by itself, on the stack.
