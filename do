@@ -25,9 +25,9 @@ usage: ./do VERB
   demo               builds the command, and shows an all-reduce hidden behind its product
   test               before each push: the tests of the library, the command and the Python package; a quarter of an
                      hour on two cores, and no download above 300 MB
-  test all           before a branch is merged, and in CI: these tests and longer ones, two builds with sanitizers, the
-                     newest Megatron-Core, SmolLM2 (93 MB), vLLM (1.5 GB), and what `lint` checks; three times as
-                     long
+  test all           before a branch is merged, and in CI: these tests and longer ones, two builds with sanitizers, one
+                     for Arm, the newest Megatron-Core, SmolLM2 (93 MB), vLLM (1.5 GB), and what `lint` checks; three to
+                     four times as long
   test unit          the unit tests among them, for everyday work
   test release|asan|tsan
                      one build and all its tests
@@ -105,9 +105,9 @@ verb_test() {
       if prepare_python; then test_vllm; fi ;;
     arm) need_arm_packages; step 'build release' build_targets release app/cli/plait; test_arm ;;
     lint) verb_lint "${@:2}"; return ;;
-    all) need_packages check; tell_of_first_build release
-      test_preset release; build_meanwhile asan tsan
-      test_python; lint; test_preset asan; test_preset tsan ;;
+    all) need_packages check; need_arm_packages; tell_of_first_build release
+      test_preset release; build_meanwhile asan tsan arm
+      test_python; lint; test_preset asan; test_preset tsan; test_arm where_possible ;;
     *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, arm, lint or nothing, not '$1'" ;;
   esac
   summary

@@ -1,5 +1,6 @@
-// Tells whether a sanitizer watches the test. It makes products many times slower, so a test of
-// many sizes takes fewer of them there: an error of memory shows in a few.
+// Tells whether a sanitizer watches the test, or an emulator runs it. Either makes products many
+// times slower, so a test of many sizes takes fewer of them there: an error of memory, or of an
+// instruction, shows in a few.
 #pragma once
 
 namespace plait {
@@ -14,6 +15,13 @@ inline constexpr bool kIsSanitized = false;
 inline constexpr bool kIsThreadSanitized = true;
 #else
 inline constexpr bool kIsThreadSanitized = false;
+#endif
+
+// CMake says so where it compiles for another processor.
+#if defined(PLAIT_EMULATED)
+inline constexpr bool kIsSlow = true;
+#else
+inline constexpr bool kIsSlow = kIsSanitized;
 #endif
 
 }  // namespace plait

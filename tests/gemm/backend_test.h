@@ -36,6 +36,13 @@ inline auto all_kernels() {
   return testing::Values("amx bf16", "vector bf16", "vector f32", "reference f32");
 }
 
+// "vector_bf16"
+inline std::string name_of(const testing::TestParamInfo<std::string>& one) {
+  std::string name = one.param;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
 class BackendTest : public testing::TestWithParam<std::string> {
  protected:
   explicit BackendTest(unsigned seed = 1) : random_(seed) {}

@@ -82,7 +82,7 @@ TEST_P(CallerTeam, RunsEachProductOnItsOwnThread) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, CallerTeam, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, CallerTeam, all_backends(), name_of);
 
 }  // namespace
 }  // namespace plait

@@ -122,7 +122,7 @@ TEST_P(FloatModes, OfTheCallerChangeNoBit) {
   if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FloatModes, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, FloatModes, all_backends(), name_of);
 
 }  // namespace
 }  // namespace plait

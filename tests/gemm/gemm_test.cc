@@ -253,7 +253,7 @@ TEST_P(ProductsOfKernels, WriteNothingBesideTheirPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Products, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, Products, all_backends(), name_of);
 INSTANTIATE_TEST_SUITE_P(Kernels, ProductsOfKernels, all_kernels());
 
 TEST(Gemm, WalksFromTheBestToTheReference) {

@@ -157,7 +157,7 @@ TEST_P(Hooks, MayShapeTheTiles) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Hooks, all_kernels());
+INSTANTIATE_TEST_SUITE_P(Backends, Hooks, all_kernels(), name_of);
 
 }  // namespace
 }  // namespace plait

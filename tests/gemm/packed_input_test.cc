@@ -57,7 +57,7 @@ TEST_P(PackedRows, AreOfTheirXOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PackedRows, all_kernels());
+INSTANTIATE_TEST_SUITE_P(Backends, PackedRows, all_kernels(), name_of);
 
 }  // namespace
 }  // namespace plait

@@ -142,7 +142,7 @@ TEST_P(CachedPanels, AreOfOneWeightOnly) {
             "matmul: panel_cache has been moved to another PanelCache");
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, CachedPanels, all_kernels());
+INSTANTIATE_TEST_SUITE_P(Backends, CachedPanels, all_kernels(), name_of);
 
 TEST(PanelMemory, IsLentInTurns) {
   constexpr std::size_t kBytes = 3000;

@@ -140,7 +140,7 @@ class PlainRowsOf : public testing::TestWithParam<Case> {
   bool accumulates_ = false;
 };
 
-constexpr int kRounds = kIsSanitized ? 20 : 150;
+constexpr int kRounds = kIsSlow ? 20 : 150;
 
 TEST_P(PlainRowsOf, HaveTheBitsOfThePackedProduct) {
   for (int round = 0; round < kRounds && !HasFatalFailure(); ++round)

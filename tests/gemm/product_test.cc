@@ -193,7 +193,7 @@ TEST_P(ProductParts, ViewsOfAWeightGiveTheBitsOfAPackedOne) {
   if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ProductParts, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, ProductParts, all_backends(), name_of);
 
 }  // namespace
 }  // namespace plait

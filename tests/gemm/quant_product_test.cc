@@ -357,7 +357,7 @@ TEST(QuantGemm, RefusesWhatDoesNotFit) {
       std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, QuantProducts, all_backends(), name_of);
 
 }  // namespace
 }  // namespace plait

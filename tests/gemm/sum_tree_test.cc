@@ -300,7 +300,7 @@ TEST_P(SumTree, OfSharesOfAQuantisedWeightIsThatOfTheWhole) {
   if (done == 0) GTEST_SKIP() << refusal_of(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, SumTree, all_backends());
+INSTANTIATE_TEST_SUITE_P(Backends, SumTree, all_backends(), name_of);
 
 }  // namespace
 }  // namespace plait

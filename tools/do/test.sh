@@ -7,7 +7,7 @@ test_briefly() {
   test_preset release -LE long
   test_python briefly
   # shellcheck disable=SC2034  # summary() prints it
-  left_out='not run: longer tests, sanitizers, fewer instructions, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
+  left_out='not run: longer tests, sanitizers, other processors, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
 }
 
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
