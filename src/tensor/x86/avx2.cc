@@ -9,11 +9,13 @@
 #include "tensor/coded_rows.h"
 #include "tensor/x86/kernels.h"
 
+#define PLAIT_SUMS_TARGET gnu::target("avx2,f16c")
+#include "tensor/sums_in_vectors.h"
+
 namespace plait::tensor {
 namespace {
 
 constexpr std::size_t kLanes = 8;
-constexpr std::size_t kUnroll = 4;
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 template <Element T>
@@ -82,125 +84,26 @@ template <Element T, bool AnyNan>
   }
 }
 
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256 with_one_nan(__m256 value) {
-  const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-  const __m256i bits = _mm256_set1_epi32(static_cast<int>(0xffc00000U));
-  return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
-}
+struct Avx2 {
+  using Vector = __m256;
+  static constexpr std::size_t kLanes = tensor::kLanes;
 
-// Adds the vectors that `load` reads of each source. The compiler knows trees of 2, 4 and 8, and
-// keeps them in registers.
-template <class Load, int Count, std::size_t Vectors>
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_known(const Load& load,
-                                                                       __m256 (&total)[Vectors],
-                                                                       const void* const* sources) {
-  if constexpr (Count == 1) {
-    load(sources[0], total);
-  } else {
-    __m256 others[Vectors];
-    add_known<Load, Count / 2>(load, total, sources);
-    add_known<Load, Count / 2>(load, others, sources + Count / 2);
-    for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm256_add_ps(total[v], others[v]);
+  template <Element T>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static Vector load(const void* source,
+                                                                      std::size_t i) {
+    return tensor::load<T>(source, i);
   }
-}
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx2,f16c"), gnu::noinline]] void add_many(const Load& load,
-                                                          __m256 (&total)[Vectors],
-                                                          const void* const* sources, int count);
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void add_up(const Load& load,
-                                                                    __m256 (&total)[Vectors],
-                                                                    const void* const* sources,
-                                                                    int count) {
-  switch (count) {
-    case 1:
-      return add_known<Load, 1>(load, total, sources);
-    case 2:
-      return add_known<Load, 2>(load, total, sources);
-    case 4:
-      return add_known<Load, 4>(load, total, sources);
-    case 8:
-      return add_known<Load, 8>(load, total, sources);
-    default: {
-      // A call that wrote `total` itself would keep it in memory for all counts.
-      __m256 sum[Vectors];
-      add_many(load, sum, sources, count);
-      for (std::size_t v = 0; v < Vectors; ++v) total[v] = sum[v];
-    }
+  template <Element T, bool AnyNan>
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static void store(void* out, std::size_t i,
+                                                                     Vector value) {
+    tensor::store<T, AnyNan>(out, i, value);
   }
-}
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx2,f16c"), gnu::noinline]] void add_many(const Load& load,
-                                                          __m256 (&total)[Vectors],
-                                                          const void* const* sources, int count) {
-  const int first = first_in_tree(count);
-  __m256 others[Vectors];
-  add_up(load, total, sources, first);
-  add_up(load, others, sources + first, count - first);
-  for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm256_add_ps(total[v], others[v]);
-}
-
-template <Element In>
-struct Elements {
-  std::size_t i;
-
-  template <std::size_t Vectors>
-  [[gnu::target("avx2,f16c"), gnu::always_inline]] void operator()(const void* source,
-                                                                   __m256 (&to)[Vectors]) const {
-    for (std::size_t v = 0; v < Vectors; ++v) to[v] = load<In>(source, i + v * kLanes);
+  [[gnu::target("avx2,f16c"), gnu::always_inline]] static Vector with_one_nan(Vector value) {
+    const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
+    const __m256i bits = _mm256_set1_epi32(static_cast<int>(0xffc00000U));
+    return _mm256_blendv_ps(value, _mm256_castsi256_ps(bits), nan);
   }
 };
-
-// Sums a group of vectors. It reads all sources before it writes, because `out` may be one of them.
-// One: there is one source, to be converted.
-template <Element In, Element Out, bool One, std::size_t Vectors>
-[[gnu::target("avx2,f16c"), gnu::always_inline]] inline void sum_group(void* out,
-                                                                       const void* const* sources,
-                                                                       int count, std::size_t i) {
-  __m256 total[Vectors];
-  add_up(Elements<In>{i}, total, sources, One ? 1 : count);
-  for (std::size_t v = 0; v < Vectors; ++v)
-    store<Out, One>(out, i + v * kLanes, One ? total[v] : with_one_nan(total[v]));
-}
-
-// Reads `count` elements, fewer than kLanes, through a padded copy.
-template <Element In>
-struct FewElements {
-  std::size_t i;
-  std::size_t count;
-
-  [[gnu::target("avx2,f16c"), gnu::always_inline]] void operator()(const void* source,
-                                                                   __m256 (&to)[1]) const {
-    alignas(32) std::array<std::byte, kLanes * 4> padded = {};
-    std::memcpy(padded.data(), static_cast<const std::byte*>(source) + i * sizeof(In),
-                count * sizeof(In));
-    to[0] = load<In>(padded.data(), 0);
-  }
-};
-
-// Sums the last `rest` elements, fewer than kLanes, through padded copies.
-template <Element In, Element Out, bool One>
-[[gnu::target("avx2,f16c")]] void sum_rest(void* out, const void* const* sources, int count,
-                                           std::size_t i, std::size_t rest) {
-  alignas(32) std::array<std::byte, kLanes * 4> padded = {};
-  __m256 total[1];
-  add_up(FewElements<In>{i, rest}, total, sources, count);
-  store<Out, One>(padded.data(), 0, One ? total[0] : with_one_nan(total[0]));
-  std::memcpy(static_cast<std::byte*>(out) + i * sizeof(Out), padded.data(), rest * sizeof(Out));
-}
-
-// Sums elements [i, n).
-template <Element In, Element Out, bool One>
-[[gnu::target("avx2,f16c")]] void sum_from(void* out, const void* const* sources, int count,
-                                           std::size_t i, std::size_t n) {
-  for (; i + kUnroll * kLanes <= n; i += kUnroll * kLanes)
-    sum_group<In, Out, One, kUnroll>(out, sources, count, i);
-  for (; i + kLanes <= n; i += kLanes) sum_group<In, Out, One, 1>(out, sources, count, i);
-  if (i < n) sum_rest<In, Out, One>(out, sources, count, i, n - i);
-}
 
 [[gnu::target("avx2,f16c"), gnu::always_inline]] inline __m256i load_pairs(const void* source,
                                                                            std::size_t i) {
@@ -237,8 +140,9 @@ struct Pairs {
   for (; i + kPairs <= n; i += kPairs) {
     __m256 total[2];
     add_up(Pairs{i}, total, sources, count);
-    const __m256i low = _mm256_srli_epi32(rounded_to_bf16(with_one_nan(total[0])), 16);
-    const __m256i both = _mm256_blend_epi16(low, rounded_to_bf16(with_one_nan(total[1])), 0xaa);
+    const __m256i low = _mm256_srli_epi32(rounded_to_bf16(Avx2::with_one_nan(total[0])), 16);
+    const __m256i both =
+        _mm256_blend_epi16(low, rounded_to_bf16(Avx2::with_one_nan(total[1])), 0xaa);
     std::byte* to = static_cast<std::byte*>(out) + i * sizeof(Bf16);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), both);
   }
@@ -248,12 +152,12 @@ struct Pairs {
 template <Element In, Element Out>
 void sum(void* out, const void* const* sources, int count, std::size_t n) {
   if (count == 1) {
-    sum_from<In, Out, true>(out, sources, count, 0, n);
+    sum_from<Avx2, In, Out, true>(out, sources, count, 0, n);
     return;
   }
   constexpr bool kInPairs = std::same_as<In, Bf16> && std::same_as<Out, Bf16>;
   const std::size_t done = kInPairs ? sum_bf16_pairs(out, sources, count, n) : 0;
-  sum_from<In, Out, false>(out, sources, count, done, n);
+  sum_from<Avx2, In, Out, false>(out, sources, count, done, n);
 }
 
 constexpr std::size_t kGroup = kScaleGroup;
