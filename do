@@ -46,6 +46,7 @@ usage: ./do VERB
   docs               the documents as pages with a search, in build/site
   wheel              the Python package: its wheel and the list of its components in build/wheelhouse, its sources in
                      build/sdist
+  wheel arm          an experimental wheel for 64-bit Arm in build/arm/wheelhouse, tried under an emulator
   clean              delete build/
 
 Logs are in build/log/.
@@ -122,7 +123,11 @@ verb_docs() {
 }
 
 verb_wheel() {
-  takes_nothing wheel "$@"
+  case $* in
+    '') ;;
+    arm) wheel_for_arm; return ;;
+    *) usage_error "./do wheel takes arm or nothing, not '$*'" ;;
+  esac
   need_packages python
   tell_of_first_build release
   step 'build release' build_targets release src/all app/all
@@ -130,6 +135,16 @@ verb_wheel() {
   step 'python wheel' build_wheel
   step 'list of components' list_components
   step 'python sdist' check_sdist
+}
+
+wheel_for_arm() {
+  need_packages python
+  need_arm_packages
+  step 'build arm' build_targets arm src/all app/all
+  step 'python tools' prepare_venv
+  step 'wheel for arm' build_arm_wheel
+  step 'wheel for arm, tried' try_arm_wheel
+  say build/arm/wheelhouse/plait-*.whl
 }
 
 verb_gpu() {

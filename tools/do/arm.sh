@@ -134,3 +134,51 @@ have_equal_bits() {
   done
   return "$status"
 }
+
+# The wheel of `./do wheel arm`: experimental, and without MPI's plugins.
+build_arm_wheel() {
+  rm -rf build/arm/{prefix,wheels,wheelhouse}
+  # Its tags are those of the system that Python takes this one for.
+  cmake --install build/arm --prefix build/arm/prefix --strip &&
+    in_venv env _PYTHON_HOST_PLATFORM=linux-aarch64 python -m pip wheel . --no-build-isolation --no-deps \
+      -w build/arm/wheels -C build-dir=build/arm/wheel -C "cmake.define.PLAIT_PREFIX=$PWD/build/arm/prefix" \
+      -C "cmake.define.CMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64.cmake" &&
+    in_venv python -m auditwheel repair --exclude libgomp.so.1 -w build/arm/wheelhouse build/arm/wheels/plait-*.whl &&
+    in_venv python -B tools/add_licenses.py build/arm/wheelhouse/plait-*.whl &&
+    in_venv python -m abi3audit --strict build/arm/wheelhouse/plait-*.whl
+}
+
+# Debian's Python for Arm, which can't be installed beside this machine's, so it is unpacked.
+arm_python=$PWD/build/arm/python
+prepare_arm_python() {
+  local package
+  [[ ! -e $arm_python/complete ]] || return 0
+  rm -rf "$arm_python" && mkdir -p "$arm_python/packages" &&
+    (cd "$arm_python/packages" && apt-get download {libffi8,libexpat1,python3.11-minimal}:arm64 \
+      libpython3.11-{minimal,stdlib}:arm64) || return
+  for package in "$arm_python"/packages/*.deb; do
+    dpkg -x "$package" "$arm_python" || return
+  done
+  touch "$arm_python/complete"
+}
+
+# Installed beside NumPy for Arm, the wheel is imported and makes a product, and its command checks random ones.
+try_arm_wheel() {
+  local site=build/arm/site tag platforms=()
+  for tag in manylinux_2_2{7,8}_aarch64 \
+    $(basename build/arm/wheelhouse/plait-*.whl .whl | sed 's/.*abi3-//' | tr . ' '); do
+    platforms+=(--platform "$tag")
+  done
+  rm -rf "$site" && prepare_arm_python &&
+    in_venv python -m pip install --no-compile --no-deps --only-binary :all: --target "$site" --python-version 3.11 \
+      "${platforms[@]}" build/arm/wheelhouse/plait-*.whl \
+      "$(grep '^nanobind-backend==' python/requirements-test.txt)" "$(grep '^numpy==' python/requirements-test.txt)" &&
+    run_arm_python tools/do/try_wheel.py numpy plait &&
+    run_arm_python -m plait verify -t threads,shm --cases 3
+}
+
+run_arm_python() {
+  PYTHONHOME=$arm_python/usr PYTHONPATH=$PWD/build/arm/site PYTHONDONTWRITEBYTECODE=1 \
+    LD_LIBRARY_PATH=$arm_python/usr/lib/aarch64-linux-gnu:$arm_python/lib/aarch64-linux-gnu \
+    "$arm_python/usr/bin/python3.11" "$@"
+}
