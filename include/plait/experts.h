@@ -43,6 +43,7 @@ namespace plait {
 
 inline constexpr std::int64_t kMostExperts = 4096;
 inline constexpr std::int64_t kMostExpertsOfARow = 64;
+inline constexpr std::int64_t kMostPartsOfAnExpert = 16;
 
 // The function between the two products, element by element: gate * sigmoid(alpha * gate) *
 // (up + added), with gate at most `limit`, and up between -limit and limit. sigmoid(z) is
@@ -64,7 +65,7 @@ PLAIT_EXPORT std::string_view name(ExpertWeightsAt place);
 // The description of a layer, the same on all ranks.
 struct ExpertsDesc {
   std::int64_t hidden;   // columns of x and out
-  std::int64_t inner;    // inputs of `down`
+  std::int64_t inner;    // inputs of `down`, in each part
   std::int64_t experts;  // on all ranks together
   std::int64_t top;      // slots of a row
 
@@ -78,8 +79,18 @@ struct ExpertsDesc {
   float added = 0.0F;
   ExpertWeightsAt weights_at = ExpertWeightsAt::combine;
 
-  // The rank of each expert. Empty: as even as it can be, in order, so that the first
-  // `experts mod world` ranks have one more.
+  // Tensor parallelism: each expert is cut in so many equal parts of its inner features, which may
+  // be on different ranks. A part has its own outputs of `up` (gates and ups of the same features)
+  // and inputs of `down`. A row goes to all parts of its experts. y(t, j) is the sum of the parts'
+  // results, 0 + 1, 2 + 3, and so on up a tree, in f32. If the parts are nodes of the sum over k
+  // (see sum_tree()) and `wire` is f32, it has the bits of a whole expert; otherwise bits depend on
+  // the number of parts, but never on their ranks. The bias of a first part of `down` is added to
+  // its result, which is no node then; those of other parts are not used.
+  std::int64_t parts = 1;
+
+  // The rank of each part: of expert 0, part 0, then part 1, and so on. Empty: as even as it can
+  // be, in order, so that the first ranks have one more. But if `world` is a multiple of `parts`,
+  // each run of `parts` ranks has experts of its own, and each rank of it one part of them.
   std::vector<int> ranks = {};
 };
 
@@ -106,7 +117,7 @@ struct ExpertsForward {
   std::span<const std::int64_t> ids;  // [rows * top]: experts, or -1
   std::span<const float> weights;     // [rows * top]
 
-  // The weights of this rank's experts, in the order of the experts' numbers.
+  // The weights of this rank's experts, or parts of experts, in the order of experts_of().
   std::span<const Weight> up;                         // hidden -> inner, or 2 * inner
   std::span<const Weight> down;                       // inner -> hidden
   std::span<const ConstTensorView> up_biases = {};    // [1, outputs] each; none: no bias
@@ -170,7 +181,8 @@ class PLAIT_EXPORT ExpertParallelMLP {
 
   const ExpertsDesc& desc() const;
 
-  // The experts of a rank, in the order in which it gives their weights.
+  // The experts of a rank, in the order in which it gives their weights. If experts are cut, the
+  // part p of expert e is e * parts + p.
   std::vector<std::int64_t> experts_of(int rank) const;
 
   // Collective.

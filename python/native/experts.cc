@@ -136,10 +136,10 @@ void bind_experts(nb::module_& m) {
       .def(
           "__init__",
           [](PyExperts* self, PyCommunicator& comm, std::int64_t hidden, std::int64_t inner,
-             std::int64_t experts, std::int64_t top, Named<Dtype> dtype, Named<Dtype> wire,
-             bool is_packed, Named<WeightLayout> layout, bool interleaved, float alpha,
-             std::optional<float> limit, float added, std::vector<int> ranks, bool fused,
-             bool replicated, int threads, std::string backend) {
+             std::int64_t experts, std::int64_t top, std::int64_t parts, Named<Dtype> dtype,
+             Named<Dtype> wire, bool is_packed, Named<WeightLayout> layout, bool interleaved,
+             float alpha, std::optional<float> limit, float added, std::vector<int> ranks,
+             bool fused, bool replicated, int threads, std::string backend) {
             ExpertsDesc desc = {.hidden = hidden,
                                 .inner = inner,
                                 .experts = experts,
@@ -152,6 +152,7 @@ void bind_experts(nb::module_& m) {
                                                           : ExpertActivation::swiglu,
                                 .alpha = alpha,
                                 .added = added,
+                                .parts = parts,
                                 .ranks = std::move(ranks)};
             if (limit) desc.limit = *limit;
             new (self) PyExperts(desc, layout, comm,
@@ -161,7 +162,7 @@ void bind_experts(nb::module_& m) {
                                   .backend = std::move(backend)});
           },
           nb::arg("comm"), nb::kw_only(), nb::arg("hidden"), nb::arg("inner"), nb::arg("experts"),
-          nb::arg("top"), nb::arg("dtype"), nb::arg("wire"), nb::arg("is_packed"),
+          nb::arg("top"), nb::arg("parts"), nb::arg("dtype"), nb::arg("wire"), nb::arg("is_packed"),
           nb::arg("layout"), nb::arg("interleaved"), nb::arg("alpha"), nb::arg("limit").none(),
           nb::arg("added"), nb::arg("ranks"), nb::arg("fused"), nb::arg("replicated"),
           nb::arg("threads"), nb::arg("backend"), nb::keep_alive<1, 2>())
@@ -173,10 +174,27 @@ void bind_experts(nb::module_& m) {
             ExpertsForward call = self.call(x, ids, weights, operands);
             call.out = view_of(out, {kOp, "out"});
             call.gradients = gradients;
-            return Polled(beside).run([&](const PollHook& hook) {
-              if (hook) call.beside = [&hook](const auto& /*poll_step*/) { hook(); };
-              return self.forward(call);
-            });
+            // Callable while `beside` runs.
+            const std::function<void()>* poll_step = nullptr;
+            nb::object poll = nb::none();
+            if (!beside.is_none()) {
+              poll = nb::cpp_function([&poll_step] {
+                const nb::gil_scoped_release free;
+                if (poll_step != nullptr) (*poll_step)();
+              });
+            }
+            return Polled(beside).run(
+                [&](const auto& hook) {
+                  if (hook) {
+                    call.beside = [&](const std::function<void()>& step) {
+                      poll_step = &step;
+                      hook();
+                      poll_step = nullptr;
+                    };
+                  }
+                  return self.forward(call);
+                },
+                poll);
           },
           nb::arg("x"), nb::arg("ids"), nb::arg("weights"), nb::arg("stacks"), nb::arg("out"),
           nb::arg("gradients"), nb::arg("beside") = nb::none())

@@ -15,18 +15,20 @@ class Polled {
  public:
   explicit Polled(nb::handle function) : function_(function) {}
 
-  template <class F>
-  auto run(F&& call) try {
-    return call(function_.is_none() ? PollHook() : [this] { ask(); });
+  // `arguments`: of the function.
+  template <class F, class... Arguments>
+  auto run(F&& call, const Arguments&... arguments) try {
+    return call(function_.is_none() ? PollHook() : [&] { ask(arguments...); });
   } catch (...) {
     if (raised_) throw nb::python_error(*raised_);
     throw;
   }
 
  private:
-  void ask() try {
+  template <class... Arguments>
+  void ask(const Arguments&... arguments) try {
     const nb::gil_scoped_acquire gil;
-    nb::borrow(function_)();
+    nb::borrow(function_)(arguments...);
   } catch (nb::python_error& raised) {
     const nb::gil_scoped_acquire gil;
     const nb::str words = nb::str("{}: {}").format(raised.type().attr("__name__"), raised.value());

@@ -28,7 +28,12 @@ ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
   return {.row_bytes = 2 * bytes_of(desc.dtype) + kWeight,
           .result_bytes = bytes_of(desc.wire) + kWeight,
           .gathered_bytes = 0,
-          .top = desc.top};
+          .top = desc.top * desc.parts};
+}
+
+// How many parts' outputs of the first product are one after another in those of a whole expert.
+std::int64_t shares_of_outputs(const ExpertsDesc& desc) {
+  return desc.activation == ExpertActivation::swiglu ? 1 : desc.parts;
 }
 
 std::vector<Weight> turned(std::span<const Weight> weights, std::span<const Weight> given) {
@@ -49,10 +54,16 @@ Backward::Backward(const ExpertsDesc& desc, const ExpertsOptions& options,
     : desc_(desc),
       options_(options),
       state_(state),
+      placement_(placement),
       exchange_(state, placement, shape_of(desc)),
-      up_(select_product(desc, options, outputs(), desc.hidden, Dtype::f32)),
-      turned_down_(select_product(desc, options, desc.inner, desc.hidden, Dtype::f32)),
-      turned_up_(select_product(desc, options, desc.hidden, outputs(), desc.wire)) {}
+      up_(select_product(desc, options, {.n = outputs(), .k = desc.hidden, .out = Dtype::f32})),
+      turned_down_(
+          select_product(desc, options, {.n = desc.inner, .k = desc.hidden, .out = Dtype::f32})),
+      turned_up_(select_product(desc, options,
+                                {.n = desc.hidden,
+                                 .k = outputs(),
+                                 .out = desc.wire,
+                                 .shares = shares_of_outputs(desc)})) {}
 
 std::size_t Backward::held_bytes() const {
   return exchange_.held_bytes() + up_.held_bytes() + turned_down_.held_bytes() +
@@ -64,6 +75,7 @@ void Backward::prepare(const Tag& tag, const ExpertsBackward& call) {
   call_ = &call;
   up_turned_ = turned(call.forward.up, call.turned_up);
   down_turned_ = turned(call.forward.down, call.turned_down);
+  down_biases_ = used_biases(call.forward.down_biases, placement_, state_.group().rank());
   exchange_.prepare(tag);
 }
 
@@ -80,11 +92,12 @@ void Backward::run(const Tag& tag, overlap::PollHook& poll) {
 }
 
 void Backward::write_row(std::int64_t slot, std::byte* to) const {
-  const std::int64_t row = slot / desc_.top;
+  const std::int64_t whole = slot / desc_.parts;
+  const std::int64_t row = whole / desc_.top;
   const auto bytes = static_cast<std::size_t>(x_bytes());
   std::memcpy(to, call_->forward.x.row(row), bytes);
   std::memcpy(to + bytes, call_->grad_out.row(row), bytes);
-  std::memcpy(to + 2 * bytes, &call_->forward.weights[static_cast<std::size_t>(slot)],
+  std::memcpy(to + 2 * bytes, &call_->forward.weights[static_cast<std::size_t>(whole)],
               sizeof(float));
 }
 
@@ -163,9 +176,9 @@ void Backward::activate_rows(const RowStore& store, const Part& part) {
 // Results have a bias, which weights multiply too if they are multiplied at the sum.
 float Backward::weight_gradient(const RowStore& store, std::int64_t row, std::int64_t group,
                                 float of_activation) const {
-  if (desc_.weights_at == ExpertWeightsAt::activation || call_->forward.down_biases.empty())
-    return of_activation;
-  const ConstTensorView& bias = call_->forward.down_biases[static_cast<std::size_t>(group)];
+  if (desc_.weights_at == ExpertWeightsAt::activation || down_biases_.empty()) return of_activation;
+  const ConstTensorView& bias = down_biases_[static_cast<std::size_t>(group)];
+  if (bias.data == nullptr) return of_activation;
   constexpr std::int64_t kBlock = 256;
   std::array<float, kBlock> one;
   std::array<float, kBlock> other;
@@ -224,7 +237,10 @@ void Backward::add_gradients(const RowStore& store, const Expert& expert, PollSt
     add(rows_of(grads_of(store)), inputs, call_->forward.down[i], call_->grad_down[i]);
   if (!call_->grad_up_biases.empty())
     nn::sum_rows(grads, call_->grad_up_biases[i], call_->accumulate, options_.threads);
-  if (!call_->grad_down_biases.empty()) sum_down_bias(store, expert, call_->grad_down_biases[i]);
+  if (call_->grad_down_biases.empty()) return;
+  const bool is_used = placement_.experts_of(state_.group().rank())[i] % desc_.parts == 0;
+  sum_down_bias(store, is_used ? expert : Expert{.index = i, .begin = 0, .end = 0},
+                call_->grad_down_biases[i]);
 }
 
 void Backward::sum_down_bias(const RowStore& store, const Expert& rows,
@@ -249,16 +265,25 @@ void Backward::sum_down_bias(const RowStore& store, const Expert& rows,
 // All results are here: adds up those of a row's slots.
 void Backward::collect() {
   const std::span<const void* const> results = exchange_.results();
+  const auto parts = static_cast<std::size_t>(desc_.parts);
   for (std::size_t slot = 0; slot < call_->grad_weights.size(); ++slot) {
-    float gradient = 0;
-    if (results[slot] != nullptr)
-      std::memcpy(&gradient, static_cast<const std::byte*>(results[slot]) + sums_bytes(),
+    float sum = 0;
+    for (const void* const result : results.subspan(slot * parts, parts)) {
+      if (result == nullptr) continue;
+      float gradient;
+      std::memcpy(&gradient, static_cast<const std::byte*>(result) + sums_bytes(),
                   sizeof(gradient));
-    call_->grad_weights[slot] = gradient;
+      sum = tensor::with_one_nan(sum + gradient);
+    }
+    call_->grad_weights[slot] = sum;
   }
   if (call_->grad_x.data == nullptr) return;
   const Span span(state_.group().trace(), Lane::compute, "combine", {});
-  combine({.results = results, .dtype = desc_.wire, .weights = nullptr, .top = desc_.top},
+  combine({.results = results,
+           .dtype = desc_.wire,
+           .weights = nullptr,
+           .top = desc_.top,
+           .parts = desc_.parts},
           call_->grad_x, options_.threads);
 }
 

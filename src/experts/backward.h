@@ -79,6 +79,7 @@ class Backward final : private RowUser {
   ExpertsDesc desc_;
   ExpertsOptions options_;
   Communicator::State& state_;
+  const Placement& placement_;
   ExpertExchange exchange_;
   GroupedGemm up_;
   GroupedGemm turned_down_;
@@ -86,6 +87,7 @@ class Backward final : private RowUser {
   nn::Workspace workspace_;
   const ExpertsBackward* call_ = nullptr;
   std::vector<Weight> up_turned_, down_turned_;
+  std::vector<ConstTensorView> down_biases_;
 
   Buffer inputs_;   // h of all rows
   Buffer grads_;    // du of all rows

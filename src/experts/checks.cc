@@ -90,8 +90,8 @@ void check_x(const ExpertsForward& call, const ExpertsDesc& desc) {
   tensor::validate_on_cpu(call.x, base::sentence(kLayer, ": x"));
   PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": x has ", call.x.cols,
               " columns; it must have ", desc.hidden);
-  PLAIT_CHECK(call.x.rows <= comm::kMostRows / desc.top, kLayer, ": x has ", call.x.rows,
-              " rows; it can have ", comm::kMostRows / desc.top);
+  const std::int64_t most = comm::kMostRows / (desc.top * desc.parts);
+  PLAIT_CHECK(call.x.rows <= most, kLayer, ": x has ", call.x.rows, " rows; it can have ", most);
   PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": x is ", name(call.x.dtype),
               " but the layer was made for ", name(desc.dtype));
 }
@@ -201,6 +201,10 @@ void check(const ExpertsDesc& desc, const ExpertsOptions& options, Caller caller
   check_size(desc.inner, kMostColumns, "inner");
   check_size(desc.experts, kMostExperts, "experts");
   check_size(desc.top, kMostExpertsOfARow, "top");
+  check_size(desc.parts, kMostPartsOfAnExpert, "parts");
+  const std::int64_t all = desc.experts * desc.parts;
+  PLAIT_CHECK(all <= kMostExperts, kLayer, ": ", desc.experts, " experts in ", desc.parts,
+              " parts are ", all, "; there can be ", kMostExperts);
   check_number(desc.dtype, "dtype");
   check_number(desc.out, "out");
   check_number(desc.wire, "wire");
@@ -212,11 +216,12 @@ void check(const ExpertsDesc& desc, const ExpertsOptions& options, Caller caller
   PLAIT_CHECK(options.schedule != Schedule::pipelined, kLayer,
               ": there is no pipelined schedule; it can be serial or fused");
   base::check_threads(options.threads, kLayer);
-  PLAIT_CHECK(desc.ranks.empty() || std::ssize(desc.ranks) == desc.experts, kLayer, ": ",
-              desc.ranks.size(), " ranks are given for ", desc.experts, " experts");
-  for (std::size_t expert = 0; expert < desc.ranks.size(); ++expert) {
-    PLAIT_CHECK(desc.ranks[expert] >= 0 && desc.ranks[expert] < caller.world, kLayer, ": expert ",
-                expert, " is on rank ", desc.ranks[expert], " of ", caller.world);
+  const char* const kind = desc.parts == 1 ? "expert" : "part";
+  PLAIT_CHECK(desc.ranks.empty() || std::ssize(desc.ranks) == all, kLayer, ": ", desc.ranks.size(),
+              " ranks are given for ", all, ' ', kind, 's');
+  for (std::size_t at = 0; at < desc.ranks.size(); ++at) {
+    PLAIT_CHECK(desc.ranks[at] >= 0 && desc.ranks[at] < caller.world, kLayer, ": ", kind, ' ', at,
+                " is on rank ", desc.ranks[at], " of ", caller.world);
   }
 }
 

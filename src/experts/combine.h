@@ -9,10 +9,11 @@
 namespace plait::experts {
 
 struct Combine {
-  std::span<const void* const> results;  // [rows * top]: a row of `hidden` each; null: none
+  std::span<const void* const> results;  // [rows * top * parts]: of `hidden` each; null: none
   Dtype dtype;                           // of them
   const float* weights;                  // [rows * top]; null: they are weighted already
   std::int64_t top;
+  std::int64_t parts = 1;  // of a slot's result, added first
 };
 
 // out[t] = weights[t, 0] * results[t, 0] + ..., in f32, rounded once.

@@ -34,15 +34,16 @@ experts::ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
                        (has_weight ? static_cast<std::int64_t>(sizeof(float)) : 0),
           .result_bytes = bytes_of(desc, desc.wire),
           .gathered_bytes = bytes_of(desc, desc.out),
-          .top = desc.top};
+          .top = desc.top * desc.parts};
 }
 
 std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& options,
                              const experts::Placement& placement) {
-  const std::string text = base::sentence(
-      desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ', name(desc.out), ' ',
-      name(desc.weight), ' ', name(desc.activation), ' ', desc.alpha, ' ', desc.limit, ' ',
-      desc.added, ' ', name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
+  const std::string text =
+      base::sentence(desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ',
+                     desc.parts, ' ', name(desc.out), ' ', name(desc.weight), ' ',
+                     name(desc.activation), ' ', desc.alpha, ' ', desc.limit, ' ', desc.added, ' ',
+                     name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
   // The last two bits are those of a call, see comm/core/tag.cc.
   return static_cast<std::uint32_t>(base::fingerprint(placement.ranks(), base::fingerprint(text)))
          << 2;
@@ -55,7 +56,7 @@ ExpertParallelMLP::State::State(const ExpertsDesc& desc, Communicator& comm,
     : desc_(checked(desc, options, comm)),
       options_(options),
       state_(comm.state()),
-      placement_(desc.experts, comm.world(), desc.ranks),
+      placement_({.experts = desc.experts, .parts = desc.parts}, comm.world(), desc.ranks),
       products_(desc, options, comm.state().group()),
       exchange_(comm.state(), placement_, shape_of(desc)),
       fingerprint_(fingerprint_of(desc, options, placement_)) {}
@@ -96,7 +97,7 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) try {
   const PollHook hook = ops::hook_of(kLayer, call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
   call_ = &call;
-  products_.begin(call);
+  products_.begin(call, used_biases(call.down_biases, placement_, group.rank()));
   const Tag tag = tag_of(call);
   make([&] { exchange_.prepare(tag); });
   overlap::PollHook poll(hook ? &hook : nullptr);
@@ -142,9 +143,10 @@ void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
 
 void ExpertParallelMLP::State::write_row(std::int64_t slot, std::byte* to) const {
   const auto bytes = static_cast<std::size_t>(bytes_of(desc_, desc_.dtype));
-  std::memcpy(to, call_->x.row(slot / desc_.top), bytes);
+  const std::int64_t whole = slot / desc_.parts;
+  std::memcpy(to, call_->x.row(whole / desc_.top), bytes);
   if (weighs_rows())
-    std::memcpy(to + bytes, &call_->weights[static_cast<std::size_t>(slot)], sizeof(float));
+    std::memcpy(to + bytes, &call_->weights[static_cast<std::size_t>(whole)], sizeof(float));
 }
 
 void ExpertParallelMLP::State::multiply(const experts::RowStore& store, const experts::Work& work,
@@ -175,7 +177,8 @@ void ExpertParallelMLP::State::combine() {
   experts::combine({.results = exchange_.results(),
                     .dtype = desc_.wire,
                     .weights = weighs_rows() ? nullptr : call_->weights.data() + first * desc_.top,
-                    .top = desc_.top},
+                    .top = desc_.top,
+                    .parts = desc_.parts},
                    out, options_.threads);
 }
 

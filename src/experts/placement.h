@@ -1,4 +1,5 @@
-// Which rank has which experts, and which rows go to each of them.
+// Which rank has which experts, or parts of experts, and which rows go to each of them. To the
+// exchange a part is an expert: expert e in 2 parts is 2 * e and 2 * e + 1, and a slot two slots.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,17 @@ namespace plait::experts {
 
 class Placement {
  public:
-  // `ranks`: of each expert; empty: as even as it can be, in order.
-  Placement(std::int64_t experts, int world, std::span<const int> ranks);
+  // `ranks`: of each part; empty: see ExpertsDesc::ranks.
+  struct Cut {
+    std::int64_t experts;
+    std::int64_t parts = 1;  // of each
+  };
+  Placement(const Cut& cut, int world, std::span<const int> ranks);
 
   int world() const { return static_cast<int>(of_rank_.size()); }
   int rank_of(std::int64_t expert) const { return ranks_[static_cast<std::size_t>(expert)]; }
   std::span<const int> ranks() const { return ranks_; }
+  std::int64_t parts() const { return parts_; }
 
   // The expert's number among those of its rank.
   std::int64_t local(std::int64_t expert) const { return local_[static_cast<std::size_t>(expert)]; }
@@ -26,6 +32,7 @@ class Placement {
   std::int64_t groups() const { return groups_; }
 
  private:
+  std::int64_t parts_;
   std::vector<int> ranks_;
   std::vector<std::int64_t> local_;
   std::vector<std::vector<std::int64_t>> of_rank_;
@@ -35,6 +42,7 @@ class Placement {
 // The slots of a batch, sorted by rank and expert. Those of one expert stay in their order.
 class SlotOrder {
  public:
+  // `ids`: of whole experts.
   void sort(std::span<const std::int64_t> ids, const Placement& placement);
 
   std::int64_t count(int rank, std::int64_t group) const {

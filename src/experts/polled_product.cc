@@ -18,15 +18,16 @@ constexpr std::int64_t kUsualRows = 16;
 
 }  // namespace
 
-GroupedGemm select_product(const ExpertsDesc& desc, const ExpertsOptions& options, std::int64_t n,
-                           std::int64_t k, Dtype out) {
+GroupedGemm select_product(const ExpertsDesc& desc, const ExpertsOptions& options,
+                           const ProductShape& shape) {
   return select_grouped_gemm({.m = kUsualRows,
-                              .n = n,
-                              .k = k,
+                              .n = shape.n,
+                              .k = shape.k,
                               .x = desc.dtype,
                               .weight = desc.weight.scheme ? Dtype::s8 : desc.weight.dtype,
-                              .out = out,
-                              .quant = desc.weight.scheme},
+                              .out = shape.out,
+                              .quant = desc.weight.scheme,
+                              .shares = shape.shares},
                              {.backend = options.backend, .threads = options.threads});
 }
 

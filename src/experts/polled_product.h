@@ -14,8 +14,13 @@
 namespace plait::experts {
 
 // A product of the layer's rows, whose weights all are of its kind.
-GroupedGemm select_product(const ExpertsDesc& desc, const ExpertsOptions& options, std::int64_t n,
-                           std::int64_t k, Dtype out);
+struct ProductShape {
+  std::int64_t n, k;
+  Dtype out;
+  std::int64_t shares = 1;  // of a sum, of which k is one
+};
+GroupedGemm select_product(const ExpertsDesc& desc, const ExpertsOptions& options,
+                           const ProductShape& shape);
 
 void multiply(GroupedGemm& gemm, const GroupedGemmCall& call, const comm::Group& group,
               PollStep poll_step);

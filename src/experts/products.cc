@@ -19,9 +19,21 @@ Products::Products(const ExpertsDesc& desc, const ExpertsOptions& options, const
     : desc_(desc),
       threads_(options.threads),
       group_(group),
-      up_(select_product(desc, options, outputs_of(desc.activation, desc.inner), desc.hidden,
-                         Dtype::f32)),
-      down_(select_product(desc, options, desc.hidden, desc.inner, desc.wire)) {}
+      up_(select_product(
+          desc, options,
+          {.n = outputs_of(desc.activation, desc.inner), .k = desc.hidden, .out = Dtype::f32})),
+      down_(select_product(
+          desc, options,
+          {.n = desc.hidden, .k = desc.inner, .out = desc.wire, .shares = desc.parts})) {}
+
+std::vector<ConstTensorView> used_biases(std::span<const ConstTensorView> biases,
+                                         const Placement& placement, int rank) {
+  std::vector<ConstTensorView> used(biases.begin(), biases.end());
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (placement.experts_of(rank)[i] % placement.parts() != 0) used[i] = {};
+  }
+  return used;
+}
 
 void Products::multiply(const Rows& rows, PollStep poll_step) {
   for_each_piece(rows.counts, [&](const Piece& piece) {
@@ -67,7 +79,8 @@ void Products::multiply_piece(const Rows& rows, PollStep poll_step) {
                      .rows = rows.counts,
                      .weights = of_groups(call_->down, rows.first_group, rows.counts.size()),
                      .out = rows.out,
-                     .biases = of_groups(call_->down_biases, rows.first_group, rows.counts.size())},
+                     .biases = of_groups(std::span<const ConstTensorView>(down_biases_),
+                                         rows.first_group, rows.counts.size())},
                     group_, poll_step);
 }
 

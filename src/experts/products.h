@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "comm/core/group.h"
 #include "experts/activation.h"
+#include "experts/placement.h"
 #include "experts/polled_product.h"
 #include "plait/buffer.h"
 #include "plait/experts.h"
@@ -17,8 +20,11 @@ class Products {
  public:
   Products(const ExpertsDesc& desc, const ExpertsOptions& options, const comm::Group& group);
 
-  // The operands of one call, which must live until it ends.
-  void begin(const ExpertsForward& call) { call_ = &call; }
+  // The operands of one call, which must live until it ends. `biases`: of `down`.
+  void begin(const ExpertsForward& call, std::vector<ConstTensorView> biases) {
+    call_ = &call;
+    down_biases_ = std::move(biases);
+  }
 
   struct Rows {
     std::int64_t first_group;
@@ -42,9 +48,14 @@ class Products {
   GroupedGemm up_;
   GroupedGemm down_;
   const ExpertsForward* call_ = nullptr;
+  std::vector<ConstTensorView> down_biases_;
   Buffer outputs_;  // of the first product
   Buffer inputs_;   // of the second one
 };
+
+// Those of first parts: others have no data.
+std::vector<ConstTensorView> used_biases(std::span<const ConstTensorView> biases,
+                                         const Placement& placement, int rank);
 
 // The weight of a row. `weights`: as in Rows.
 float weight_of(const ConstTensorView& weights, std::int64_t row);

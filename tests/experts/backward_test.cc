@@ -65,10 +65,12 @@ Values grads_of(const Batch& batch, const ExpertsDesc& desc) {
 
 Gradients by_one_rank(const Experts& experts, const Batch& batch, float before) {
   const bool has_biases = !experts.up_bias_views.empty();
-  Gradients all(experts.desc, batch.rows(), static_cast<std::size_t>(experts.desc.experts), before);
+  Gradients all(experts.desc, batch.rows(), experts.up_weights.size(), before);
   const Values grads = grads_of(batch, experts.desc);
   run_in_threads(1, [&](Communicator& comm) {
-    ExpertParallelMLP layer(experts.desc, comm, {.schedule = Schedule::serial, .threads = 1});
+    ExpertsDesc desc = experts.desc;
+    desc.ranks.clear();
+    ExpertParallelMLP layer(desc, comm, {.schedule = Schedule::serial, .threads = 1});
     RankCall mine(experts, batch, 0, batch.rows(), layer.experts_of(0));
     ExpertsBackward call = all.call(mine.call(), grads.view(), has_biases);
     call.accumulate = before != 0;
@@ -122,6 +124,48 @@ ExpertsDesc layer_desc() { return {.hidden = 64, .inner = 48, .experts = 5, .top
 TEST(ExpertsBackward, AnyWorldGivesTheBitsOfOneRank) {
   expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", true});
   expect_gradients_everywhere({layer_desc(), Dtype::bf16, "", false}, 0.5F);
+}
+
+TEST(ExpertsBackward, PartsGiveTheBitsOfOneRankWithAllOfThem) {
+  ExpertsDesc desc = layer_desc();
+  desc.inner = 16;
+  desc.parts = 3;
+  expect_gradients_everywhere({desc, Dtype::bf16, "", true});
+  desc.ranks = {1, 0, 1, 0, 0, 1, 1, 1, 1, 0, 1, 0, 1, 0, 0};
+  expect_gradients_everywhere({desc, Dtype::bf16, "", false}, 0.5F);
+}
+
+// Parts that are nodes: gradients of weights are those of a whole expert, and those of x too where
+// a part's outputs lie side by side.
+TEST(ExpertsBackward, PartsGiveTheBitsOfWholeExperts) {
+  constexpr std::int64_t kWhole = 1024;
+  for (const auto activation : {ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
+    ExpertsDesc desc = layer_desc();
+    desc.hidden = 32;
+    desc.activation = activation;
+    desc.inner = kWhole;
+    const Experts whole(desc, Dtype::bf16, "", false);
+    desc.inner = kWhole / 2;
+    desc.parts = 2;
+    const Experts cut(desc, Dtype::bf16, "", false);
+    const Batch batch(desc, {9});
+    const Gradients wanted = by_one_rank(whole, batch, 0);
+    const Gradients got = by_one_rank(cut, batch, 0);
+    EXPECT_TRUE(are_same(got.x, wanted.x.data()));
+    for (std::size_t part = 0; part < got.up.size(); ++part) {
+      const std::size_t expert = part / 2;
+      const std::size_t offset = part % 2 * got.up[part].size();
+      EXPECT_TRUE(are_same(got.up[part], wanted.up[expert].data() + offset)) << part;
+      for (std::int64_t row = 0; row < desc.hidden; ++row) {
+        const auto first = static_cast<std::size_t>(row * desc.inner);
+        const std::size_t in_whole = 2 * first + part % 2 * static_cast<std::size_t>(desc.inner);
+        EXPECT_EQ(std::memcmp(&got.down[part][first], &wanted.down[expert][in_whole],
+                              static_cast<std::size_t>(desc.inner) * sizeof(float)),
+                  0)
+            << part;
+      }
+    }
+  }
 }
 
 #ifndef __SANITIZE_THREAD__

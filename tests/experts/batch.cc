@@ -18,14 +18,49 @@ Values::Values(Dtype type, std::int64_t row_count, std::int64_t col_count, float
   convert(data.data(), type, exact.data(), Dtype::f32, exact.size());
 }
 
+Values Values::pick(const std::vector<std::int64_t>& of_rows,
+                    const std::vector<std::int64_t>& of_cols) const {
+  Values some;
+  some.dtype = dtype;
+  some.rows = std::ssize(of_rows);
+  some.cols = std::ssize(of_cols);
+  for (const std::int64_t row : of_rows) {
+    for (const std::int64_t col : of_cols) some.exact.push_back(at(row, col));
+  }
+  some.data.resize(some.exact.size() * size_of(dtype));
+  convert(some.exact.data(), Dtype::f32, some.data.data(), dtype, some.exact.size());
+  return some;
+}
+
+namespace {
+
+std::vector<std::int64_t> from(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+// The outputs of the first product that a part has, of those of a whole expert.
+std::vector<std::int64_t> outputs_of_part(const ExpertsDesc& desc, std::int64_t part) {
+  if (desc.activation == ExpertActivation::swiglu) {
+    std::vector<std::int64_t> both = from(part * desc.inner, desc.inner);
+    for (const std::int64_t up : from((desc.parts + part) * desc.inner, desc.inner))
+      both.push_back(up);
+    return both;
+  }
+  const std::int64_t each = desc.activation == ExpertActivation::silu ? 1 : 2;
+  return from(each * part * desc.inner, each * desc.inner);
+}
+
+}  // namespace
+
 Experts::Experts(ExpertsDesc wanted, Dtype dtype, const std::string& scheme, bool has_biases)
     : desc(std::move(wanted)) {
   std::minstd_rand random(77);
-  const std::int64_t outputs =
-      desc.activation == ExpertActivation::silu ? desc.inner : 2 * desc.inner;
-  const auto add = [&](std::deque<Values>& values, std::vector<Weight>& weights, std::int64_t n,
-                       std::int64_t k) {
-    values.emplace_back(dtype, n, k, 0.3F, random);
+  const std::int64_t inner = desc.parts * desc.inner;
+  const std::int64_t outputs = desc.activation == ExpertActivation::silu ? inner : 2 * inner;
+  const auto add = [&](std::deque<Values>& values, std::vector<Weight>& weights, Values part) {
+    values.push_back(std::move(part));
     const WeightView view = {.view = values.back().view(), .layout = WeightLayout::out_in};
     if (scheme.empty()) {
       weights.emplace_back(view);
@@ -39,13 +74,21 @@ Experts::Experts(ExpertsDesc wanted, Dtype dtype, const std::string& scheme, boo
     }
   };
   for (std::int64_t expert = 0; expert < desc.experts; ++expert) {
-    add(up, up_weights, outputs, desc.hidden);
-    add(down, down_weights, desc.hidden, desc.inner);
-    if (!has_biases) continue;
-    up_biases.emplace_back(Dtype::f32, 1, outputs, 0.5F, random);
-    up_bias_views.push_back(std::as_const(up_biases.back()).view());
-    down_biases.emplace_back(Dtype::f32, 1, desc.hidden, 0.5F, random);
-    down_bias_views.push_back(std::as_const(down_biases.back()).view());
+    const Values whole_up(dtype, outputs, desc.hidden, 0.3F, random);
+    const Values whole_down(dtype, desc.hidden, inner, 0.3F, random);
+    const Values up_bias(Dtype::f32, 1, has_biases ? outputs : 0, 0.5F, random);
+    const Values down_bias(Dtype::f32, 1, has_biases ? desc.hidden : 0, 0.5F, random);
+    const std::vector<std::int64_t> hidden = from(0, desc.hidden);
+    for (std::int64_t part = 0; part < desc.parts; ++part) {
+      const std::vector<std::int64_t> its = outputs_of_part(desc, part);
+      add(up, up_weights, whole_up.pick(its, hidden));
+      add(down, down_weights, whole_down.pick(hidden, from(part * desc.inner, desc.inner)));
+      if (!has_biases) continue;
+      up_biases.push_back(up_bias.pick({0}, its));
+      up_bias_views.push_back(std::as_const(up_biases.back()).view());
+      down_biases.push_back(down_bias);
+      down_bias_views.push_back(std::as_const(down_biases.back()).view());
+    }
   }
   desc.weight = up_weights.front().kind();
 }

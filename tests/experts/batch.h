@@ -27,6 +27,10 @@ struct Values {
   ConstTensorView view() const {
     return {.data = data.data(), .dtype = dtype, .rows = rows, .cols = cols};
   }
+  // Some rows and columns.
+  Values pick(const std::vector<std::int64_t>& of_rows,
+              const std::vector<std::int64_t>& of_cols) const;
+
   float at(std::int64_t row, std::int64_t col) const {
     return exact[static_cast<std::size_t>(row * cols + col)];
   }
@@ -38,7 +42,8 @@ struct Values {
   std::vector<float> exact;
 };
 
-// The weights of all experts, and what they are packed in.
+// The weights of all experts, and what they are packed in. If experts are cut, those of all parts:
+// together they are the experts of a description with as many inner features in one part.
 struct Experts {
   // `scheme`: "" for plain weights, "packed", or that of a quantised weight.
   Experts(ExpertsDesc desc, Dtype dtype, const std::string& scheme, bool has_biases);

@@ -43,6 +43,12 @@ TEST(ExpertsRefuse, DescriptionsThatNoLayerCanHave) {
             "expert_parallel_mlp: expert 4 is on rank 1 of 1");
   EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.ranks = {0}; }),
             "expert_parallel_mlp: 1 ranks are given for 5 experts");
+  EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.parts = 17; }),
+            "expert_parallel_mlp: parts is 17; it can be 1 to 16");
+  EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.experts = 2049, desc.parts = 2; }),
+            "expert_parallel_mlp: 2049 experts in 2 parts are 4098; there can be 4096");
+  EXPECT_EQ(refusal_of([](Desc& desc, Options&) { desc.ranks = {0}, desc.parts = 2; }),
+            "expert_parallel_mlp: 1 ranks are given for 10 parts");
   EXPECT_EQ(
       refusal_of([](Desc& desc, Options&) { desc.limit = -1; }),
       "expert_parallel_mlp: alpha is 1, added 0 and limit -1; alpha and added must be finite, "
@@ -109,7 +115,7 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
   });
 }
 
-enum class Odd { hidden, inner, placement, schedule, wire, skips, batch, ids, gradients };
+enum class Odd { hidden, inner, parts, placement, schedule, wire, skips, batch, ids, gradients };
 
 // One rank makes another call than the others.
 void expect_mismatch(Odd odd, const std::string& field) {
@@ -120,6 +126,7 @@ void expect_mismatch(Odd odd, const std::string& field) {
     ExpertsOptions options = {.replicated = replicated};
     if (is_odd && odd == Odd::hidden) desc.hidden = 33;
     if (is_odd && odd == Odd::inner) desc.inner = 17;
+    if (is_odd && odd == Odd::parts) desc.parts = 2;
     if (is_odd && odd == Odd::placement) desc.ranks = {0, 1, 2, 1, 0};
     if (is_odd && odd == Odd::schedule) options.schedule = Schedule::serial;
     if (is_odd && odd == Odd::wire) desc.wire = Dtype::bf16;
@@ -147,6 +154,7 @@ void expect_mismatch(Odd odd, const std::string& field) {
 TEST(ExpertsRefuse, RanksThatDisagree) {
   expect_mismatch(Odd::hidden, "columns: ");
   expect_mismatch(Odd::inner, "the layer");
+  expect_mismatch(Odd::parts, "the layer");
   expect_mismatch(Odd::placement, "the layer");
   expect_mismatch(Odd::schedule, "the layer");
   expect_mismatch(Odd::wire, "the wire: ");

@@ -20,19 +20,41 @@ namespace plait::experts {
 namespace {
 
 TEST(Placement, IsEvenOrAsTheMapSays) {
-  const Placement even(7, 3, {});
+  const Placement even({.experts = 7}, 3, {});
   EXPECT_EQ(std::vector<int>(even.ranks().begin(), even.ranks().end()),
             (std::vector<int>{0, 0, 0, 1, 1, 2, 2}));
   EXPECT_EQ(even.groups(), 3);
   EXPECT_EQ(even.local(4), 1);
-  const Placement map(4, 3, std::vector<int>{2, 0, 2, 0});
+  const Placement map({.experts = 4}, 3, std::vector<int>{2, 0, 2, 0});
   EXPECT_EQ(map.experts_of(2), (std::vector<std::int64_t>{0, 2}));
   EXPECT_TRUE(map.experts_of(1).empty());
   EXPECT_EQ(map.local(2), 1);
 }
 
+TEST(Placement, HasThePartsOfAnExpertOnRanksThatFollowOneAnother) {
+  const auto of = [](int world, std::int64_t experts, std::int64_t parts) {
+    const Placement placement({.experts = experts, .parts = parts}, world, {});
+    return std::vector<int>(placement.ranks().begin(), placement.ranks().end());
+  };
+  EXPECT_EQ(of(4, 3, 2), (std::vector<int>{0, 1, 0, 1, 2, 3}));
+  EXPECT_EQ(of(2, 3, 2), (std::vector<int>{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(of(3, 2, 2), (std::vector<int>{0, 0, 1, 2}));
+  EXPECT_EQ(of(1, 2, 2), (std::vector<int>{0, 0, 0, 0}));
+}
+
+TEST(SlotOrder, HasASlotForEachPart) {
+  const Placement placement({.experts = 2, .parts = 2}, 2, {});
+  SlotOrder order;
+  order.sort(std::vector<std::int64_t>{1, -1, 0}, placement);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(order.slots(rank, 0)[0], 4 + rank);
+    EXPECT_EQ(order.slots(rank, 1)[0], 0 + rank);
+    EXPECT_EQ(order.slots(rank).size(), 2U);
+  }
+}
+
 TEST(SlotOrder, KeepsTheOrderOfAnExpertsSlots) {
-  const Placement placement(3, 2, {});
+  const Placement placement({.experts = 3}, 2, {});
   SlotOrder order;
   const std::vector<std::int64_t> ids = {2, 0, -1, 1, 0, 0, 2};
   order.sort(ids, placement);

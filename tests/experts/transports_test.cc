@@ -17,20 +17,25 @@ namespace {
 class ExpertsOver : public RanksTest {};
 
 const ExpertsDesc kTravelling = {.hidden = 192, .inner = 64, .experts = 10, .top = 3};
+const ExpertsDesc kInParts = {.hidden = 192, .inner = 32, .experts = 10, .top = 3, .parts = 2};
 
 TEST_P(ExpertsOver, RanksGiveTheBitsOfOne) {
-  const Experts experts(kTravelling, Dtype::bf16, "", false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(world()), 0);
   for (int rank = 0; rank < world(); ++rank)
     rows[static_cast<std::size_t>(rank)] = rank == 1 ? 0 : 120 + 30 * rank;
-  const Batch batch(experts.desc, rows);
-  const std::vector<std::byte> wanted = by_one_rank(experts, batch);
+  const Experts whole(kTravelling, Dtype::bf16, "", false);
+  const Experts cut(kInParts, Dtype::bf16, "", false);
+  const Batch batch(kTravelling, rows);
+  const std::vector<std::byte> of_whole = by_one_rank(whole, batch);
+  const std::vector<std::byte> of_cut = by_one_rank(cut, batch);
   run([&](Communicator& comm) {
     for (const bool replicated : {false, true}) {
       for (const Schedule schedule : {Schedule::serial, Schedule::fused}) {
         if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        expect_bits(comm, experts, batch,
-                    {.schedule = schedule, .replicated = replicated, .threads = 1}, wanted);
+        const ExpertsOptions options = {
+            .schedule = schedule, .replicated = replicated, .threads = 1};
+        expect_bits(comm, whole, batch, options, of_whole);
+        expect_bits(comm, cut, batch, options, of_cut);
       }
     }
     barrier(comm);
@@ -134,10 +139,10 @@ TEST(ExpertsOverTcp, GoOnWhenRowsComeToARankThatSleeps) {
 
 // Rank 1 dies when its hook is called for the third time: it has sent some of its rows, and the
 // others wait for the rest. A deadline is minutes away.
-void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {
+void lose_a_rank(const RunRanks& run, const ExpertsDesc& desc, const ExpertsOptions& options) {
   run(3,
       [&](Communicator& comm) {
-        const Experts experts(kTravelling, Dtype::bf16, "", false);
+        const Experts experts(desc, Dtype::bf16, "", false);
         const Batch batch(experts.desc, {400, 400, 400});
         ExpertParallelMLP layer(experts.desc, comm, options);
         RankCall mine(experts, batch, batch.first_row(comm.rank()), 400,
@@ -157,12 +162,12 @@ void lose_a_rank(const RunRanks& run, const ExpertsOptions& options) {
 }
 
 TEST(ExpertsWithoutARank, NameItOverSharedMemory) {
-  lose_a_rank(run_in_processes, {.schedule = Schedule::serial, .threads = 1});
-  lose_a_rank(run_in_processes, {.schedule = Schedule::fused, .threads = 1});
+  lose_a_rank(run_in_processes, kTravelling, {.schedule = Schedule::serial, .threads = 1});
+  lose_a_rank(run_in_processes, kTravelling, {.schedule = Schedule::fused, .threads = 1});
 }
 
 TEST(ExpertsWithoutARank, NameItOverTcp) {
-  lose_a_rank(run_over_tcp, {.schedule = Schedule::fused, .threads = 1});
+  lose_a_rank(run_over_tcp, kInParts, {.schedule = Schedule::fused, .threads = 1});
 }
 #endif
 

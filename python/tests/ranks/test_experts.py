@@ -9,9 +9,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import agree
+from torch.utils.checkpoint import checkpoint
 
 import plait
 import plait.torch as pt
+from plait.torch.experts import layer as layers
 
 WIDTH, INNER = 48, 20
 OSS = pt.Swiglu(interleaved=True, alpha=1.702, limit=1.5, added=1.0)
@@ -26,6 +28,8 @@ class Case:
     rows: tuple[int, int, int] = (7, 4, 9)
     dtype: torch.dtype = torch.float32
     is_oss: bool = False
+    parts: int = 1
+    inner: int = INNER
     placement: tuple[int, ...] | None = None
     whole: list[torch.Tensor | None] = field(init=False)  # the stacks of all experts
     hidden: torch.Tensor = field(init=False)  # of all ranks
@@ -42,8 +46,9 @@ class Case:
         self.hidden = random(total, WIDTH).to(self.dtype)
         self.ids = torch.randint(-1, self.experts, (total, self.slots), generator=make)
         self.weights = random(total, self.slots).softmax(-1)
-        up, down = random(self.experts, 2 * INNER, WIDTH), random(self.experts, WIDTH, INNER)
-        biases = [random(self.experts, 2 * INNER), random(self.experts, WIDTH)]
+        inner = self.inner
+        up, down = random(self.experts, 2 * inner, WIDTH), random(self.experts, WIDTH, inner)
+        biases = [random(self.experts, 2 * inner), random(self.experts, WIDTH)]
         if self.is_oss:
             up, down = up.transpose(1, 2).contiguous(), down.transpose(1, 2).contiguous()
         stacks = [up / 4, down / 4, *biases] if self.is_oss else [up / 4, down / 4]
@@ -66,11 +71,16 @@ class Case:
             how.update(activation=OSS, transposed=True)
         if group is None:
             how["placement"] = self.placement
-        return pt.ExpertParallel.share(**given, group=group, **how)
+        return pt.ExpertParallel.share(**given, group=group, parts=self.parts, **how)
 
     def own_experts(self) -> list[int]:
         world = dist.get_world_size()
         ranks = self.placement
+        if ranks is None and self.parts > 1:
+            assert world % self.parts == 0
+            shares = self.experts * self.parts // world  # of each rank, where it is even
+            run, at = divmod(dist.get_rank(), self.parts)
+            return [(run * shares + one) * self.parts + at for one in range(shares)]
         if ranks is None:
             most = -(-self.experts // world)
             extra = self.experts % world or world
@@ -96,6 +106,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "one rank has all experts": lambda: Case(placement=last()),
     "ranks without rows": lambda: Case(rows=(0, 6, 0)),
     "no rows at all": lambda: Case(rows=(0, 0, 0)),
+    "three parts, a map": lambda: Case(
+        parts=3, inner=30, placement=tuple((5 * at + 1) % dist.get_world_size() for at in range(15))
+    ),
+    "two parts, gpt-oss": lambda: Case(
+        parts=2, is_oss=True, placement=tuple(at // 3 % dist.get_world_size() for at in range(10))
+    ),
     "many rows": lambda: Case(rows=(300, 40, 500)),
     "one expert a row": lambda: Case(slots=1, experts=2),
 }
@@ -138,6 +154,23 @@ def test_bits_are_those_of_one_rank(name: str, alone: dist.ProcessGroup) -> None
         for what, ours in found.items():
             own = case.own_experts() if what.startswith("of ") else case.own
             agree(torch.equal(ours, expected[what][own]), f"{what} differs, {schedule}")
+
+
+@pytest.mark.parametrize("is_oss", [False, True])
+def test_parts_that_are_nodes_have_the_bits_of_whole_experts(
+    is_oss: bool, alone: dist.ProcessGroup, world: int
+) -> None:
+    case = Case(experts=4, inner=1024, rows=(5, 0, 3), dtype=torch.bfloat16, is_oss=is_oss)
+    case.whole = case.whole[:2] if not is_oss else [*case.whole[:3], torch.zeros(4, WIDTH).bfloat16()]
+    options = pt.Options(wire="f32")
+    with torch.no_grad():
+        whole = case.layer(alone, options=options)(case.hidden, case.ids, case.weights)
+        case.parts = 2
+        cut = case.layer(None, options=options)
+        found = cut(case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    agree(torch.equal(found, whole[case.own]), "values differ")
+    if world % 2 == 0:
+        agree(cut.down.shape[0] == 8 // world and "in 2 parts" in repr(cut), repr(cut))
 
 
 def test_the_wire_is_of_ones_choice(alone: dist.ProcessGroup) -> None:
@@ -217,6 +250,68 @@ def test_a_shared_expert_is_computed_within_the_call(options: pt.Options) -> Non
         out = layer(*rows, shared_batch=True, shared=once)
         expected = layer(*rows, shared_batch=True) + shared(case.hidden)
     agree(torch.equal(out, expected) and not out.requires_grad, "shared batches differ")
+
+
+def test_rows_travel_while_a_shared_expert_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(rows=(40, 30, 20))
+    layer = case.layer(None)
+    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    shared = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.SiLU())
+    polls: list[int] = []
+
+    class Counted(layers._Polling):
+        def __init__(self, poll_step: Callable[[], None]):
+            super().__init__(lambda: polls.append(1) or poll_step())
+
+    monkeypatch.setattr(layers, "_Polling", Counted)
+    with torch.no_grad():
+        out = layer(*operands, shared=shared)
+        agree(torch.equal(out, layer(*operands) + shared(operands[0])), "values differ")
+    agree(len(polls) >= 2, f"{len(polls)} polls for two functions")
+
+
+def test_a_shared_expert_may_be_compiled() -> None:
+    case = Case()
+    layer = case.layer(None)
+    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    shared = torch.nn.Linear(WIDTH, WIDTH)
+    with torch.no_grad():
+        out = layer(*operands, shared=torch.compile(shared, backend="aot_eager"))
+        agree(torch.equal(out, layer(*operands) + shared(operands[0])), "values differ")
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_shared_expert_under_checkpoints(reentrant: bool) -> None:
+    case = Case()
+    layer = case.layer(None)
+    shared = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.SiLU())
+    leaves = [*shared.parameters(), *layer.parameters()]
+
+    def block(hidden: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = layer(hidden.tanh(), case.ids[case.own], weights, shared=shared)
+        return out.sigmoid()
+
+    def found(is_checked: bool) -> list[torch.Tensor]:
+        hidden, weights = (
+            one[case.own].clone().requires_grad_() for one in (case.hidden, case.weights)
+        )
+        for leaf in leaves:
+            leaf.grad = None
+        out = hidden
+        for _ in range(2):
+            if is_checked:
+                out = checkpoint(block, out, weights, use_reentrant=reentrant)
+            else:
+                out = block(out, weights)
+        out.square().sum().backward()
+        grads = [one.grad for one in (hidden, weights, *leaves)]
+        return [out.detach(), *(grad for grad in grads if grad is not None)]
+
+    expected = found(False)
+    ours = found(True)
+    agree(len(ours) == len(expected) == 3 + len(leaves), f"{len(ours)} of {len(expected)}")
+    same = [torch.equal(one, other) for one, other in zip(ours, expected, strict=True)]
+    agree(all(same), f"results differ: {same}")
 
 
 def test_a_shared_expert_makes_no_calls_of_the_group(world: int) -> None:

@@ -76,7 +76,8 @@ class Call:
     activation: Swiglu
     turned: bool  # weights are [e, inputs, outputs]
     shared_batch: bool = False  # all ranks have the same rows
-    beside: Callable[[], None] | None = None  # what forward computes while it would wait
+    # what forward computes while it would wait; it may let rows travel by calling its argument
+    beside: Callable[[Callable[[], None]], None] | None = None
 
     def layer(self, hidden: torch.Tensor, slots: int, stacks: Stacks) -> Any:
         """Return the native layer, which all modules of experts of these sizes share."""
@@ -93,8 +94,9 @@ class Call:
                 self.context.comm,
                 hidden=width,
                 inner=inner,
-                experts=len(self.placement.ranks),
+                experts=self.placement.experts,
                 top=slots,
+                parts=self.placement.parts,
                 dtype=dtype,
                 wire=dtype if settings.wire in (None, _native.Dtype.s8) else settings.wire,
                 is_packed=stacks.are_packed,

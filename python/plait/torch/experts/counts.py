@@ -36,7 +36,7 @@ def count(
     width = hidden.shape[1]
     inner = down.shape[1 if call.turned else 2]
     dtype = tensors.DTYPES[hidden.dtype].name
-    key = (len(placement.ranks), width, inner, ids.shape[1], dtype, placement.world)
+    key = (placement.experts, width, inner, ids.shape[1], dtype, placement.world)
     total = _totals.get(key)
     if total is None:
         total = _totals[key] = Total(sent=[0] * placement.world)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from plait.errors import refuse
 from plait.torch import tensors
@@ -36,6 +37,7 @@ def expert_parallel(
     experts: int,
     gate_up_bias: torch.Tensor | None = None,
     down_bias: torch.Tensor | None = None,
+    parts: int = 1,
     placement: Sequence[int] | None = None,
     activation: Swiglu = _SWIGLU,
     transposed: bool = False,
@@ -58,14 +60,23 @@ def expert_parallel(
     is: without it they lie in contiguous blocks, of which the first ones have one more where it is
     uneven. A rank's experts lie in the order of their numbers.
 
+    With `parts`, each expert is cut in as many equal parts of its F, which may be on different
+    ranks: tensor parallelism inside experts. Part p of expert e is number e * `parts` + p, in
+    `placement` and in the stacks, whose F is that of a part: `gate_up` has the gates and ups of the
+    same features. If `placement` is not given and the number of ranks is a multiple of `parts`,
+    each run of `parts` ranks has experts of its own. The parts' results are added before they are
+    weighted, in f32: with the wire f32 and parts that are nodes of the sum, `out` has the bits of
+    whole experts. Every part has a `down_bias`, of which that of part 0 is used.
+
     All ranks make the call, with as many rows as they like, and all or none want gradients and call
     its backward; ranks that differ in what they want are refused. `shared_batch` says that all
     ranks have the same rows, experts and weights: no row is sent before it is multiplied. It is for
     inference.
 
     `shared` is an expert that all rows have, with weights of this rank: `shared(hidden)` is added
-    to the result, with gradients. It is computed when the call would wait for other ranks, and
-    makes no call of plait's over the same group.
+    to the result, with gradients. It is computed when the call would wait for other ranks, whose
+    rows go on travelling between its functions of torch, and makes no call of plait's over the same
+    group.
     """
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
@@ -76,7 +87,7 @@ def expert_parallel(
         stacks.packs = packs
     rank, world = group_place(group, NAME)
     given = None if placement is None else tuple(placement)
-    placed = Placement.of(experts, given, world)
+    placed = Placement.of(experts, given, world, parts)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
@@ -92,6 +103,21 @@ def expert_parallel(
     return out + beside.out
 
 
+class _Polling(TorchFunctionMode):
+    """Lets rows go on travelling after each function of torch."""
+
+    def __init__(self, poll_step: Callable[[], None]):
+        super().__init__()
+        self.poll_step = poll_step
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.poll_step()
+        return out
+
+
 class _Beside:
     """An expert that all rows have, in the gradient mode of the caller."""
 
@@ -101,8 +127,9 @@ class _Beside:
         self.shared, self.hidden = shared, hidden
         self.grads = torch.is_grad_enabled()
 
-    def __call__(self) -> None:
-        with torch.set_grad_enabled(self.grads):  # autograd's functions run without
+    def __call__(self, poll_step: Callable[[], None]) -> None:
+        # autograd's functions run without gradients
+        with torch.set_grad_enabled(self.grads), _Polling(poll_step):
             self.out = self.shared(self.hidden)
 
 
@@ -256,7 +283,8 @@ def check_operands(
         if list(one.shape) != shape:
             refuse(
                 NAME,
-                f"{who}, which has {own} of {len(placement.ranks)} experts: {name} is "
+                f"{who}, which has {own} of {len(placement.ranks)} "
+                f"{'experts' if placement.parts == 1 else 'parts of experts'}: {name} is "
                 f"{list(one.shape)}, not {shape}",
             )
         converts = stacks.are_packed and torch.is_autocast_enabled("cpu") and tensors.is_plain(one)
@@ -267,8 +295,8 @@ def check_operands(
 class ExpertParallel(nn.Module):
     """Experts that the ranks share: `forward` takes rows, their experts, and the weights of these.
 
-    Its parameters are this rank's experts: `gate_up` and `down`, and perhaps their biases; see
-    expert_parallel() for their shapes. A rank may have none.
+    Its parameters are this rank's experts, or parts of experts: `gate_up` and `down`, and perhaps
+    their biases; see expert_parallel() for their shapes. A rank may have none.
     """
 
     gate_up: nn.Parameter
@@ -284,6 +312,7 @@ class ExpertParallel(nn.Module):
         experts: int,
         gate_up_bias: torch.Tensor | None = None,
         down_bias: torch.Tensor | None = None,
+        parts: int = 1,
         placement: Sequence[int] | None = None,
         activation: Swiglu = _SWIGLU,
         transposed: bool = False,
@@ -298,6 +327,7 @@ class ExpertParallel(nn.Module):
             made = None if one is None else nn.Parameter(one, requires_grad=one.requires_grad)
             self.register_parameter(name, made)
         self.experts = experts
+        self.parts = parts
         self.placement = None if placement is None else tuple(placement)
         self.activation = activation
         self.transposed = transposed
@@ -313,27 +343,38 @@ class ExpertParallel(nn.Module):
         *,
         gate_up_bias: torch.Tensor | None = None,
         down_bias: torch.Tensor | None = None,
+        parts: int = 1,
         placement: Sequence[int] | None = None,
+        activation: Swiglu = _SWIGLU,
+        transposed: bool = False,
         group: dist.ProcessGroup | None = None,
         **how: Any,
     ) -> "ExpertParallel":
-        """Copy this rank's experts out of the stacks of all, which every rank has alike."""
+        """Copy this rank's experts, or parts, out of the stacks of all, which all ranks have alike."""
         rank, world = group_place(group, f"{cls.__name__}.share")
         given = None if placement is None else tuple(placement)
-        own = Placement.of(gate_up.shape[0], given, world).own(rank)
-        gate_up_own, down_own, gate_up_bias_own, down_bias_own = (
-            None if one is None else one.detach()[own].requires_grad_(one.requires_grad)
-            for one in (gate_up, down, gate_up_bias, down_bias)
-        )
-        assert gate_up_own is not None
-        assert down_own is not None
+        own = Placement.of(gate_up.shape[0], given, world, parts).own(rank)
+        inner = down.shape[1 if transposed else 2]
+        if inner % parts != 0:
+            refuse(NAME, f"{parts} equal parts can't be cut from experts with F = {inner}")
+        halves = 1 if activation.interleaved else 2
+        cuts = {
+            "gate_up": (gate_up, 2 if transposed else 1, halves),
+            "down": (down, 1 if transposed else 2, 1),
+            "gate_up_bias": (gate_up_bias, 1, halves),
+            "down_bias": (down_bias, None, 1),
+        }
+        taken: dict[str, Any] = {
+            name: None if one is None else _taken(one, own, parts, dim, halves)
+            for name, (one, dim, halves) in cuts.items()
+        }
         return cls(
-            gate_up_own,
-            down_own,
+            **taken,
             experts=gate_up.shape[0],
-            gate_up_bias=gate_up_bias_own,
-            down_bias=down_bias_own,
+            parts=parts,
             placement=placement,
+            activation=activation,
+            transposed=transposed,
             group=group,
             **how,
         )
@@ -357,6 +398,7 @@ class ExpertParallel(nn.Module):
             experts=self.experts,
             gate_up_bias=self.gate_up_bias,
             down_bias=self.down_bias,
+            parts=self.parts,
             placement=self.placement,
             activation=self.activation,
             transposed=self.transposed,
@@ -383,4 +425,19 @@ class ExpertParallel(nn.Module):
         """Describe this rank's share."""
         own, inner = self.down.shape[0], self.down.shape[1 if self.transposed else 2]
         width = self.down.shape[2 if self.transposed else 1]
-        return f"experts={own} of {self.experts}, hidden={width}, inner={inner}"
+        parts = "" if self.parts == 1 else f" in {self.parts} parts"
+        return f"experts={own} of {self.experts}{parts}, hidden={width}, inner={inner}"
+
+
+def _taken(
+    stack: torch.Tensor, own: list[int], parts: int, dim: int | None, halves: int
+) -> torch.Tensor:
+    """Copy parts out of whole experts; `dim` has their features, gates and ups as halves."""
+    experts = [number // parts for number in own]
+    pieces = stack.detach()
+    if dim is None or parts == 1:
+        pieces = pieces[experts]
+    else:  # [E, ..., halves, parts, F / parts, ...] to [E, parts, ..., halves, F / parts, ...]
+        pieces = pieces.unflatten(dim, (halves, parts, -1)).movedim(dim + 1, 1)
+        pieces = pieces[experts, [number % parts for number in own]].flatten(dim, dim + 1)
+    return pieces.requires_grad_(stack.requires_grad)
