@@ -21,14 +21,15 @@ namespace plait::experts {
 namespace {
 
 ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
-  constexpr auto kWeight = static_cast<std::int64_t>(sizeof(float));
   const auto bytes_of = [&](Dtype dtype) {
     return desc.hidden * static_cast<std::int64_t>(size_of(dtype));
   };
-  return {.row_bytes = 2 * bytes_of(desc.dtype) + kWeight,
-          .result_bytes = bytes_of(desc.wire) + kWeight,
-          .gathered_bytes = 0,
-          .top = desc.top * desc.parts};
+  return {.rows = {.shared_bytes = 2 * bytes_of(desc.dtype),
+                   .has_weights = true,
+                   .result_bytes = bytes_of(desc.wire) + static_cast<std::int64_t>(sizeof(float)),
+                   .top = desc.top * desc.parts,
+                   .parts = desc.parts},
+          .gathered_bytes = 0};
 }
 
 // How many parts' outputs of the first product are one after another in those of a whole expert.
@@ -91,14 +92,10 @@ void Backward::run(const Tag& tag, overlap::PollHook& poll) {
   });
 }
 
-void Backward::write_row(std::int64_t slot, std::byte* to) const {
-  const std::int64_t whole = slot / desc_.parts;
-  const std::int64_t row = whole / desc_.top;
+void Backward::write_row(std::int64_t row, std::byte* to) const {
   const auto bytes = static_cast<std::size_t>(x_bytes());
   std::memcpy(to, call_->forward.x.row(row), bytes);
   std::memcpy(to + bytes, call_->grad_out.row(row), bytes);
-  std::memcpy(to + 2 * bytes, &call_->forward.weights[static_cast<std::size_t>(whole)],
-              sizeof(float));
 }
 
 void Backward::multiply(const RowStore& store, const Work& work, PollStep poll_step) {

@@ -51,7 +51,8 @@ class Backward final : private RowUser {
     return desc_.hidden * static_cast<std::int64_t>(size_of(desc_.wire));
   }
 
-  void write_row(std::int64_t slot, std::byte* to) const override;
+  void write_row(std::int64_t row, std::byte* to) const override;
+  const float* slot_weights() const override { return call_->forward.weights.data(); }
   void multiply(const RowStore& store, const Work& work, PollStep poll_step) override;
   void finish(const RowStore& store, std::span<const std::int64_t> counts,
               PollStep poll_step) override;

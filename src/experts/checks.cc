@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
-#include "comm/flow/counted_rows.h"
 #include "experts/activation.h"
+#include "experts/dispatch.h"
 #include "plait/packed_weight.h"
 #include "quant/scheme.h"
 #include "tensor/apart.h"
@@ -90,7 +90,7 @@ void check_x(const ExpertsForward& call, const ExpertsDesc& desc) {
   tensor::validate_on_cpu(call.x, base::sentence(kLayer, ": x"));
   PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": x has ", call.x.cols,
               " columns; it must have ", desc.hidden);
-  const std::int64_t most = comm::kMostRows / (desc.top * desc.parts);
+  const std::int64_t most = kMostSlots / (desc.top * desc.parts);
   PLAIT_CHECK(call.x.rows <= most, kLayer, ": x has ", call.x.rows, " rows; it can have ", most);
   PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": x is ", name(call.x.dtype),
               " but the layer was made for ", name(desc.dtype));

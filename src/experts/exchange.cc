@@ -1,6 +1,7 @@
 #include "experts/exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -24,8 +25,8 @@ constexpr std::int64_t kRowsOfARun = 256;
 constexpr std::int64_t kRuns = 8;
 
 std::size_t chunk_bytes(const ExpertExchange::Shape& shape) {
-  return static_cast<std::size_t>(
-      std::max({kChunkBytes, shape.row_bytes, shape.result_bytes, shape.gathered_bytes}));
+  return static_cast<std::size_t>(std::max(
+      {kChunkBytes, shape.rows.travelling_bytes(), shape.rows.result_bytes, shape.gathered_bytes}));
 }
 
 RowCut cut_of(std::int64_t bytes, std::int64_t groups, std::size_t chunk) {
@@ -41,13 +42,13 @@ ExpertExchange::ExpertExchange(Communicator::State& state, const Placement& plac
       shape_(shape),
       chunk_bytes_(chunk_bytes(shape)),
       exchange_(state.group(), 2),
-      apart_(shape.row_bytes, shape.result_bytes),
-      store_(shape.row_bytes, shape.result_bytes),
-      dispatched_(state.group(), placement.groups(), std::max(shape.row_bytes, shape.result_bytes),
-                  kLayer, [this] { make_places(); }),
-      dispatch_(exchange_, dispatched_, cut_of(shape.row_bytes, placement.groups(), chunk_bytes_),
+      apart_(shape.rows.stored_bytes(), shape.rows.result_bytes),
+      store_(shape.rows.stored_bytes(), shape.rows.result_bytes),
+      dispatched_(state.group(), placement.groups(), shape.rows, [this] { make_places(); }),
+      dispatch_(exchange_, dispatched_,
+                cut_of(shape.rows.travelling_bytes(), placement.groups() + 1, chunk_bytes_),
                 Way::out),
-      return_(exchange_, returned_, cut_of(shape.result_bytes, 0, chunk_bytes_), Way::back),
+      return_(exchange_, returned_, cut_of(shape.rows.result_bytes, 0, chunk_bytes_), Way::back),
       gather_(exchange_, gathered_, cut_of(shape.gathered_bytes, 0, chunk_bytes_), Way::out) {}
 
 void ExpertExchange::prepare(const Tag& tag) {
@@ -70,7 +71,7 @@ std::int64_t ExpertExchange::own_rows() const {
 }
 
 int ExpertExchange::owner_of(std::int64_t slot) const {
-  const auto row = static_cast<std::size_t>(slot / shape_.top);
+  const auto row = static_cast<std::size_t>(slot / shape_.rows.top);
   const auto after = std::upper_bound(
       shards_.begin(), shards_.end(), row,
       [](std::size_t at, const Shard& shard) { return at < shard.offset + shard.count; });
@@ -90,7 +91,7 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
   shards_.clear();
   for (int peer = 0; call.replicated && peer < world(); ++peer)
     shards_.push_back(balanced_shard(static_cast<std::size_t>(call.rows), peer, world()));
-  results_.assign(static_cast<std::size_t>(own_rows() * shape_.top), nullptr);
+  results_.assign(static_cast<std::size_t>(own_rows() * shape_.rows.top), nullptr);
   is_apart_.assign(static_cast<std::size_t>(groups()), false);
   if (call.replicated) {
     find_replicated();
@@ -125,33 +126,8 @@ void ExpertExchange::use_wait() {
   }
 }
 
-// Rows for other ranks leave from x itself, or from copies with all that travels.
-void ExpertExchange::find_outgoing() {
-  const bool is_direct = call_.direct.dtype != kNoDtype;
-  std::int64_t slots = 0;
-  for (const int peer : exchange_.peers()) slots += std::ssize(order_.slots(peer));
-  TensorView copies;
-  if (!is_direct) {
-    tensor::make_room(copies_, static_cast<std::size_t>(slots * shape_.row_bytes));
-    copies = copies_.view(Dtype::s8, slots, shape_.row_bytes);
-  }
-  dispatched_.rows = is_direct ? call_.direct : copies;
-  dispatched_.to_peers.assign(static_cast<std::size_t>(world()), {});
-  std::int64_t row = 0;
-  for (const int peer : exchange_.peers()) {
-    RowBlock& block = dispatched_.to_peers[static_cast<std::size_t>(peer)];
-    for (const std::int64_t slot : order_.slots(peer)) {
-      if (!is_direct) user_->write_row(slot, static_cast<std::byte*>(copies.row(row)));
-      block.add(is_direct ? slot / shape_.top : row, 1);
-      ++row;
-    }
-    for (std::int64_t group = 0; group < groups(); ++group)
-      dispatched_.counts.counts(peer)[static_cast<std::size_t>(group)] = order_.count(peer, group);
-  }
-}
-
 void ExpertExchange::begin_dispatch() {
-  find_outgoing();
+  dispatched_.begin({.rows = call_.rows, .source = *user_, .order = order_});
   for (std::int64_t group = 0; group < groups(); ++group) {
     const std::int64_t count = order_.count(rank(), group);
     const bool is_apart = call_.fused && !call_.whole_groups && world() > 1 && count >= kManyRows;
@@ -164,8 +140,11 @@ void ExpertExchange::begin_dispatch() {
 
 // Writes a row that this rank has for itself, and notes where its result will be.
 void ExpertExchange::take(std::int64_t slot, const RowStore& store, std::int64_t row) {
-  user_->write_row(slot, static_cast<std::byte*>(store.bytes().row(row)));
-  const std::int64_t own = slot - first_own() * shape_.top;
+  auto* const to = static_cast<std::byte*>(store.bytes().row(row));
+  user_->write_row(slot / shape_.rows.top, to);
+  if (const float* const weights = user_->slot_weights())
+    std::memcpy(to + shape_.rows.shared_bytes, &weights[slot / shape_.rows.parts], sizeof(float));
+  const std::int64_t own = slot - first_own() * shape_.rows.top;
   if (own >= 0 && own < std::ssize(results_))
     results_[static_cast<std::size_t>(own)] = store.results().row(row);
 }
@@ -214,7 +193,7 @@ void ExpertExchange::make_places() {
   } catch (...) {
     group.fail_and_raise(comm::failure_of_caught(kLayer, rank()));
   }
-  dispatched_.places = store_.bytes();
+  dispatched_.set_places(store_);
   progress_.begin(dispatched_.from, {.count = groups(), .whole = call_.whole_groups}, world());
   for (std::int64_t i = 0; i < groups(); ++i) {
     if (is_apart_[static_cast<std::size_t>(i)]) continue;
@@ -250,7 +229,7 @@ void ExpertExchange::find_replicated() {
 void ExpertExchange::begin_return() {
   returned_.clear(world());
   returned_.from = store_.results();
-  const std::int64_t first = first_own() * shape_.top;
+  const std::int64_t first = first_own() * shape_.rows.top;
   const auto for_each_own = [&](int peer, auto&& visit) {
     for (const std::int64_t slot : order_.slots(peer)) {
       if (slot >= first && slot - first < std::ssize(results_)) visit(slot - first);
@@ -264,8 +243,8 @@ void ExpertExchange::begin_return() {
     for_each_own(peer, [&](std::int64_t /*slot*/) { ++rows; });
     returned_.from_peers[index].add(before, rows - before);
   }
-  tensor::make_room(results_memory_, static_cast<std::size_t>(rows * shape_.result_bytes));
-  const TensorView results = results_memory_.view(Dtype::s8, rows, shape_.result_bytes);
+  tensor::make_room(results_memory_, static_cast<std::size_t>(rows * shape_.rows.result_bytes));
+  const TensorView results = results_memory_.view(Dtype::s8, rows, shape_.rows.result_bytes);
   std::int64_t row = 0;
   for (const int peer : exchange_.peers()) {
     for_each_own(peer, [&](std::int64_t slot) {
@@ -289,7 +268,7 @@ void ExpertExchange::multiply_all() {
       if (is_found || exchange_.moves() == seen) return is_found;
       seen = exchange_.moves();
       for (const int peer : exchange_.peers()) {
-        if (dispatch_.has_begun()) progress_.set_received(peer, dispatch_.flow().received(peer));
+        if (dispatch_.has_begun()) progress_.set_received(peer, dispatched_.received(peer));
       }
       return is_found = progress_.find(most, work);
     });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/session/state.h"
+#include "experts/dispatch.h"
 #include "experts/flows.h"
 #include "experts/placement.h"
 #include "experts/rows.h"
@@ -21,13 +22,8 @@ namespace plait::experts {
 using PollStep = base::FunctionRef<void()>;
 
 // The layer's side of it.
-class RowUser {
+class RowUser : public RowSource {
  public:
-  virtual ~RowUser() = default;
-
-  // Writes the row of a slot as it travels.
-  virtual void write_row(std::int64_t slot, std::byte* to) const = 0;
-
   // Makes the results of these rows of the store.
   virtual void multiply(const RowStore& store, const Work& work, PollStep poll_step) = 0;
 
@@ -43,10 +39,8 @@ class RowUser {
 class ExpertExchange {
  public:
   struct Shape {
-    std::int64_t row_bytes;
-    std::int64_t result_bytes;
+    Dispatch::Shape rows;
     std::int64_t gathered_bytes;  // of a row of out
-    std::int64_t top;
   };
   ExpertExchange(Communicator::State& state, const Placement& placement, const Shape& shape);
   ExpertExchange(const ExpertExchange&) = delete;
@@ -57,8 +51,7 @@ class ExpertExchange {
     std::span<const std::int64_t> ids;
     bool fused;
     bool replicated = false;
-    bool whole_groups = false;    // all rows of an expert are multiplied at once
-    ConstTensorView direct = {};  // x as bytes, if that is all that travels
+    bool whole_groups = false;  // all rows of an expert are multiplied at once
   };
   // Collective. Returns when all results are here.
   void run(const Tag& tag, const Call& call, RowUser& user, overlap::PollHook& poll);
@@ -82,7 +75,7 @@ class ExpertExchange {
   std::int64_t rows_to(int rank) const { return std::ssize(order_.slots(rank)); }
 
   std::size_t held_bytes() const {
-    return apart_.held_bytes() + store_.held_bytes() + copies_.bytes() + results_memory_.bytes();
+    return apart_.held_bytes() + store_.held_bytes() + results_memory_.bytes();
   }
 
  private:
@@ -91,7 +84,6 @@ class ExpertExchange {
   std::int64_t groups() const { return placement_.groups(); }
   int owner_of(std::int64_t slot) const;
 
-  void find_outgoing();
   void begin_dispatch();
   void multiply_apart();
   void make_places();
@@ -132,7 +124,6 @@ class ExpertExchange {
   SlotOrder order_;
   std::vector<Shard> shards_;   // of rows, by rank, if all ranks have the same
   std::vector<bool> is_apart_;  // by group: its own rows are multiplied by themselves
-  Buffer copies_;               // of rows for other ranks
   RowStore apart_;
   RowStore store_;
   Progress progress_;

@@ -29,12 +29,12 @@ std::int64_t bytes_of(const ExpertsDesc& desc, Dtype dtype) {
 
 // A row of x, and its weight if that is multiplied with the activation.
 experts::ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
-  const bool has_weight = desc.weights_at == ExpertWeightsAt::activation;
-  return {.row_bytes = bytes_of(desc, desc.dtype) +
-                       (has_weight ? static_cast<std::int64_t>(sizeof(float)) : 0),
-          .result_bytes = bytes_of(desc, desc.wire),
-          .gathered_bytes = bytes_of(desc, desc.out),
-          .top = desc.top * desc.parts};
+  return {.rows = {.shared_bytes = bytes_of(desc, desc.dtype),
+                   .has_weights = desc.weights_at == ExpertWeightsAt::activation,
+                   .result_bytes = bytes_of(desc, desc.wire),
+                   .top = desc.top * desc.parts,
+                   .parts = desc.parts},
+          .gathered_bytes = bytes_of(desc, desc.out)};
 }
 
 std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& options,
@@ -106,8 +106,7 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) try {
                   {.rows = call.x.rows,
                    .ids = call.ids,
                    .fused = options_.schedule == Schedule::fused,
-                   .replicated = options_.replicated,
-                   .direct = weighs_rows() ? ConstTensorView{} : experts::as_bytes(call.x)},
+                   .replicated = options_.replicated},
                   *this, poll);
     combine();
     if (options_.replicated) exchange_.gather(call.out);
@@ -141,12 +140,12 @@ void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
   throw ops::in_words_of(kLayer, error);
 }
 
-void ExpertParallelMLP::State::write_row(std::int64_t slot, std::byte* to) const {
-  const auto bytes = static_cast<std::size_t>(bytes_of(desc_, desc_.dtype));
-  const std::int64_t whole = slot / desc_.parts;
-  std::memcpy(to, call_->x.row(whole / desc_.top), bytes);
-  if (weighs_rows())
-    std::memcpy(to + bytes, &call_->weights[static_cast<std::size_t>(whole)], sizeof(float));
+void ExpertParallelMLP::State::write_row(std::int64_t row, std::byte* to) const {
+  std::memcpy(to, call_->x.row(row), static_cast<std::size_t>(bytes_of(desc_, desc_.dtype)));
+}
+
+const float* ExpertParallelMLP::State::slot_weights() const {
+  return weighs_rows() ? call_->weights.data() : nullptr;
 }
 
 void ExpertParallelMLP::State::multiply(const experts::RowStore& store, const experts::Work& work,

@@ -33,7 +33,8 @@ class ExpertParallelMLP::State final : private experts::RowUser {
   Tag tag_of(const ExpertsForward& call) const;
   template <class Make>
   void make(Make&& make);
-  void write_row(std::int64_t slot, std::byte* to) const override;
+  void write_row(std::int64_t row, std::byte* to) const override;
+  const float* slot_weights() const override;
   void multiply(const experts::RowStore& store, const experts::Work& work,
                 experts::PollStep poll_step) override;
   void work_beside(experts::PollStep poll_step) override;

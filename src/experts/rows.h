@@ -27,7 +27,7 @@ View as_bytes(const View& view) {
 // Rows for experts, one group after another, and their results.
 class RowStore {
  public:
-  // Bytes of a row and of its result, as they travel.
+  // Bytes of a row and of its result.
   RowStore(std::int64_t row_bytes, std::int64_t result_bytes)
       : row_bytes_(row_bytes), result_bytes_(result_bytes) {}
 
@@ -120,7 +120,7 @@ class Progress {
 inline constexpr std::int64_t kManyRows = 64;
 
 // Blocks whose sizes both ranks know.
-class KnownRows final : public comm::RowParcels {
+class KnownRows final : public comm::MatrixParcels {
  public:
   ConstTensorView from = {};
   std::vector<comm::RowBlock> to_peers = {};
@@ -138,7 +138,7 @@ class KnownRows final : public comm::RowParcels {
     return to_peers[static_cast<std::size_t>(peer)];
   }
   std::span<const std::int64_t> counts_to(int /*peer*/) const override { return {}; }
-  void learn(int /*peer*/, std::span<const std::int64_t> /*counts*/) override {}
+  std::int64_t learn(int /*peer*/, std::span<const std::int64_t> /*counts*/) override { return 0; }
   void make_places() override {}
   TensorView incoming() const override { return to; }
   const comm::RowBlock& block_from(int peer) const override {

@@ -18,7 +18,7 @@ float value_of(int from, int to, std::int64_t row, std::int64_t column) {
   return static_cast<float>(100 * from + 10 * to + row) + static_cast<float>(column) / 8192;
 }
 
-class Letters final : public RowParcels {
+class Letters final : public MatrixParcels {
  public:
   Letters(int rank, int world, int shift, std::int64_t cols)
       : rank_(rank),
@@ -45,9 +45,10 @@ class Letters final : public RowParcels {
   std::span<const std::int64_t> counts_to(int peer) const override {
     return std::span(counts_to_).subspan(index(peer), 1);
   }
-  void learn(int peer, std::span<const std::int64_t> counts) override {
+  std::int64_t learn(int peer, std::span<const std::int64_t> counts) override {
     EXPECT_EQ(counts_from_[index(peer)], -1) << "twice";
     counts_from_[index(peer)] = counts[0];
+    return counts[0];
   }
   // The last rank's rows come first, and those of each in two runs.
   void make_places() override {

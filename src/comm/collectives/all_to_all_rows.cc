@@ -20,7 +20,7 @@ constexpr const char* kRows = "all_to_all_rows";
 
 static_assert(kMostRowGroups * sizeof(std::int64_t) <= kLeastChunkBytes, "a header is in a chunk");
 
-class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
+class AllToAllRows final : public FlowTask<RowFlow>, private MatrixParcels {
  public:
   AllToAllRows(Communicator::State& state, const ConstTensorView& x,
                std::span<const std::int64_t> counts, ReceivedRows& received,
@@ -60,8 +60,8 @@ class AllToAllRows final : public FlowTask<RowFlow>, private RowParcels {
   TensorView incoming() const override { return received_.rows; }
   const RowBlock& block_from(int peer) const override { return from_.block(peer); }
 
-  void learn(int peer, std::span<const std::int64_t> counts) override {
-    from_.learn(peer, counts, kRows, group_);
+  std::int64_t learn(int peer, std::span<const std::int64_t> counts) override {
+    return from_.learn(peer, counts, kRows, group_);
   }
 
   void make_places() override {

@@ -34,8 +34,9 @@ class CountedRows {
   }
   std::span<const std::int64_t> all_counts() const { return counts_; }
 
-  // Takes the numbers that a peer has sent. Those that can't be fail the group.
-  void learn(int peer, std::span<const std::int64_t> counts, std::string_view call, Group& group) {
+  // Takes the numbers that a peer has sent, and returns their sum. Those that can't be fail the
+  // group.
+  std::int64_t learn(int peer, std::span<const std::int64_t> counts, std::string_view call, Group& group) {
     const auto refuse = [&](std::int64_t rows, const char* why) {
       group.fail_and_raise({Code::mismatch, peer,
                             base::sentence(call, ": rank ", peer, " sends rank ", group.rank(), " ",
@@ -48,6 +49,7 @@ class CountedRows {
     }
     if (sum > most_rows()) refuse(sum, ", for which no memory has room");
     std::copy(counts.begin(), counts.end(), this->counts(peer).begin());
+    return sum;
   }
 
   const RowBlock& block(int rank) const { return blocks_[static_cast<std::size_t>(rank)]; }

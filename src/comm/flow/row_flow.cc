@@ -29,6 +29,29 @@ Handling handling_of(const View& run, std::size_t bytes) {
 
 }  // namespace
 
+void MatrixParcels::write(int peer, const RowPiece& piece, std::byte* to) {
+  const ConstTensorView matrix = outgoing();
+  const RowBlock& block = block_to(peer);
+  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
+  block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
+    const ConstTensorView run = part_of(matrix, rows, piece.columns);
+    copy_to_slot(to, run, handling_of(run, block_bytes));
+    to += run.bytes();
+  });
+}
+
+void MatrixParcels::read(int peer, const RowPiece& piece, const std::byte* from) {
+  const TensorView matrix = incoming();
+  const RowBlock& block = block_from(peer);
+  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
+  block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
+    const TensorView run = part_of(matrix, rows, piece.columns);
+    copy_from_slot(from, run, handling_of(run, block_bytes));
+    from += run.bytes();
+  });
+  if (block_bytes >= kLargeStreamBytes) tensor::stream_fence();
+}
+
 RowFlow::RowFlow(Lanes& lanes, RowParcels& parcels, const RowCut& cut, Way way)
     : lanes_(lanes),
       parcels_(parcels),
@@ -42,9 +65,8 @@ void RowFlow::begin() {
   unknown_ = cut_.has_header() ? lanes_.peers().size() : 0;
   for (const int peer : lanes_.peers()) {
     const auto index = static_cast<std::size_t>(peer);
-    chunks_to_[index] = cut_.chunks(parcels_.block_to(peer).rows());
-    chunks_from_[index] =
-        cut_.has_header() ? kUnknown : cut_.chunks(parcels_.block_from(peer).rows());
+    chunks_to_[index] = cut_.chunks(parcels_.rows_to(peer));
+    chunks_from_[index] = cut_.has_header() ? kUnknown : cut_.chunks(parcels_.rows_from(peer));
     if (cut_.has_header()) counts_.resize(parcels_.counts_to(peer).size());
   }
   ready_ = chunks_to_;
@@ -54,12 +76,12 @@ void RowFlow::begin() {
 void RowFlow::hold() { std::fill(ready_.begin(), ready_.end(), 0); }
 
 void RowFlow::ready(int peer, std::int64_t rows) {
-  ready_[static_cast<std::size_t>(peer)] = cut_.whole_chunks(rows, parcels_.block_to(peer).rows());
+  ready_[static_cast<std::size_t>(peer)] = cut_.whole_chunks(rows, parcels_.rows_to(peer));
 }
 
 std::int64_t RowFlow::received(int peer) const {
   if (unknown_ > 0) return 0;
-  return cut_.whole_rows(lanes_.taken(way_, peer), parcels_.block_from(peer).rows());
+  return cut_.whole_rows(lanes_.taken(way_, peer), parcels_.rows_from(peer));
 }
 
 bool RowFlow::step_once() {
@@ -74,9 +96,8 @@ bool RowFlow::step_once() {
 bool RowFlow::send_next(int peer) {
   const std::uint32_t chunk = lanes_.posted(way_, peer);
   if (chunk >= at(ready_, peer) || !lanes_.vacant(way_, peer)) return false;
-  const ConstTensorView matrix = parcels_.outgoing();
-  const RowBlock& block = parcels_.block_to(peer);
-  const std::size_t bytes = cut_.bytes(chunk, block.rows());
+  const std::int64_t rows = parcels_.rows_to(peer);
+  const std::size_t bytes = cut_.bytes(chunk, rows);
   const SpanArgs args = args_of(peer, chunk, bytes);
   const Span span(lanes_.trace(), Lane::comm, "copy", args);
   std::byte* slot = lanes_.outbox(way_, peer);
@@ -90,15 +111,7 @@ bool RowFlow::send_next(int peer) {
     return MemoryWork{
         .label = "copy", .read = args.bytes, .written = args.bytes, .args = args, .to_peer = true};
   };
-  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
-  lanes_.run(work, [&] {
-    const RowPiece piece = cut_.piece(chunk, block.rows());
-    block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
-      const ConstTensorView run = part_of(matrix, rows, piece.columns);
-      copy_to_slot(slot, run, handling_of(run, block_bytes));
-      slot += run.bytes();
-    });
-  });
+  lanes_.run(work, [&] { parcels_.write(peer, cut_.piece(chunk, rows), slot); });
   lanes_.post(way_, peer, bytes);
   return true;
 }
@@ -112,9 +125,8 @@ bool RowFlow::take_next(int peer) {
     read_header(peer);
     return true;
   }
-  const TensorView matrix = parcels_.incoming();
-  const RowBlock& block = parcels_.block_from(peer);
-  const std::size_t bytes = cut_.bytes(chunk, block.rows());
+  const std::int64_t rows = parcels_.rows_from(peer);
+  const std::size_t bytes = cut_.bytes(chunk, rows);
   const std::byte* from = lanes_.inbox(way_, peer, bytes);
   const Span span(lanes_.trace(), Lane::comm, "take", args_of(peer, chunk, bytes));
   if (chunk == 0) from += cut_.header_bytes();
@@ -122,16 +134,7 @@ bool RowFlow::take_next(int peer) {
     const auto size = static_cast<std::int64_t>(bytes);
     return MemoryWork{.label = "take", .read = size, .written = size};
   };
-  const std::size_t block_bytes = static_cast<std::size_t>(block.rows()) * matrix.row_bytes();
-  lanes_.run(work, [&] {
-    const RowPiece piece = cut_.piece(chunk, block.rows());
-    block.for_each_run(piece.rows, [&](RowRange rows, std::int64_t /*at*/) {
-      const TensorView run = part_of(matrix, rows, piece.columns);
-      copy_from_slot(from, run, handling_of(run, block_bytes));
-      from += run.bytes();
-    });
-    if (block_bytes >= kLargeStreamBytes) tensor::stream_fence();
-  });
+  lanes_.run(work, [&] { parcels_.read(peer, cut_.piece(chunk, rows), from); });
   lanes_.release(way_, peer);
   return true;
 }
@@ -142,9 +145,7 @@ void RowFlow::read_header(int peer) {
   if (came.size() < cut_.header_bytes())  // of another cut, which this refuses
     static_cast<void>(lanes_.inbox(way_, peer, cut_.header_bytes()));
   std::memcpy(counts_.data(), came.data(), counts_.size() * sizeof(std::int64_t));
-  parcels_.learn(peer, counts_);
-  std::int64_t rows = 0;
-  for (const std::int64_t count : counts_) rows += count;
+  const std::int64_t rows = parcels_.learn(peer, counts_);
   static_cast<void>(lanes_.inbox(way_, peer, cut_.bytes(0, rows)));
   chunks_from_[static_cast<std::size_t>(peer)] = cut_.chunks(rows);
   if (--unknown_ == 0) parcels_.make_places();

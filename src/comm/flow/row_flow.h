@@ -9,6 +9,7 @@
 // they always come.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,24 +21,41 @@
 
 namespace plait::comm {
 
-// The rows that a RowFlow sends and receives: a block for each peer, in groups.
+// The rows that a RowFlow sends and receives: a block for each peer.
 class RowParcels {
  public:
   virtual ~RowParcels() = default;
 
-  // Rows of this rank's matrix, and how many of them each group has.
-  virtual ConstTensorView outgoing() const = 0;
-  virtual const RowBlock& block_to(int peer) const = 0;
+  virtual std::int64_t rows_to(int peer) const = 0;
+
+  // The numbers of a header.
   virtual std::span<const std::int64_t> counts_to(int peer) const = 0;
 
   // Told once for each peer, and then that these are all. The counts are as the peer sent them:
-  // they may be anything. Neither is called if the cut has no header.
-  virtual void learn(int peer, std::span<const std::int64_t> counts) = 0;
+  // they may be anything. Returns how many rows come. Neither is called if the cut has no header.
+  virtual std::int64_t learn(int peer, std::span<const std::int64_t> counts) = 0;
   virtual void make_places() = 0;
 
   // After make_places(), if the cut has a header.
+  virtual std::int64_t rows_from(int peer) const = 0;
+
+  // Writes a piece of a block to its chunk, and reads one.
+  virtual void write(int peer, const RowPiece& piece, std::byte* to) = 0;
+  virtual void read(int peer, const RowPiece& piece, const std::byte* from) = 0;
+};
+
+// Those that are runs of rows of a matrix, and go to runs of another.
+class MatrixParcels : public RowParcels {
+ public:
+  virtual ConstTensorView outgoing() const = 0;
+  virtual const RowBlock& block_to(int peer) const = 0;
   virtual TensorView incoming() const = 0;
   virtual const RowBlock& block_from(int peer) const = 0;
+
+  std::int64_t rows_to(int peer) const final { return block_to(peer).rows(); }
+  std::int64_t rows_from(int peer) const final { return block_from(peer).rows(); }
+  void write(int peer, const RowPiece& piece, std::byte* to) final;
+  void read(int peer, const RowPiece& piece, const std::byte* from) final;
 };
 
 class RowFlow {
