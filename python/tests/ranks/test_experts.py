@@ -161,7 +161,9 @@ def test_parts_that_are_nodes_have_the_bits_of_whole_experts(
     is_oss: bool, alone: dist.ProcessGroup, world: int
 ) -> None:
     case = Case(experts=4, inner=1024, rows=(5, 0, 3), dtype=torch.bfloat16, is_oss=is_oss)
-    case.whole = case.whole[:2] if not is_oss else [*case.whole[:3], torch.zeros(4, WIDTH).bfloat16()]
+    case.whole = (
+        case.whole[:2] if not is_oss else [*case.whole[:3], torch.zeros(4, WIDTH).bfloat16()]
+    )
     options = pt.Options(wire="f32")
     with torch.no_grad():
         whole = case.layer(alone, options=options)(case.hidden, case.ids, case.weights)

@@ -350,7 +350,7 @@ class ExpertParallel(nn.Module):
         group: dist.ProcessGroup | None = None,
         **how: Any,
     ) -> "ExpertParallel":
-        """Copy this rank's experts, or parts, out of the stacks of all, which all ranks have alike."""
+        """Copy this rank's experts, or parts, out of all stacks, which every rank has alike."""
         rank, world = group_place(group, f"{cls.__name__}.share")
         given = None if placement is None else tuple(placement)
         own = Placement.of(gate_up.shape[0], given, world, parts).own(rank)

@@ -19,9 +19,7 @@ class Placement:
 
     @staticmethod
     @functools.lru_cache(maxsize=64)
-    def of(
-        experts: int, given: tuple[int, ...] | None, world: int, parts: int = 1
-    ) -> "Placement":
+    def of(experts: int, given: tuple[int, ...] | None, world: int, parts: int = 1) -> "Placement":
         """Place experts as a map says, or in contiguous blocks, parts on neighbouring ranks."""
         if parts < 1:
             refuse(NAME, f"experts can't have {parts} parts")
