@@ -127,7 +127,7 @@ void Dispatch::place(int peer, std::int32_t slot, const std::byte* row, const st
     group_.fail_and_raise(
         {Code::mismatch, peer,
          base::sentence(kLayer, ": rank ", peer, " sends rank ", group_.rank(), " a row for slot ",
-                        slot, " of ", its.has_row.size(), ", which has none or another")});
+                        slot, "; slots 0 to ", std::ssize(its.has_row) - 1, " get one each")});
   }
   its.has_row[at] = true;
   from.block(peer).for_each_run({slot, slot + 1}, [&](comm::RowRange rows, std::int64_t /*at*/) {

@@ -263,7 +263,11 @@ def test_rows_travel_while_a_shared_expert_is_computed(monkeypatch: pytest.Monke
 
     class Counted(layers._Polling):
         def __init__(self, poll_step: Callable[[], None]):
-            super().__init__(lambda: polls.append(1) or poll_step())
+            def step() -> None:
+                polls.append(1)
+                poll_step()
+
+            super().__init__(step)
 
     monkeypatch.setattr(layers, "_Polling", Counted)
     with torch.no_grad():
