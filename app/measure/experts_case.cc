@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -139,27 +140,25 @@ using Batch = ExpertsOperands::Batch;
 // The rows that each rank sends to each expert: counts[rank][expert].
 using Counts = std::vector<std::vector<std::int64_t>>;
 
+// What a rank sends to each: a row once, and a result for each of its slots.
+struct Travelling {
+  std::vector<std::int64_t> rows, results;
+};
+
 // The exchange of the rows of a batch, there and back, with nothing between.
 class RowsExchange {
  public:
-  RowsExchange(ExpertsDesc desc, const std::vector<std::int64_t>& rows, int world)
-      : desc_(std::move(desc)) {
-    const ExpertsDesc& its = desc_;
-    for (int rank = 0; rank < world; ++rank) {
-      std::int64_t sum = 0;
-      for (std::int64_t expert = 0; expert < its.experts; ++expert)
-        if (rank_of(expert, world) == rank) sum += rows[static_cast<std::size_t>(expert)];
-      counts_.push_back(sum);
-    }
-    const std::int64_t all = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
-    x_ = Buffer::for_tensor(its.dtype, all, its.hidden);
+  RowsExchange(ExpertsDesc desc, Travelling counts)
+      : desc_(std::move(desc)),
+        counts_(std::move(counts)),
+        rows_(std::max(sum_of(counts_.rows), sum_of(counts_.results))),
+        x_(Buffer::for_tensor(desc_.dtype, rows_, desc_.hidden)) {
     std::memset(x_.data(), 0, x_.bytes());
-    rows_ = all;
   }
 
   void run(Communicator& comm) {
-    all_to_all_rows(x_.view(desc_.dtype, rows_, desc_.hidden), counts_, there_, comm);
-    all_to_all_rows(there_.rows, there_.counts, back_, comm, {.back = true});
+    all_to_all_rows(first(sum_of(counts_.rows)), counts_.rows, there_, comm);
+    all_to_all_rows(first(sum_of(counts_.results)), counts_.results, back_, comm);
   }
 
   static int rank_of(std::int64_t expert, std::int64_t experts, int world) {
@@ -171,13 +170,16 @@ class RowsExchange {
   }
 
  private:
-  int rank_of(std::int64_t expert, int world) const {
-    return rank_of(expert, desc_.experts, world);
+  static std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  }
+  ConstTensorView first(std::int64_t rows) const {
+    return x_.view(desc_.dtype, rows_, desc_.hidden).row_range(0, rows);
   }
 
   ExpertsDesc desc_;
-  std::vector<std::int64_t> counts_;
-  std::int64_t rows_ = 0;
+  Travelling counts_;
+  std::int64_t rows_;
   Buffer x_;
   ReceivedRows there_, back_;
 };
@@ -207,7 +209,7 @@ class BatchMeasure {
     std::optional<Communicator> alone = comm_.split(rank, 0);
     PLAIT_CHECK(alone.has_value(), "bench experts: a rank has no group of its own");
     const auto products = operands_.products(received_, *alone, local);
-    RowsExchange rows(desc, counts_[static_cast<std::size_t>(rank)], comm_.world());
+    RowsExchange rows(desc, travelling_);
     const std::size_t weight_bytes = operands_.weight_bytes(all_rows());
     const Limit reading = measure::reading(std::max<std::size_t>(weight_bytes, 64),
                                            base::thread_count(setup_.threads));
@@ -219,8 +221,8 @@ class BatchMeasure {
         race.add(products);
         const double wanted = ratio * race.run().front().median;
         // If no row leaves its rank, the speed is that for one.
-        const auto busiest = std::max<std::int64_t>(busiest_, 1);
-        link = Link{.bytes_per_second = bytes_of(2 * busiest) / wanted * 1e9};
+        const auto busiest = std::max<std::int64_t>(busiest_, 2);
+        link = Link{.bytes_per_second = bytes_of(busiest) / wanted * 1e9};
       }
       Communicator over = comm_.with_link(link);
       const auto serial = operands_.call(batch_, over, Schedule::serial, setup_.replicated, out);
@@ -265,17 +267,21 @@ class BatchMeasure {
     const Shard first = balanced_shard(static_cast<std::size_t>(model_.experts), 0, world);
     const auto weights = weights_of(skew, model_, static_cast<std::int64_t>(first.count));
     counts_.clear();
+    Counts rows;  // that travel, by source and rank
     for (int rank = 0; rank < world; ++rank) {
       const std::vector<std::int64_t> ids =
           draw_experts(model_, tokens, weights, setup_.replicated ? 1U : 1U + unsigned(rank));
       auto& counts = counts_.emplace_back(static_cast<std::size_t>(model_.experts), 0);
       for (const std::int64_t id : ids) ++counts[static_cast<std::size_t>(id)];
+      rows.push_back(rows_to_ranks(ids));
       if (setup_.replicated || rank == comm_.rank())
         batch_ = {ids, std::vector<float>(ids.size(), 0.125F), tokens};
       if (setup_.replicated) break;
     }
-    // The rows of pairs of ranks, and of ranks.
+    // The rows and results of pairs of ranks, and the rows of ranks.
+    const auto own_rank = static_cast<std::size_t>(comm_.rank());
     std::vector<std::int64_t> to(static_cast<std::size_t>(world), 0);
+    travelling_ = {.rows = rows[setup_.replicated ? 0 : own_rank], .results = {}};
     busiest_ = 0;
     for (std::size_t from = 0; from < counts_.size(); ++from) {
       std::vector<std::int64_t> pair(to.size(), 0);
@@ -286,22 +292,37 @@ class BatchMeasure {
       }
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
         to[rank] += pair[rank];
-        if (rank != from) busiest_ = std::max(busiest_, pair[rank]);
+        if (rank != from) busiest_ = std::max(busiest_, rows[from][rank] + pair[rank]);
       }
+      travelling_.results.push_back(pair[own_rank]);
     }
     const auto sum = std::accumulate(to.begin(), to.end(), std::int64_t{0});
     most_ = static_cast<double>(*std::max_element(to.begin(), to.end())) * world /
             static_cast<double>(std::max<std::int64_t>(sum, 1));
     // A row of each rank's experts for each that comes.
     received_ = {};
-    const std::vector<std::int64_t> rows = all_rows();
+    const std::vector<std::int64_t> of_experts = all_rows();
     for (std::int64_t i = 0; i < own; ++i) {
       const auto expert = static_cast<std::size_t>(operands_.own()[static_cast<std::size_t>(i)]);
-      received_.ids.insert(received_.ids.end(), static_cast<std::size_t>(rows[expert]), i);
+      received_.ids.insert(received_.ids.end(), static_cast<std::size_t>(of_experts[expert]), i);
     }
     received_.tokens = std::ssize(received_.ids);
     received_.weights.assign(received_.ids.size(), 1.0F);
     if (setup_.replicated) counts_.resize(static_cast<std::size_t>(world), counts_.front());
+  }
+
+  // How many tokens have an expert on each rank.
+  std::vector<std::int64_t> rows_to_ranks(const std::vector<std::int64_t>& ids) const {
+    const int world = comm_.world();
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(world), 0);
+    std::vector<std::int64_t> last(rows.size(), -1);  // token that was counted
+    for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+      const auto token = static_cast<std::int64_t>(slot) / model_.top;
+      const auto rank =
+          static_cast<std::size_t>(RowsExchange::rank_of(ids[slot], model_.experts, world));
+      if (std::exchange(last[rank], token) != token) ++rows[rank];
+    }
+    return rows;
   }
 
   const ExpertsSetup& setup_;
@@ -310,7 +331,8 @@ class BatchMeasure {
   Communicator& comm_;
   Counts counts_;
   Batch batch_, received_;
-  std::int64_t busiest_ = 0;
+  Travelling travelling_;
+  std::int64_t busiest_ = 0;  // rows and results of a pair of ranks
   double most_ = 0;
 };
 

@@ -65,7 +65,7 @@ PLAIT_EXPORT std::string_view name(ExpertWeightsAt place);
 // The description of a layer, the same on all ranks.
 struct ExpertsDesc {
   std::int64_t hidden;   // columns of x and out
-  std::int64_t inner;    // inputs of `down`, in each part
+  std::int64_t inner;    // inputs of `down`, of each part
   std::int64_t experts;  // on all ranks together
   std::int64_t top;      // slots of a row
 
@@ -79,18 +79,16 @@ struct ExpertsDesc {
   float added = 0.0F;
   ExpertWeightsAt weights_at = ExpertWeightsAt::combine;
 
-  // Tensor parallelism: each expert is cut in so many equal parts of its inner features, which may
-  // be on different ranks. A part has its own outputs of `up` (gates and ups of the same features)
-  // and inputs of `down`. A row goes to all parts of its experts. y(t, j) is the sum of the parts'
-  // results, 0 + 1, 2 + 3, and so on up a tree, in f32. If the parts are nodes of the sum over k
-  // (see sum_tree()) and `wire` is f32, it has the bits of a whole expert; otherwise bits depend on
-  // the number of parts, but never on their ranks. The bias of a first part of `down` is added to
-  // its result, which is no node then; those of other parts are not used.
+  // Each expert is cut in so many equal parts of its inner features, which may be on different
+  // ranks: gates, ups and inputs of `down` of the same features. y(t, j) is the sum of the parts'
+  // results in f32, as a tree: 0 + 1, 2 + 3, ... It has the bits of a whole expert if `wire` is f32
+  // and parts are nodes of the sum over k (see sum_tree()), else those of so many parts, on any
+  // ranks. Only first parts' biases of `down` are used: they are added to a part's result.
   std::int64_t parts = 1;
 
-  // The rank of each part: of expert 0, part 0, then part 1, and so on. Empty: as even as it can
-  // be, in order, so that the first ranks have one more. But if `world` is a multiple of `parts`,
-  // each run of `parts` ranks has experts of its own, and each rank of it one part of them.
+  // The rank of each part: expert 0's part 0, its part 1, ... Empty: as even as it can be, in
+  // order; the first ranks have one more. But if the world is a multiple of `parts`, each run of
+  // `parts` ranks has experts of its own, of which each of these ranks has a part.
   std::vector<int> ranks = {};
 };
 
@@ -181,8 +179,7 @@ class PLAIT_EXPORT ExpertParallelMLP {
 
   const ExpertsDesc& desc() const;
 
-  // The experts of a rank, in the order in which it gives their weights. If experts are cut, the
-  // part p of expert e is e * parts + p.
+  // The experts of a rank, or parts e * parts + p, in the order in which it gives their weights.
   std::vector<std::int64_t> experts_of(int rank) const;
 
   // Collective.

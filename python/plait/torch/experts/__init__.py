@@ -3,8 +3,8 @@
     experts = plait.torch.ExpertParallel.share(gate_up, down)  # [E, 2F, H] and [E, H, F] of all
     y = experts(hidden, top_k_index, top_k_weights)            # [T, H], [T, k], [T, k]
 
-A call sends each row once for each of its experts, multiplies the rows of own experts, applies the
-activation, multiplies again, sends results back, and adds each row's results up, times their
+A call sends each row once to each rank of its experts, multiplies the rows of own experts, applies
+the activation, multiplies again, sends results back, and adds each row's results up, times their
 weights, in the order of its slots, in f32, rounded once. All ranks make each call, with or without
 rows.
 
