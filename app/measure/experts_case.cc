@@ -140,7 +140,7 @@ using Batch = ExpertsOperands::Batch;
 // The rows that each rank sends to each expert: counts[rank][expert].
 using Counts = std::vector<std::vector<std::int64_t>>;
 
-// What a rank sends to each: a row once, and a result for each of its slots.
+// The numbers that a rank sends to each: rows, once, and results for each of the rank's slots.
 struct Travelling {
   std::vector<std::int64_t> rows, results;
 };

@@ -2,8 +2,8 @@
 //
 // A row has its places behind it: for each of its slots on that rank, the number of the slot among
 // those that the sender has for the rank, group by group, and the slot's weight if weights travel.
-// Rows are in the order of their first slots. So a group is whole when the rows have come that begin
-// in it or in a group before it.
+// Rows are in the order of their first slots. A group is whole when the rows have come whose first
+// slots are in it or in a group before it.
 #pragma once
 
 #include <cstddef>

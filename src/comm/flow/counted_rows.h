@@ -36,7 +36,8 @@ class CountedRows {
 
   // Takes the numbers that a peer has sent, and returns their sum. Those that can't be fail the
   // group.
-  std::int64_t learn(int peer, std::span<const std::int64_t> counts, std::string_view call, Group& group) {
+  std::int64_t learn(int peer, std::span<const std::int64_t> counts, std::string_view call,
+                     Group& group) {
     const auto refuse = [&](std::int64_t rows, const char* why) {
       group.fail_and_raise({Code::mismatch, peer,
                             base::sentence(call, ": rank ", peer, " sends rank ", group.rank(), " ",
