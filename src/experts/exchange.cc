@@ -11,7 +11,6 @@
 namespace plait::experts {
 namespace {
 
-using comm::RowBlock;
 using comm::RowCut;
 using overlap::Way;
 

@@ -101,7 +101,9 @@ TEST(Dispatch, SendsARowOnceForAllOfItsSlots) {
       const auto* const at =
           static_cast<const std::byte*>(one.store().bytes().row(static_cast<std::int64_t>(i)));
       EXPECT_EQ(std::memcmp(at, &rows[i], 8), 0) << i;
-      EXPECT_EQ(std::memcmp(at + 8, &weights[i], 4), 0) << i;
+      float weight;
+      std::memcpy(&weight, at + sizeof(std::int64_t), sizeof(weight));
+      EXPECT_EQ(weight, weights[i]) << i;
     }
   });
 }
