@@ -79,11 +79,10 @@ struct ExpertsDesc {
   float added = 0.0F;
   ExpertWeightsAt weights_at = ExpertWeightsAt::combine;
 
-  // Each expert is cut in so many equal parts of its inner features, which may be on different
-  // ranks: gates, ups and inputs of `down` of the same features. y(t, j) is the sum of the parts'
-  // results in f32, as a tree: 0 + 1, 2 + 3, ... It has the bits of a whole expert if `wire` is f32
-  // and parts are nodes of the sum over k (see sum_tree()), else those of so many parts, on any
-  // ranks. Only first parts' biases of `down` are used: they are added to a part's result.
+  // Each expert is cut in so many equal parts of its inner features (gates, ups, inputs of `down`),
+  // which may be on different ranks. y(t, j) is the sum of the parts' results in f32, as a tree:
+  // 0 + 1, 2 + 3, ... It has the bits of a whole expert if `wire` is f32 and parts are nodes of the
+  // sum over k (see sum_tree()), else those of so many parts. Of `down`'s biases, first parts' count.
   std::int64_t parts = 1;
 
   // The rank of each part: expert 0's part 0, its part 1, ... Empty: as even as it can be, in

@@ -13,7 +13,7 @@ struct Combine {
   Dtype dtype;                           // of them
   const float* weights;                  // [rows * top]; null: they are weighted already
   std::int64_t top;
-  std::int64_t parts = 1;  // of a slot's result, added first
+  std::int64_t parts;  // of a slot's result, added first
 };
 
 // out[t] = weights[t, 0] * results[t, 0] + ..., in f32, rounded once.

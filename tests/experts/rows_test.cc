@@ -193,8 +193,9 @@ TEST(Combine, AddsInTheOrderOfSlots) {
                                             one.data(),   one.data(), large.data(), nullptr};
   const std::vector<float> weights(8, 1.0F);
   std::vector<float> out(2);
-  combine({.results = results, .dtype = Dtype::f32, .weights = weights.data(), .top = 4},
-          TensorView::of(out.data(), 2, 1), 1);
+  combine(
+      {.results = results, .dtype = Dtype::f32, .weights = weights.data(), .top = 4, .parts = 1},
+      TensorView::of(out.data(), 2, 1), 1);
   EXPECT_EQ(out[0], 0x1p24F);
   EXPECT_EQ(out[1], 0x1p24F + 2);
 }
@@ -204,8 +205,9 @@ TEST(Combine, HasOneNotANumber) {
   const std::vector<const void*> results = {&one};
   const std::vector<float> weights = {std::bit_cast<float>(0x7fc00001U)};
   float out = 0;
-  combine({.results = results, .dtype = Dtype::f32, .weights = weights.data(), .top = 1},
-          TensorView::of(&out, 1, 1), 1);
+  combine(
+      {.results = results, .dtype = Dtype::f32, .weights = weights.data(), .top = 1, .parts = 1},
+      TensorView::of(&out, 1, 1), 1);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(out), tensor::kNan);
 }
 
