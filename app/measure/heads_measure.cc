@@ -192,21 +192,15 @@ class HeadsCase {
     dx_.emplace(setup_.x, size_.m, size_.k);
     dw_.emplace(setup_.x, own_, size_.k);
     return [this] {
-      const CrossEntropyOptions options = {.vocabulary = this->options()};
-      matmul_cross_entropy({.x = x_.view,
-                            .weight = plain(),
-                            .targets = targets_,
-                            .out = loss_,
-                            .log_sum_exp = sums_},
-                           comm_, options);
-      matmul_cross_entropy_gradient({.x = x_.view,
-                                     .weight = plain(),
-                                     .targets = targets_,
-                                     .log_sum_exp = sums_,
-                                     .grad_loss = weights_,
-                                     .dx = dx_->view,
-                                     .dw = dw_->view},
-                                    comm_, options);
+      matmul_cross_entropy_with_gradient({.x = x_.view,
+                                          .weight = plain(),
+                                          .targets = targets_,
+                                          .log_sum_exp = {},
+                                          .grad_loss = weights_,
+                                          .dx = dx_->view,
+                                          .dw = dw_->view},
+                                         {.losses = loss_, .log_sum_exp = sums_}, comm_,
+                                         {.vocabulary = options()});
     };
   }
 

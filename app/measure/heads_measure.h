@@ -12,7 +12,7 @@
 namespace plait::measure {
 
 // top: matmul_top(). logits: matmul_all_gather_columns(). columns: all_gather_columns(), of logits
-// that are there. loss: matmul_cross_entropy(), forward and backward.
+// that are there. loss: matmul_cross_entropy_with_gradient().
 const std::vector<std::string>& heads_words();
 
 struct HeadsSetup {

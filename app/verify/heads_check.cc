@@ -78,18 +78,27 @@ class Heads {
                               {.counts = shares_, .threads = variant.threads});
     gather_first(results, variant.threads);
     if (!has_gradients()) return results;
-    results.push_back({"dx", Guarded(Dtype::f32, case_.m, case_.k)});
-    results.push_back({"dw", Guarded(Dtype::f32, own_, case_.k)});
-    for (std::size_t i = results.size() - 2; i < results.size(); ++i) results[i].matrix.poison();
     const std::vector<float> grads(rows, 0.5F);
-    matmul_cross_entropy_gradient({.x = x_.view(),
+    for (const bool at_once : {false, true}) {
+      results.push_back({at_once ? "dx at once" : "dx", Guarded(Dtype::f32, case_.m, case_.k)});
+      results.push_back({at_once ? "dw at once" : "dw", Guarded(Dtype::f32, own_, case_.k)});
+      for (std::size_t i = results.size() - 2; i < results.size(); ++i) results[i].matrix.poison();
+      CrossEntropyGradient call = {.x = x_.view(),
                                    .weight = plain(),
                                    .targets = targets_,
-                                   .log_sum_exp = sums,
+                                   .log_sum_exp = {},
                                    .grad_loss = grads,
                                    .dx = results[results.size() - 2].matrix.view(),
-                                   .dw = results.back().matrix.view()},
-                                  comm_, options);
+                                   .dw = results.back().matrix.view()};
+      if (!at_once) {
+        call.log_sum_exp = sums;
+        matmul_cross_entropy_gradient(call, comm_, options);
+        continue;
+      }
+      matmul_cross_entropy_with_gradient(call, {.losses = loss, .log_sum_exp = sums}, comm_,
+                                         options);
+      add(results, "loss at once", loss, 1);
+    }
     return results;
   }
 
@@ -169,11 +178,12 @@ class HeadsSubject final : public Subject {
       const Results whole = Heads(case_, alone, {case_.ids()}).run({});
       for (std::size_t i = 0; i < whole.size(); ++i) {
         const std::string_view name = whole[i].name;
-        if (name == "dx" && !has_one_sum()) continue;
+        if (name.starts_with("dx") && !has_one_sum()) continue;
         ConstTensorView wanted = whole[i].matrix.view();
         if (name == kGatheredFirst)
           wanted = wanted.column_range(heads_.first(), heads_.first() + heads_.own());
-        if (name == "dw") wanted = wanted.row_range(heads_.first(), heads_.first() + heads_.own());
+        if (name.starts_with("dw"))
+          wanted = wanted.row_range(heads_.first(), heads_.first() + heads_.own());
         note(failure, same(whole[i].name, serial[0][i].matrix.view(), "that of one rank", wanted));
       }
     });

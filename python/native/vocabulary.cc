@@ -163,6 +163,52 @@ void bind_gradient(nb::module_& m) {
       "`accumulate_dw` adds to dw.");
 }
 
+void bind_with_gradient(nb::module_& m) {
+  constexpr const char* kName = "matmul_cross_entropy_with_gradient";
+  const std::string signature =
+      std::string("def ") + kName +
+      "(x: Array | TensorView, weight: WeightView, targets: Array, grad_loss: Array, "
+      "comm: Communicator, *, losses: Array, log_sum_exp: Array, "
+      "dx: Array | TensorView | None = None, dw: Array | TensorView | None = None, "
+      "label_smoothing: float = 0.0, z_loss: float = 0.0, ignored_target: int = -100, " +
+      kHow;
+  m.def(
+      kName,
+      [](nb::handle x, const WeightView& weight, const Ids& targets, const Numbers& grad_loss,
+         PyCommunicator& comm, const Results& losses, const Results& log_sum_exp, nb::handle dx,
+         nb::handle dw, float label_smoothing, float z_loss, std::int64_t ignored_target,
+         std::int64_t vocab_size, std::int64_t first_id, Named<Dtype> logits, int threads,
+         const std::string& backend) {
+        const CrossEntropyGradient call = {.x = const_view_of(x, {kName, "x"}),
+                                           .weight = weight,
+                                           .targets = span_of(targets),
+                                           .log_sum_exp = {},
+                                           .grad_loss = span_of(grad_loss),
+                                           .dx = view_of(dx, {kName, "dx"}),
+                                           .dw = view_of(dw, {kName, "dw"})};
+        const CrossEntropyResults results = {.losses = span_of(losses),
+                                             .log_sum_exp = span_of(log_sum_exp)};
+        const CrossEntropyOptions options = {
+            .vocabulary = How{vocab_size, first_id, logits, threads, backend}.options(),
+            .label_smoothing = label_smoothing,
+            .z_loss = z_loss,
+            .ignored_target = ignored_target};
+        comm.use([&](Communicator& c) {
+          matmul_cross_entropy_with_gradient(call, results, c, options);
+        });
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("targets"), nb::arg("grad_loss"), nb::arg("comm"),
+      nb::kw_only(), nb::arg("losses"), nb::arg("log_sum_exp"), nb::arg("dx") = nb::none(),
+      nb::arg("dw") = nb::none(), nb::arg("label_smoothing") = 0.0F, nb::arg("z_loss") = 0.0F,
+      nb::arg("ignored_target") = -100, nb::arg("vocab_size") = -1, nb::arg("first_id") = -1,
+      nb::arg("logits") = Dtype::f32, nb::arg("threads") = 0, nb::arg("backend") = "",
+      nb::sig(signature.c_str()),
+      "Compute losses and their gradients at once, by three products in place of four.\n\n"
+      "`grad_loss` [m] is the gradient of the result. `losses` and `log_sum_exp` take what\n"
+      "matmul_cross_entropy() computes, and `dx` and `dw` what matmul_cross_entropy_gradient()\n"
+      "does. dw is rounded after each 512 rows.");
+}
+
 }  // namespace
 
 void bind_vocabulary(nb::module_& m) {
@@ -178,6 +224,7 @@ void bind_vocabulary(nb::module_& m) {
                "Compute the logarithms of the targets' probabilities, as matmul_cross_entropy()\n"
                "computes losses. label_smoothing and z_loss must be 0.");
   bind_gradient(m);
+  bind_with_gradient(m);
 }
 
 }  // namespace plait::python

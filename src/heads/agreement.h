@@ -55,6 +55,7 @@ class Agreement {
   // Collective, unless this rank's first id is known.
   void find_place();
 
+  const char* name() const { return name_; }
   std::int64_t first() const { return place_.first; }
   std::int64_t total() const { return total_; }  // rows of all ranks' weights; after a gather
 

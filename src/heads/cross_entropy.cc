@@ -11,7 +11,7 @@
 #include "heads/agreement.h"
 #include "heads/checks.h"
 #include "heads/logits.h"
-#include "heads/row_sums.h"
+#include "heads/losses.h"
 #include "plait/trace.h"
 #include "tensor/kernels.h"
 
@@ -22,20 +22,20 @@ namespace {
 constexpr const char* kCrossEntropy = "matmul_cross_entropy";
 constexpr const char* kLogProbs = "matmul_log_probs";
 
-using Rows = std::vector<RowSums>;
-
-Rows own_rows(const CrossEntropyCall& call, std::int64_t first, Communicator& comm,
-              const CrossEntropyOptions& options) {
+std::vector<RowSums> own_rows(const CrossEntropyCall& call, std::int64_t first,
+                              const TensorView& keep, Communicator& comm,
+                              const CrossEntropyOptions& options) {
   const VocabularyOptions& how = options.vocabulary;
   const std::int64_t columns = own_columns(call.weight.n(), first, how.vocab_size);
   const bool mean = options.label_smoothing > 0;
   const Span span(comm.trace(), Lane::compute, "product",
                   {.flops = 2 * call.x.rows * call.weight.n() * call.weight.k()});
-  std::vector<Rows> rows(
+  std::vector<std::vector<RowSums>> rows(
       static_cast<std::size_t>(Logits::workers(call.x.rows, columns, how.threads)),
-      Rows(static_cast<std::size_t>(call.x.rows)));
+      std::vector<RowSums>(static_cast<std::size_t>(call.x.rows)));
   const Loops& by = loops();
-  Logits::of(comm).run(call.x, call.weight, columns, how, [&](const LogitRow& some) {
+  const Logits::Product product = {call.x, call.weight, columns, keep};
+  Logits::of(comm).run(product, how, [&](const LogitRow& some) {
     RowSums& row = rows[static_cast<std::size_t>(some.thread)][static_cast<std::size_t>(some.row)];
     row.add(by, some.values, some.count, mean);
     const std::int64_t begin = first + some.first_column;
@@ -84,22 +84,39 @@ void run(const char* name, const CrossEntropyCall& call, double sign, Communicat
                        .options = fingerprint_of(options)},
                       {.share = call.weight.n(), .first = how.first_id});
   agreement.find_place();
-  Rows rows;
-  fail_together(name, comm, [&] { rows = own_rows(call, agreement.first(), comm, options); });
-  const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(rows)));
+  const std::vector<RowSums> rows = sums_of_rows(call, agreement, {}, comm, options);
   const std::int64_t vocabulary = how.vocab_size >= 0 ? how.vocab_size : agreement.total();
   check_targets(name, call.targets, vocabulary, options.ignored_target);
+  write_losses(call, rows, sign, vocabulary, options);
+}
+
+}  // namespace
+
+std::vector<RowSums> sums_of_rows(const CrossEntropyCall& call, Agreement& agreement,
+                                  const TensorView& keep, Communicator& comm,
+                                  const CrossEntropyOptions& options) {
+  std::vector<RowSums> rows;
+  fail_together(agreement.name(), comm,
+                [&] { rows = own_rows(call, agreement.first(), keep, comm, options); });
+  const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(rows)));
   std::fill(rows.begin(), rows.end(), RowSums());
   for (std::size_t i = 0; i * sizeof(RowSums) < all.size(); ++i) {
     RowSums one;
     std::memcpy(&one, all.data() + i * sizeof one, sizeof one);
     if (!one.is_possible()) {
       const auto rank = static_cast<int>(i / rows.size());
-      throw Error(Code::mismatch,
-                  base::sentence(name, ": rank ", rank, " sends sums of no exponentials"), rank);
+      throw Error(
+          Code::mismatch,
+          base::sentence(agreement.name(), ": rank ", rank, " sends sums of no exponentials"),
+          rank);
     }
     rows[i % rows.size()].add(one);
   }
+  return rows;
+}
+
+void write_losses(const CrossEntropyCall& call, std::span<const RowSums> rows, double sign,
+                  std::int64_t vocabulary, const CrossEntropyOptions& options) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool ignored = call.targets[i] == options.ignored_target;
     const double loss = ignored ? 0 : sign * loss_of(rows[i], vocabulary, options);
@@ -109,7 +126,6 @@ void run(const char* name, const CrossEntropyCall& call, double sign, Communicat
   }
 }
 
-}  // namespace
 }  // namespace heads
 
 void matmul_cross_entropy(const CrossEntropyCall& call, Communicator& comm,

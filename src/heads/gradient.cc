@@ -1,5 +1,6 @@
 // The gradient of a loss: logits are computed again, a block of columns at a time, become the
-// gradient of the logits, and are multiplied while they are in a cache.
+// gradient of the logits, and are multiplied while they are in a cache. If the losses are computed
+// in the same call, the logits of some rows are kept for it instead.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "heads/checks.h"
 #include "heads/logits.h"
 #include "heads/loops.h"
+#include "heads/losses.h"
 #include "plait/collectives.h"
 #include "plait/trace.h"
 #include "tensor/apart.h"
@@ -26,6 +28,11 @@ namespace heads {
 namespace {
 
 constexpr const char* kGradient = "matmul_cross_entropy_gradient";
+constexpr const char* kWithGradient = "matmul_cross_entropy_with_gradient";
+
+// Logits are kept of so many rows: fewer would have the weight packed too often, and dw rounded;
+// more need more memory.
+constexpr std::int64_t kKeptRows = 512;
 
 // dx is the sum over so many parts of the vocabulary, whatever the number of ranks.
 constexpr std::int64_t kVocabularyParts = 16;
@@ -34,9 +41,11 @@ constexpr std::int64_t kBlockColumns = 1024;
 
 class Gradient {
  public:
-  Gradient(const CrossEntropyGradient& call, const Agreement& agreement, Communicator& comm,
-           const CrossEntropyOptions& options)
+  // `kept`: the logits; no data: they are computed again.
+  Gradient(const CrossEntropyGradient& call, const ConstTensorView& kept,
+           const Agreement& agreement, Communicator& comm, const CrossEntropyOptions& options)
       : call_(call),
+        kept_(kept),
         options_(options),
         first_(agreement.first()),
         total_(agreement.total()),
@@ -48,7 +57,7 @@ class Gradient {
         logits_(
             select_gemm(logits_of(call.x, call.weight, options.vocabulary.logits), gemm_options_)),
         trace_(comm.trace()) {
-    logits_.pack({.view = call.x}, packed_x_);
+    if (kept_.data == nullptr) logits_.pack({.view = call.x}, packed_x_);
     if (wants_dw())
       x_as_weight_ = std::make_unique<PackedWeight>(WeightView{call.x, WeightLayout::in_out});
   }
@@ -180,13 +189,19 @@ class Gradient {
       if (buffer.bytes() < bytes) buffer = Buffer(bytes);
       return buffer.view(of, rows, count);
     };
-    const TensorView logits = room(block_, dtype);
     const TensorView grad = room(grad_, call_.x.dtype);
-    logits_.run({.x = {.view = call_.x},
-                 .weight = call_.weight,
-                 .out = logits,
-                 .window = {.columns = columns},
-                 .packed_x = &packed_x_});
+    ConstTensorView logits = kept_;
+    if (kept_.data != nullptr) {
+      logits = kept_.column_range(columns.begin, columns.end);
+    } else {
+      const TensorView again = room(block_, dtype);
+      logits_.run({.x = {.view = call_.x},
+                   .weight = call_.weight,
+                   .out = again,
+                   .window = {.columns = columns},
+                   .packed_x = &packed_x_});
+      logits = again;
+    }
     base::parallel_for(rows, threads(), [&](std::int64_t row) {
       std::vector<float> values(static_cast<std::size_t>(count));
       convert(logits.row(row), dtype, values.data(), Dtype::f32, values.size());
@@ -225,6 +240,7 @@ class Gradient {
   int threads() const { return options_.vocabulary.threads; }
 
   const CrossEntropyGradient& call_;
+  ConstTensorView kept_;
   const CrossEntropyOptions& options_;
   std::int64_t first_;
   std::int64_t total_;
@@ -242,36 +258,71 @@ class Gradient {
   std::vector<Buffer> levels_;  // of the tree
 };
 
-void check(const CrossEntropyGradient& call, const CrossEntropyOptions& options) {
+void check(const char* name, const CrossEntropyGradient& call, const CrossEntropyOptions& options) {
   const std::int64_t rows = call.x.rows;
-  check_operands(kGradient, call.x, call.weight, options.vocabulary);
-  check_options(kGradient, options);
-  check_size(kGradient, "targets", call.targets.size(), rows);
-  check_size(kGradient, "log_sum_exp", call.log_sum_exp.size(), rows);
-  check_size(kGradient, "grad_loss", call.grad_loss.size(), rows);
+  check_operands(name, call.x, call.weight, options.vocabulary);
+  check_options(name, options);
+  check_size(name, "targets", call.targets.size(), rows);
+  check_size(name, "grad_loss", call.grad_loss.size(), rows);
   if (!call.grad_log_sum_exp.empty())
-    check_size(kGradient, "grad_log_sum_exp", call.grad_log_sum_exp.size(), rows);
-  const auto check_place = [](const char* what, const TensorView& to, std::int64_t wanted_rows,
-                              std::int64_t wanted_cols) {
-    PLAIT_CHECK(to.data == nullptr || (to.rows == wanted_rows && to.cols == wanted_cols), kGradient,
+    check_size(name, "grad_log_sum_exp", call.grad_log_sum_exp.size(), rows);
+  const auto check_place = [name](const char* what, const TensorView& to, std::int64_t wanted_rows,
+                                  std::int64_t wanted_cols) {
+    PLAIT_CHECK(to.data == nullptr || (to.rows == wanted_rows && to.cols == wanted_cols), name,
                 ": ", what, " is [", to.rows, ", ", to.cols, "], not [", wanted_rows, ", ",
                 wanted_cols, ']');
     if (to.data == nullptr) return;
-    tensor::validate_on_cpu(to, base::sentence(kGradient, ": ", what));
-    PLAIT_CHECK(to.dtype != Dtype::s8, kGradient, ": ", what, " can't be s8");
+    tensor::validate_on_cpu(to, base::sentence(name, ": ", what));
+    PLAIT_CHECK(to.dtype != Dtype::s8, name, ": ", what, " can't be s8");
   };
   check_place("dx", call.dx, rows, call.x.cols);
   check_place("dw", call.dw, call.weight.n(), call.x.cols);
-  const auto check_apart = [](const char* what, const TensorView& to, const char* other_what,
-                              const ConstTensorView& other) {
-    PLAIT_CHECK(to.data == nullptr || other.data == nullptr || tensor::are_apart(to, other),
-                kGradient, ": ", what, " overlaps ", other_what);
+  const auto check_apart = [name](const char* what, const TensorView& to, const char* other_what,
+                                  const ConstTensorView& other) {
+    PLAIT_CHECK(to.data == nullptr || other.data == nullptr || tensor::are_apart(to, other), name,
+                ": ", what, " overlaps ", other_what);
   };
   check_apart("dx", call.dx, "x", call.x);
   check_apart("dx", call.dx, "the weight", call.weight.view);
   check_apart("dw", call.dw, "x", call.x);
   check_apart("dw", call.dw, "the weight", call.weight.view);
   check_apart("dx", call.dx, "dw", call.dw);
+}
+
+// Collective. Ranks agree about the call and learn one another's shares.
+Agreement agree(const char* name, const CrossEntropyGradient& call, Communicator& comm,
+                const CrossEntropyOptions& options) {
+  const std::int64_t vocab_size = options.vocabulary.vocab_size;
+  Agreement agreement(name, comm,
+                      {.rows = call.x.rows,
+                       .k_of_x = call.x.cols,
+                       .vocab_size = vocab_size,
+                       .k = call.dx.data != nullptr ? 1 : 0,
+                       .targets = fingerprint_of(call.targets),
+                       .options = fingerprint_of(options)},
+                      {.share = call.weight.n(), .first = options.vocabulary.first_id});
+  agreement.gather({});
+  check_targets(name, call.targets, vocab_size >= 0 ? vocab_size : agreement.total(),
+                options.ignored_target);
+  return agreement;
+}
+
+// Some rows of a call. All but the first add to dw.
+CrossEntropyGradient rows_of(const CrossEntropyGradient& call, Range rows) {
+  CrossEntropyGradient some = call;
+  const auto cut = [&](auto& span) {
+    if (!span.empty())
+      span = span.subspan(static_cast<std::size_t>(rows.begin),
+                          static_cast<std::size_t>(rows.end - rows.begin));
+  };
+  some.x = call.x.row_range(rows.begin, rows.end);
+  if (call.dx.data != nullptr) some.dx = call.dx.row_range(rows.begin, rows.end);
+  cut(some.targets);
+  cut(some.log_sum_exp);
+  cut(some.grad_loss);
+  cut(some.grad_log_sum_exp);
+  some.accumulate_dw = call.accumulate_dw || rows.begin > 0;
+  return some;
 }
 
 }  // namespace
@@ -282,20 +333,51 @@ void matmul_cross_entropy_gradient(const CrossEntropyGradient& call, Communicato
   using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
   const Communicator::State::Use use(comm.state());
   const base::DefaultFloats floats;
-  check(call, options);
-  Agreement agreement(kGradient, comm,
-                      {.rows = call.x.rows,
-                       .k_of_x = call.x.cols,
-                       .vocab_size = options.vocabulary.vocab_size,
-                       .k = call.dx.data != nullptr ? 1 : 0,
-                       .targets = fingerprint_of(call.targets),
-                       .options = fingerprint_of(options)},
-                      {.share = call.weight.n(), .first = options.vocabulary.first_id});
-  agreement.gather({});
-  const std::int64_t vocab_size = options.vocabulary.vocab_size;
-  check_targets(kGradient, call.targets, vocab_size >= 0 ? vocab_size : agreement.total(),
-                options.ignored_target);
-  fail_together(kGradient, comm, [&] { Gradient(call, agreement, comm, options).run(comm); });
+  check(kGradient, call, options);
+  check_size(kGradient, "log_sum_exp", call.log_sum_exp.size(), call.x.rows);
+  const Agreement agreement = agree(kGradient, call, comm, options);
+  fail_together(kGradient, comm, [&] { Gradient(call, {}, agreement, comm, options).run(comm); });
+}
+
+void matmul_cross_entropy_with_gradient(const CrossEntropyGradient& call,
+                                        const CrossEntropyResults& results, Communicator& comm,
+                                        const CrossEntropyOptions& options) {
+  using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
+  const Communicator::State::Use use(comm.state());
+  const base::DefaultFloats floats;
+  const std::int64_t rows = call.x.rows;
+  const VocabularyOptions& how = options.vocabulary;
+  check(kWithGradient, call, options);
+  check_size(kWithGradient, "call.log_sum_exp", call.log_sum_exp.size(), 0);
+  check_size(kWithGradient, "losses", results.losses.size(), rows);
+  check_size(kWithGradient, "log_sum_exp", results.log_sum_exp.size(), rows);
+  Agreement agreement = agree(kWithGradient, call, comm, options);
+  const std::int64_t columns = own_columns(call.weight.n(), agreement.first(), how.vocab_size);
+  CrossEntropyGradient whole = call;
+  whole.log_sum_exp = results.log_sum_exp;
+  Buffer memory;
+  fail_together(kWithGradient, comm, [&] {
+    memory = Buffer::for_tensor(how.logits, std::min(rows, kKeptRows), columns);
+  });
+  std::int64_t begin = 0;
+  do {
+    const Range some = {begin, std::min(begin + kKeptRows, rows)};
+    const CrossEntropyGradient block = rows_of(whole, some);
+    const auto first = static_cast<std::size_t>(begin);
+    const CrossEntropyCall losses = {
+        .x = block.x,
+        .weight = block.weight,
+        .targets = block.targets,
+        .out = results.losses.subspan(first, block.targets.size()),
+        .log_sum_exp = results.log_sum_exp.subspan(first, block.targets.size())};
+    const TensorView kept = memory.view(how.logits, block.x.rows, columns);
+    const std::vector<RowSums> sums = sums_of_rows(losses, agreement, kept, comm, options);
+    write_losses(losses, sums, 1, how.vocab_size >= 0 ? how.vocab_size : agreement.total(),
+                 options);
+    fail_together(kWithGradient, comm,
+                  [&] { Gradient(block, kept, agreement, comm, options).run(comm); });
+    begin = some.end;
+  } while (begin < rows);
 }
 
 }  // namespace plait

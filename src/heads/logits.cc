@@ -61,8 +61,8 @@ int Logits::workers(std::int64_t rows, std::int64_t columns, int threads) {
   return static_cast<int>(std::min<std::int64_t>(most, (columns + width - 1) / width));
 }
 
-void Logits::run(const ConstTensorView& x, const Weight& weight, std::int64_t columns,
-                 const VocabularyOptions& options, Use use) {
+void Logits::run(const Product& product, const VocabularyOptions& options, Use use) {
+  const auto& [x, weight, columns, keep] = product;
   const int threads = base::thread_count(options.threads);
   const GemmDesc desc = logits_of(x, weight, options.logits);
   prepare(desc, options.backend, 1);
@@ -70,7 +70,8 @@ void Logits::run(const ConstTensorView& x, const Weight& weight, std::int64_t co
   const std::int64_t width = columns_of_block(x.rows, columns, threads);
   const int count = workers(x.rows, columns, options.threads);
   prepare(desc, options.backend, static_cast<std::size_t>(count));
-  const std::size_t bytes = static_cast<std::size_t>(x.rows * width) * size_of(options.logits);
+  const std::size_t bytes =
+      keep.data != nullptr ? 0 : static_cast<std::size_t>(x.rows * width) * size_of(options.logits);
   for (Worker& worker : workers_) {
     if (worker.block.bytes() < bytes) worker.block = Buffer(bytes);
     worker.row.resize(static_cast<std::size_t>(width));
@@ -86,7 +87,9 @@ void Logits::run(const ConstTensorView& x, const Weight& weight, std::int64_t co
         const std::int64_t first = next.fetch_add(1, std::memory_order_relaxed) * width;
         if (first >= columns) break;
         const std::int64_t end = std::min(first + width, columns);
-        const TensorView block = worker.block.view(options.logits, x.rows, end - first);
+        const TensorView block = keep.data != nullptr
+                                     ? keep.column_range(first, end)
+                                     : worker.block.view(options.logits, x.rows, end - first);
         worker.gemm.run({.x = {.view = x},
                          .weight = weight,
                          .out = block,

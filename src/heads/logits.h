@@ -33,11 +33,17 @@ class Logits {
   // The communicator's, with the memory of its calls before.
   static Logits& of(Communicator& comm);
 
-  // Calls use(row) for all rows of each block of the first `columns` columns. Threads share the
-  // blocks; each calls it for its own.
+  struct Product {
+    const ConstTensorView& x;
+    const Weight& weight;
+    std::int64_t columns;  // the first ones, of which there are logits
+    TensorView keep = {};  // receives them all; no data: they are not wanted
+  };
+
+  // Calls use(row) for all rows of each block of columns. Threads share the blocks; each calls it
+  // for its own.
   using Use = base::FunctionRef<void(const LogitRow& row)>;
-  void run(const ConstTensorView& x, const Weight& weight, std::int64_t columns,
-           const VocabularyOptions& options, Use use);
+  void run(const Product& product, const VocabularyOptions& options, Use use);
 
   // How many of the threads get blocks; at least 1.
   static int workers(std::int64_t rows, std::int64_t columns, int threads);

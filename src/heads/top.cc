@@ -30,7 +30,7 @@ TopRows own_top(const ConstTensorView& x, const Weight& weight, const Agreement&
   std::vector<TopRows> tops(
       static_cast<std::size_t>(Logits::workers(x.rows, columns, options.threads)),
       TopRows(x.rows, k));
-  Logits::of(comm).run(x, weight, columns, options, [&](const LogitRow& row) {
+  Logits::of(comm).run({x, weight, columns}, options, [&](const LogitRow& row) {
     tops[static_cast<std::size_t>(row.thread)].add(row.row, first + row.first_column, row.values,
                                                    row.count);
   });

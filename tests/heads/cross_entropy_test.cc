@@ -34,7 +34,9 @@ struct Training {
     }
   }
 
-  Losses run(Communicator& comm, const std::vector<std::int64_t>& firsts) const {
+  // `at_once`: by matmul_cross_entropy_with_gradient().
+  Losses run(Communicator& comm, const std::vector<std::int64_t>& firsts,
+             bool at_once = false) const {
     const std::int64_t first = firsts[static_cast<std::size_t>(comm.rank())];
     const std::int64_t count = firsts[static_cast<std::size_t>(comm.rank()) + 1] - first;
     const WeightView weight = head.weight(first, count);
@@ -44,27 +46,33 @@ struct Training {
                     .sums = std::vector<float>(m),
                     .dx = std::vector<float>(m * k),
                     .dw = std::vector<float>(static_cast<std::size_t>(count) * k)};
+    CrossEntropyGradient gradient = {.x = head.x_view(),
+                                     .weight = weight,
+                                     .targets = targets,
+                                     .log_sum_exp = {},
+                                     .grad_loss = grads,
+                                     .grad_log_sum_exp = other,
+                                     .dx = TensorView::of(found.dx.data(), head.m, head.k),
+                                     .dw = TensorView::of(found.dw.data(), count, head.k)};
+    if (at_once) {
+      matmul_cross_entropy_with_gradient(
+          gradient, {.losses = found.loss, .log_sum_exp = found.sums}, comm, options);
+      return found;
+    }
     matmul_cross_entropy({.x = head.x_view(),
                           .weight = weight,
                           .targets = targets,
                           .out = found.loss,
                           .log_sum_exp = found.sums},
                          comm, options);
-    matmul_cross_entropy_gradient({.x = head.x_view(),
-                                   .weight = weight,
-                                   .targets = targets,
-                                   .log_sum_exp = found.sums,
-                                   .grad_loss = grads,
-                                   .grad_log_sum_exp = other,
-                                   .dx = TensorView::of(found.dx.data(), head.m, head.k),
-                                   .dw = TensorView::of(found.dw.data(), count, head.k)},
-                                  comm, options);
+    gradient.log_sum_exp = found.sums;
+    matmul_cross_entropy_gradient(gradient, comm, options);
     return found;
   }
 
-  Losses alone() const {
+  Losses alone(bool at_once = false) const {
     Losses found;
-    run_in_threads(1, [&](Communicator& comm) { found = run(comm, {0, head.v}); });
+    run_in_threads(1, [&](Communicator& comm) { found = run(comm, {0, head.v}, at_once); });
     return found;
   }
 
@@ -142,6 +150,11 @@ class CrossEntropyOfRanks : public RanksTest {
           EXPECT_TRUE(same_bits(found.dx, wanted.dx));
         }
         expect_near(found.dx, wanted.dx, 1e-4, "dx");
+        const Losses at_once = training.run(comm, firsts, true);
+        EXPECT_TRUE(same_bits(at_once.loss, wanted.loss));
+        EXPECT_TRUE(same_bits(at_once.sums, wanted.sums));
+        EXPECT_TRUE(same_bits(at_once.dx, found.dx));
+        EXPECT_TRUE(same_bits(at_once.dw, found.dw));
       }
     });
   }
@@ -158,6 +171,29 @@ TEST_P(CrossEntropyOfRanks, HasTheBitsOfOneRank) {
   expect_same_bits(Head(70, 2080, 32, Dtype::bf16), all_options(2000));
   expect_same_bits(Head(1, 301, 16), all_options());
   expect_same_bits(Head(3, 1000, 16), {});  // 16 does not divide it, and 8 do
+}
+
+// Logits are kept of 512 rows, so the weight's gradient is a sum of two.
+TEST_P(CrossEntropyOfRanks, HasTheBitsOfOneRankAtOnce) {
+  const Head head(600, 320, 16, Dtype::bf16);
+  CrossEntropyOptions options = all_options(310);
+  options.vocabulary.logits = Dtype::bf16;
+  const Training training(head, options);
+  const Losses wanted = training.alone(true);
+  const Losses apart = training.alone();
+  EXPECT_TRUE(same_bits(wanted.loss, apart.loss) && same_bits(wanted.dx, apart.dx));
+  // Sums of 600 terms of at most 8, once more rounded in the middle.
+  expect_near(wanted.dw, apart.dw, 600 * 0x1p-24 * 600 * 8, "dw");
+  run([&](Communicator& comm) {
+    const auto firsts = even_shares(head.v, world());
+    const Losses found = training.run(comm, firsts, true);
+    const auto first = wanted.dw.begin() + firsts[static_cast<std::size_t>(comm.rank())] * head.k;
+    EXPECT_TRUE(same_bits(found.loss, wanted.loss) && same_bits(found.sums, wanted.sums));
+    EXPECT_TRUE(same_bits(found.dw, std::vector<float>(first, first + std::ssize(found.dw))));
+    if (16 % world() == 0) {
+      EXPECT_TRUE(same_bits(found.dx, wanted.dx));
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, CrossEntropyOfRanks,
@@ -225,19 +261,25 @@ TEST(CrossEntropy, AddsToAWeightsGradient) {
   const Head head(4, 100, 8);
   const Training training(head, {.vocabulary = {.vocab_size = 90}});
   const Losses once = training.alone();
-  std::vector<float> dw(800, 1);
-  run_in_threads(1, [&](Communicator& comm) {
-    matmul_cross_entropy_gradient({.x = head.x_view(),
+  for (const bool at_once : {false, true}) {
+    std::vector<float> dw(800, 1);
+    std::vector<float> losses(4), sums(4);
+    run_in_threads(1, [&](Communicator& comm) {
+      CrossEntropyGradient call = {.x = head.x_view(),
                                    .weight = head.weight(0, 100),
                                    .targets = training.targets,
-                                   .log_sum_exp = once.sums,
+                                   .log_sum_exp = {},
                                    .grad_loss = training.grads,
                                    .grad_log_sum_exp = training.other,
                                    .dw = TensorView::of(dw.data(), 100, 8),
-                                   .accumulate_dw = true},
-                                  comm, training.options);
-  });
-  for (std::size_t i = 0; i < 800; ++i) EXPECT_EQ(dw[i], i < 720 ? once.dw[i] + 1 : 1) << i;
+                                   .accumulate_dw = true};
+      const CrossEntropyResults results = {.losses = losses, .log_sum_exp = sums};
+      if (at_once) return matmul_cross_entropy_with_gradient(call, results, comm, training.options);
+      call.log_sum_exp = once.sums;
+      matmul_cross_entropy_gradient(call, comm, training.options);
+    });
+    for (std::size_t i = 0; i < 800; ++i) EXPECT_EQ(dw[i], i < 720 ? once.dw[i] + 1 : 1) << i;
+  }
   for (std::size_t i = 720; i < 800; ++i) EXPECT_EQ(once.dw[i], 0) << "padding has no gradient";
 }
 
@@ -265,9 +307,11 @@ TEST(CrossEntropy, HasOneNotANumber) {
 
 TEST(CrossEntropy, TakesNoRows) {
   const Head head(0, 100, 8);
-  const Losses found = Training(head, {}).alone();
-  EXPECT_TRUE(found.loss.empty());
-  for (const float value : found.dw) EXPECT_EQ(value, 0);
+  for (const bool at_once : {false, true}) {
+    const Losses found = Training(head, {}).alone(at_once);
+    EXPECT_TRUE(found.loss.empty());
+    for (const float value : found.dw) EXPECT_EQ(value, 0);
+  }
 }
 
 // Rank 1 can't multiply, which the others learn when they wait for it.

@@ -29,7 +29,7 @@ constexpr Options::About kAboutHeads = {
         "  top      the largest logits (matmul_top)\n"
         "  logits   the product, and all logits on every rank (matmul_all_gather_columns)\n"
         "  columns  logits that are there, brought to every rank (all_gather_columns)\n"
-        "  loss     cross entropy, forward and backward (matmul_cross_entropy)\n\n"
+        "  loss     cross entropy and its gradient (matmul_cross_entropy_with_gradient)\n\n"
         "Gathered is the time of the same with logits that are gathered as the rows of a\n"
         "transposed matrix, and searched afterwards; a loss, which has none, shows \"-\".\n"
         "Products is the time of the products alone: one, or the three of a loss. Reading is the\n"

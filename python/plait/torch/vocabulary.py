@@ -84,9 +84,11 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
     ignore_index: int = -100,
+    row_weights: torch.Tensor | None = None,
     vocab_size: int | None = None,
     logits: torch.dtype = torch.float32,
     accumulate_into_main_grad: bool = False,
+    gradient_ahead: bool = True,
     options: Options = _DEFAULTS,
 ) -> torch.Tensor:
     """Compute the cross entropy of logits that are never in memory together.
@@ -97,10 +99,17 @@ def linear_cross_entropy(
     `x` is [..., inputs], the same on all ranks, `weight` [ids of this rank, inputs], and `targets`
     [...] ids. All ranks make the call and get the same loss in f32, with the same bits for every
     number of ranks. The mean is that of rows whose target is not `ignore_index`. `label_smoothing`
-    is torch's, and `z_loss` is multiplied by the square of each row's log-sum-exp. Ids from
-    `vocab_size` on are padding. Logits are rounded to the dtype `logits` before they are used. The
-    gradient of `x` is summed over the ranks. `accumulate_into_main_grad` adds the weight's gradient
-    to `weight.main_grad`.
+    is torch's, and `z_loss` is multiplied by the square of each row's log-sum-exp. `row_weights`
+    [...], such as a mask, multiply the losses, and the mean divides by the sum of those that count.
+    Ids from `vocab_size` on are padding. Logits are rounded to the dtype `logits` before they are
+    used. The gradient of `x` is summed over the ranks. `accumulate_into_main_grad` adds the
+    weight's gradient to `weight.main_grad`.
+
+    A sum or mean computes its gradients beside the losses, if autograd will want them, and the
+    backward pass multiplies them by the gradient of the result. This takes three products in place
+    of four, and the weight's gradient is rounded after each 512 rows. It is not done in float16,
+    where a sum may overflow, nor with `accumulate_into_main_grad` or without `gradient_ahead`. A
+    second backward pass computes them anew.
     """
     name = "linear_cross_entropy"
     if reduction not in get_args(Reduction):
@@ -110,11 +119,17 @@ def linear_cross_entropy(
     context = _context(name, group, options)
     how.update(_how(name, context, vocab_size, logits))
     call = _Call(name, context, how, weight if accumulate_into_main_grad else None)
-    loss, _ = _losses(call, x, weight, targets)
-    if reduction == "none":
-        return loss
-    total = loss.sum()
-    return total if reduction == "sum" else total / (targets != ignore_index).sum()
+    ahead = gradient_ahead and not accumulate_into_main_grad and reduction != "none"
+    if row_weights is not None:
+        _check_row_weights(name, row_weights, targets)
+        ahead = ahead and not row_weights.requires_grad
+    rows, by, ids = _checked(call, x, weight, targets)
+    sums = _Reduction.of(reduction, ids, ignore_index, row_weights)
+    if ahead and rows.dtype != torch.float16 and tensors.require_gradients(rows, by):
+        total: torch.Tensor = _WithGradient.apply(rows, by, ids, sums, call)  # type: ignore[no-untyped-call]
+        return total
+    loss, _ = _CrossEntropy.apply(rows, by, ids, call)  # type: ignore[no-untyped-call]
+    return sums.weighted(loss).reshape(targets.shape) if reduction == "none" else sums.total(loss)
 
 
 @outside_of_graphs
@@ -139,8 +154,10 @@ def linear_log_probs(
     name = "linear_log_probs"
     context = _context(name, group, options)
     how = {"ignored_target": ignore_index, **_how(name, context, vocab_size, logits)}
-    loss, _ = _losses(_Call(name, context, how, None), x, weight, targets)
-    return 0 - loss
+    call = _Call(name, context, how, None)
+    operands = _checked(call, x, weight, targets)
+    loss, _ = _CrossEntropy.apply(*operands, call)  # type: ignore[no-untyped-call]
+    return 0 - loss.reshape(targets.shape)
 
 
 def _operands(
@@ -190,10 +207,10 @@ class _Call:
     main_grad: torch.Tensor | None
 
 
-def _losses(
+def _checked(
     call: _Call, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return losses and logarithms of sums, both shaped as the targets."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return rows of x, the weight and ids, as the native calls take them."""
     rows, by = _operands(call.name, x, weight)
     if targets.dtype != torch.int64 or not targets.is_cpu or targets.shape != x.shape[:-1]:
         refuse(
@@ -201,9 +218,77 @@ def _losses(
             f"targets is {targets.dtype} {list(targets.shape)} on {targets.device}; it must be "
             f"torch.int64 {list(x.shape[:-1])} on cpu",
         )
-    ids = targets.reshape(-1).contiguous()
-    loss, log_sum_exp = _CrossEntropy.apply(rows, by, ids, call)  # type: ignore[no-untyped-call]
-    return loss.reshape(targets.shape), log_sum_exp.reshape(targets.shape)
+    return rows, by, targets.reshape(-1).contiguous()
+
+
+def _check_row_weights(name: str, row_weights: torch.Tensor, targets: torch.Tensor) -> None:
+    if row_weights.shape != targets.shape or not row_weights.is_cpu or row_weights.is_complex():
+        refuse(
+            name,
+            f"row_weights is {row_weights.dtype} {list(row_weights.shape)} on "
+            f"{row_weights.device}; it must be real {list(targets.shape)} on cpu",
+        )
+
+
+@dataclass
+class _Reduction:
+    """How the losses of rows become one."""
+
+    row_weights: torch.Tensor | None
+    divisor: torch.Tensor | None  # of the sum
+
+    @classmethod
+    def of(
+        cls, name: str, targets: torch.Tensor, ignored: int, row_weights: torch.Tensor | None
+    ) -> "_Reduction":
+        flat = None if row_weights is None else row_weights.reshape(-1).float()
+        if name != "mean":
+            return cls(flat, None)
+        counts = targets != ignored
+        return cls(flat, (counts if flat is None else flat * counts).sum())
+
+    def weighted(self, loss: torch.Tensor) -> torch.Tensor:
+        return loss if self.row_weights is None else loss * self.row_weights
+
+    def total(self, loss: torch.Tensor) -> torch.Tensor:
+        total = self.weighted(loss).sum()
+        return total if self.divisor is None else total / self.divisor
+
+    def gradient(self, rows: int) -> torch.Tensor:
+        """Return the total's gradient, with the bits that autograd would give it."""
+        ones = torch.ones(rows)
+        return self.weighted(ones if self.divisor is None else ones / self.divisor)
+
+
+def _gradients(
+    ctx: Any, grad_loss: torch.Tensor, grad_log_sum_exp: torch.Tensor | None
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Multiply the logits again, for the gradients of x and the weight."""
+    call: _Call = ctx.call
+    x, weight, targets, log_sum_exp = ctx.saved_tensors[:4]
+    needs_x, needs_weight = ctx.needs_input_grad[:2]
+    dx = torch.empty_like(x) if needs_x else None
+    dw, given = None, None
+    if needs_weight and call.main_grad is None:
+        dw = given = torch.empty_like(weight)
+    elif needs_weight:
+        dw = main_grad_of(call.main_grad, call.name)
+    _native.matmul_cross_entropy_gradient(
+        view(x),
+        weights.plain(weight),
+        targets,
+        log_sum_exp,
+        grad_loss.contiguous(),
+        call.context.comm,
+        grad_log_sum_exp=None if grad_log_sum_exp is None else grad_log_sum_exp.contiguous(),
+        dx=None if dx is None else view(dx),
+        dw=None if dw is None else view(dw),
+        accumulate_dw=given is None,
+        **call.how,
+    )
+    if needs_weight and given is None:
+        given = placeholder(call.main_grad, weight)
+    return dx, given
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -231,28 +316,49 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(
         ctx: Any, grad_loss: torch.Tensor, grad_log_sum_exp: torch.Tensor
     ) -> tuple[torch.Tensor | None, ...]:
-        call: _Call = ctx.call
-        x, weight, targets, log_sum_exp = ctx.saved_tensors
+        return (*_gradients(ctx, grad_loss, grad_log_sum_exp), None, None)
+
+
+class _WithGradient(torch.autograd.Function):
+    """A total of losses, whose gradient is there before the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        targets: torch.Tensor,
+        reduction: _Reduction,
+        call: _Call,
+    ) -> torch.Tensor:
+        losses, log_sum_exp = torch.empty(x.shape[0]), torch.empty(x.shape[0])
+        grad_loss = reduction.gradient(x.shape[0])
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         dx = torch.empty_like(x) if needs_x else None
-        dw, given = None, None
-        if needs_weight and call.main_grad is None:
-            dw = given = torch.empty_like(weight)
-        elif needs_weight:
-            dw = main_grad_of(call.main_grad, call.name)
-        _native.matmul_cross_entropy_gradient(
+        dw = torch.empty_like(weight) if needs_weight else None
+        _native.matmul_cross_entropy_with_gradient(
             view(x),
             weights.plain(weight),
             targets,
-            log_sum_exp,
-            grad_loss.contiguous(),
+            grad_loss,
             call.context.comm,
-            grad_log_sum_exp=grad_log_sum_exp.contiguous(),
+            losses=losses,
+            log_sum_exp=log_sum_exp,
             dx=None if dx is None else view(dx),
             dw=None if dw is None else view(dw),
-            accumulate_dw=given is None,
             **call.how,
         )
-        if needs_weight and given is None:
-            given = placeholder(call.main_grad, weight)
-        return dx, given, None, None
+        ctx.call, ctx.made = call, (dx, dw)
+        ctx.save_for_backward(x, weight, targets, log_sum_exp, grad_loss)
+        return reduction.total(losses)
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        # The gradients are given away, and may be changed then: another pass makes new ones.
+        made, ctx.made = ctx.made, None
+        if made is None:
+            made = _gradients(ctx, grad * ctx.saved_tensors[4], None)
+        elif float(grad) != 1:
+            made = [None if one is None else one.mul_(grad) for one in made]
+        return (*made, None, None, None)

@@ -77,6 +77,52 @@ def test_loss_and_gradients_are_torchs(
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_are_the_same_ahead(dtype: torch.dtype, reduction: Any, masked: bool) -> None:
+    x, weight, targets = _problem(12, 320, 32, dtype)
+    targets[3] = -100
+    own = weight[shard(320)].clone().requires_grad_()
+    x.requires_grad_()
+    mask = (torch.arange(12) % 4).float() if masked else None
+    found = []
+    for ahead in (True, False):
+        how: dict[str, Any] = {"reduction": reduction, "label_smoothing": 0.1}
+        loss = pt.linear_cross_entropy(
+            x, own, targets, row_weights=mask, gradient_ahead=ahead, **how
+        )
+        # Autograd keeps the first gradients; those of the second pass are made then.
+        first = torch.autograd.grad(loss, (x, own), retain_graph=True)
+        again = torch.autograd.grad(loss, (x, own), torch.tensor(0.5), retain_graph=True)
+        other = pt.linear_cross_entropy(
+            x, own, targets, row_weights=mask, gradient_ahead=ahead, **how
+        )
+        half = torch.autograd.grad(other * 0.5, (x, own))
+        found.append((loss.detach(), *first, *again, *half))
+    agree(all(torch.equal(a, b) for a, b in zip(*found, strict=True)), "other bits ahead")
+    every = pt.linear_cross_entropy(x, own, targets, reduction="none", label_smoothing=0.1)
+    total = every.sum() if mask is None else (every * mask).sum()
+    count = (targets != -100).sum() if mask is None else (mask * (targets != -100)).sum()
+    wanted = total if reduction == "sum" else total / count
+    agree(torch.equal(found[0][0], wanted.detach()), "another loss")
+
+
+def test_gradients_ahead_leave_out_what_is_frozen() -> None:
+    x, weight, targets = _problem(600, 64, 16, torch.bfloat16)
+    own = weight[shard(64)].clone().requires_grad_()
+    pt.linear_cross_entropy(x, own, targets).backward()
+    assert own.grad is not None
+    apart = weight[shard(64)].clone().requires_grad_()
+    pt.linear_cross_entropy(x, apart, targets, gradient_ahead=False).backward()
+    assert apart.grad is not None
+    # Once more rounded, after the first 512 rows.
+    off = UNIT[torch.bfloat16] * 4 * float(apart.grad.float().abs().max())
+    agree(float((own.grad - apart.grad).abs().max()) <= off, "another gradient of the weight")
+    with torch.no_grad():
+        agree(not pt.linear_cross_entropy(x, own, targets).requires_grad, "no gradients")
+
+
 def test_the_bits_are_those_of_one_rank() -> None:
     x, weight, targets = _problem(7, 320, 32, torch.bfloat16)
     alone = plait.Communicator.connect(place=plait.Place(0, 1, "alone"))
@@ -136,6 +182,10 @@ def test_refusals() -> None:
         (
             lambda: pt.linear_cross_entropy(x, own, targets.int()),
             "linear_cross_entropy: targets is torch.int32 [5] on cpu; it must be torch.int64 [5]",
+        ),
+        (
+            lambda: pt.linear_cross_entropy(x, own, targets, row_weights=torch.ones(4)),
+            "linear_cross_entropy: row_weights is torch.float32 [4] on cpu; it must be real [5]",
         ),
         (
             lambda: pt.linear_cross_entropy(x, own, targets + 64),
