@@ -23,6 +23,7 @@
 #include "measure/collective_check.h"
 #include "measure/op_setup.h"
 #include "measure/progress.h"
+#include "measure/ulysses_case.h"
 #include "ops/shapes.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
@@ -82,9 +83,33 @@ class Tuning {
         const double done = (static_cast<double>(i) + part) / static_cast<double>(problems.size());
         progress.show(static_cast<std::int64_t>(100 * done), 100);
       };
-      const tune::Tuned tuned = tune_problem(problems[i], model, effort, comm_);
+      const tune::Tuned tuned = problems[i].columns > 0
+                                    ? tune_exchange(problems[i], model, effort)
+                                    : tune_problem(problems[i], model, effort, comm_);
       on_rank_0([&] { keep(tuned); });
     }
+  }
+
+  tune::Tuned tune_exchange(const PlanKey& key, const plan::CostModel& model,
+                            const tune::TuneEffort& effort) const {
+    const measure::OpSetup setup = {.sizes = {},
+                                    .x = key.x,
+                                    .out = key.out,
+                                    .weight = key.weight,
+                                    .ranks = key.world,
+                                    .transport = key.transport,
+                                    .link = {},
+                                    .threads = key.threads,
+                                    .backend = key.backend,
+                                    .plans = {},
+                                    .effort = {}};
+    measure::UlyssesSetup heads = options_.heads;
+    heads.product_first = is_compute_first(key.op);
+    const measure::UlyssesCase one(setup, heads, {key.m, key.n, key.k}, comm_);
+    Communicator over = comm_.with_link(key.link);
+    const std::vector<Plan> plans = tune::shortlist(model, key, effort.plans);
+    const auto run = [&](std::size_t i) { one.runner(plans[i], over)->run(); };
+    return tune_plans(key, plans, run, effort, comm_);
   }
 
   // Check before any rank allocates memory or spends time.
@@ -101,12 +126,14 @@ class Tuning {
       check_hosts(key);
       key.world = comm_.world();
       key.wire = wire_of(key);
+      if (key.columns > 0) key.columns = measure::most_columns(key, options_.heads);
       measure::check_memory(key);
     }
   }
 
   // The wire that a program has here if it does not ask for another.
   Dtype wire_of(const PlanKey& key) const {
+    if (key.columns > 0) return key.x;
     return ops::wire_of(key.op, key.x, key.wire, comm_.state().hosts());
   }
 
@@ -176,6 +203,7 @@ class Tuning {
     std::vector<PlanKey> problems = options_.problems;
     for (PlanKey& key : problems) {
       key.world = comm_.world();
+      if (key.columns > 0) key.columns = measure::most_columns(key, options_.heads);
       key.hosts = comm_.state().hosts();
       key.wire = wire_of(key);
       key.threads = threads;

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "measure/memory.h"
 #include "plan/weight_kind.h"
+#include "ulysses/columns.h"
 
 namespace plait::measure {
 
@@ -24,6 +25,11 @@ ColumnGroups UlyssesSetup::columns(const OpSize& size, int world) const {
   return product_first ? qkv_columns(of, world) : head_columns(of, world);
 }
 
+std::int64_t most_columns(const PlanKey& key, UlyssesSetup heads) {
+  heads.product_first = is_compute_first(key.op);
+  return ulysses::most_of(heads.columns({key.m, key.n, key.k}, key.world));
+}
+
 tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
   return {
       .key = {.op = setup.op,
@@ -42,7 +48,9 @@ tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
 }
 
 void check_memory(const PlanKey& key) {
-  check_memory(tune::OpCase::operand_bytes(key),
+  PlanKey operands = key;
+  if (key.columns > 0) operands.op = Operator::matmul;  // ranks have the whole weight
+  check_memory(tune::OpCase::operand_bytes(operands),
                base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " with ", key.world,
                               key.world == 1 ? " rank" : " ranks"));
 }

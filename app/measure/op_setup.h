@@ -42,6 +42,9 @@ struct UlyssesSetup {
   ColumnGroups columns(const OpSize& size, int world) const;
 };
 
+// The most columns that a rank has in an exchange of these sizes and ranks, for its key.
+std::int64_t most_columns(const PlanKey& key, UlyssesSetup heads);
+
 struct OpSetup {
   Operator op = Operator::matmul;  // with `ulysses`: its product
   std::optional<UlyssesSetup> ulysses = {};

@@ -1,8 +1,5 @@
 #include "measure/ulysses_case.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "comm/core/timed_product.h"
 #include "comm/session/state.h"
 #include "ops/shapes.h"
@@ -39,10 +36,9 @@ TensorView UlyssesCase::columns() const {
 }
 
 double UlyssesCase::bytes_on_link() const {
-  std::int64_t most = 0;
-  for (const auto& group : groups_) most = std::max(most, ulysses::count_of(group));
   const auto rows = ops::share_of(size_.m, 0, static_cast<int>(groups_.size()));
-  return static_cast<double>(rows * most) * static_cast<double>(size_of(columns().dtype));
+  return static_cast<double>(rows * ulysses::most_of(groups_)) *
+         static_cast<double>(size_of(columns().dtype));
 }
 
 void UlyssesCase::Runner::run(std::optional<double> ns_per_flop) {

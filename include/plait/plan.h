@@ -97,6 +97,9 @@ struct PlanKey {
   std::string transport = {};
   // An emulated link; or, if the ranks are on several hosts, about the one that they have measured.
   std::optional<Link> link = {};
+  // For an operator of plait/ulysses.h, the most columns that a rank has; 0: it is none. `op` is
+  // the one with the same schedules, matmul_reduce_scatter or all_gather_matmul, and wire is x.
+  std::int64_t columns = 0;
 
   bool operator==(const PlanKey&) const = default;
 };

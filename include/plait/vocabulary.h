@@ -118,7 +118,7 @@ PLAIT_EXPORT void matmul_cross_entropy_gradient(const CrossEntropyGradient& call
                                                 Communicator& comm,
                                                 const CrossEntropyOptions& options = {});
 
-// Where the losses go beside their gradient: both [m].
+// The results of losses that are computed beside their gradient: both [m].
 struct CrossEntropyResults {
   std::span<float> losses;
   std::span<float> log_sum_exp;

@@ -84,8 +84,10 @@ void bind_layer(nb::module_& m, const char* name, const char* doc) {
           "__init__",
           [](Bound* self, std::int64_t inputs, std::int64_t outputs, const Groups& columns,
              PyCommunicator& comm, Named<WeightLayout> layout,
-             const std::optional<Named<Plan>>& plan, int threads, std::string backend) {
-            UlyssesOptions options = {.threads = threads, .backend = std::move(backend)};
+             const std::optional<Named<Plan>>& plan, const PlanSource* plans, int threads,
+             std::string backend) {
+            UlyssesOptions options = {
+                .plans = plans, .threads = threads, .backend = std::move(backend)};
             if (plan) options.plan = *plan;
             new (self) Bound({.inputs = inputs,
                               .outputs = outputs,
@@ -95,12 +97,14 @@ void bind_layer(nb::module_& m, const char* name, const char* doc) {
           },
           nb::arg("inputs"), nb::arg("outputs"), nb::arg("columns"), nb::arg("comm"), nb::kw_only(),
           nb::arg("layout") = WeightLayout::out_in, nb::arg("plan") = nb::none(),
-          nb::arg("threads") = 0, nb::arg("backend") = "", nb::keep_alive<1, 5>(),
+          nb::arg("plans") = nb::none(), nb::arg("threads") = 0, nb::arg("backend") = "",
+          nb::keep_alive<1, 5>(), nb::keep_alive<1, 8>(),
           nb::sig("def __init__(self, inputs: int, outputs: int, "
                   "columns: collections.abc.Sequence[collections.abc.Sequence[tuple[int, int]]], "
                   "comm: Communicator, *, layout: WeightLayout | str = "
                   "plait._native.WeightLayout.out_in, plan: Plan | str | None = None, "
-                  "threads: int = 0, backend: str = '') -> None"),
+                  "plans: PlanSource | None = None, threads: int = 0, "
+                  "backend: str = '') -> None"),
           "Sizes of the whole weight, and for each rank pairs of a first column and a number of\n"
           "columns.")
       .def(

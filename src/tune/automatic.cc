@@ -111,8 +111,8 @@ class Automatic final : public PlanSource {
     if (known_.size() == kMostKnown) known_.clear();
     const auto measured = measured_plan(key);
     const PlanKey shared = tune::shared_problem(key);
-    const bool is_tried = online_ && key.world > 1 && traits_of(key.op).communicates() &&
-                          (!measured || key == shared);
+    const bool is_tried = online_ && key.world > 1 && key.columns == 0 &&
+                          traits_of(key.op).communicates() && (!measured || key == shared);
     if (is_tried && measured) online_->know(key, *measured);
     if (is_tried && key != shared) {
       if (const auto entry = measured_plan(shared)) online_->know(shared, *entry);

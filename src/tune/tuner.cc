@@ -25,8 +25,30 @@ std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, st
   add({.schedule = Schedule::fused});
   add({.schedule = Schedule::pipelined, .parts = 4});
   add({.schedule = Schedule::pipelined, .parts = 8});
+  if (key.columns > 0) {
+    add({.schedule = Schedule::pipelined, .parts = 2});
+    add({.schedule = Schedule::pipelined, .parts = 16});
+    return plans;
+  }
   for (const plan::Candidate& one : model.rank(key)) add(one.plan);
   return plans;
+}
+
+Tuned tune_plans(const PlanKey& key, const std::vector<Plan>& plans,
+                 const std::function<void(std::size_t plan)>& run, const TuneEffort& effort,
+                 Communicator& comm) {
+  const auto time_once = [&](std::size_t i) {
+    barrier(comm);
+    const base::Nanoseconds begin = base::now();
+    run(i);
+    return slowest(static_cast<double>(base::now() - begin), comm);
+  };
+  const Outcome outcome = halve(plans.size(), effort.each, time_once, effort.progress);
+  return {.key = key,
+          .plan = plans[outcome.winner],
+          .nanoseconds = std::llround(outcome.nanoseconds),
+          .serial = std::llround(outcome.baseline),
+          .tried = static_cast<int>(plans.size())};
 }
 
 Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneEffort& effort,
@@ -39,18 +61,7 @@ Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneE
   std::vector<std::unique_ptr<OpCase::Runner>> runners;
   runners.reserve(plans.size());
   for (const Plan& plan : plans) runners.push_back(one.runner(plan, over));
-  const auto time_once = [&](std::size_t i) {
-    barrier(comm);
-    const base::Nanoseconds begin = base::now();
-    runners[i]->run();
-    return slowest(static_cast<double>(base::now() - begin), comm);
-  };
-  const Outcome outcome = halve(plans.size(), effort.each, time_once, effort.progress);
-  return {.key = key,
-          .plan = plans[outcome.winner],
-          .nanoseconds = std::llround(outcome.nanoseconds),
-          .serial = std::llround(outcome.baseline),
-          .tried = static_cast<int>(plans.size())};
+  return tune_plans(key, plans, [&](std::size_t i) { runners[i]->run(); }, effort, comm);
 }
 
 }  // namespace plait::tune

@@ -34,8 +34,13 @@ struct Tuned {
 // Serial, the usual plans, and those that the model predicts to be fastest.
 std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, std::size_t most);
 
-// Measures over the key's link if it has one. The communicator must have the key's world and
-// transport.
+// Measures plans, the first of them serial; run(i) makes a call with plan i.
+Tuned tune_plans(const PlanKey& key, const std::vector<Plan>& plans,
+                 const std::function<void(std::size_t plan)>& run, const TuneEffort& effort,
+                 Communicator& comm);
+
+// Measures an Operator over the key's link if it has one. The communicator must have the key's
+// world and transport.
 Tuned tune_problem(const PlanKey& key, const plan::CostModel& model, const TuneEffort& effort,
                    Communicator& comm);
 

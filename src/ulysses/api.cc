@@ -1,10 +1,13 @@
 // The blocking calls: each finds what was prepared for its kind, or prepares it.
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "base/default_floats.h"
 #include "comm/session/state.h"
 #include "ops/busy.h"
 #include "plait/ulysses.h"
@@ -43,11 +46,38 @@ class Cache {
   std::vector<std::unique_ptr<UlyssesOp>> ops_;
 };
 
-void run(Kind kind, const Operands& operands, Communicator& comm, const UlyssesOptions& options) {
+std::optional<Plan> plan_for(const Kind& kind, std::int64_t m, const PlanSource& plans,
+                             Communicator& comm) {
+  const Operator like =
+      kind.product_first ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul;
+  const base::DefaultFloats floats;  // predictions may decide it, which ranks must agree upon
+  const std::optional<Plan> found = plans.find({.op = like,
+                                                .m = m,
+                                                .n = kind.n,
+                                                .k = kind.k,
+                                                .x = kind.x,
+                                                .weight = name(kind.weight),
+                                                .out = kind.out,
+                                                .wire = kind.x,
+                                                .world = comm.world(),
+                                                .hosts = comm.state().hosts(),
+                                                .threads = kind.threads,
+                                                .backend = kind.backend,
+                                                .transport = std::string(comm.transport()),
+                                                .link = comm.link(),
+                                                .columns = most_of(kind.columns)});
+  if (!found) return std::nullopt;
+  check(*found, kind.caller());
+  return followed_by(like, *found);
+}
+
+void run(Kind kind, const Operands& operands, Communicator& comm, UlyssesOptions options) {
   const Communicator::State::Use use(comm.state());
   ops::refuse_within_another(comm.state(), kind.caller());  // find() might drop what is running
   const std::int64_t m = check_call(kind, operands, options, comm);
   kind.columns = joined(kind.columns);
+  if (!options.plan && options.plans != nullptr)
+    options.plan = plan_for(kind, m, *options.plans, comm);
   Cache::of(comm).find(std::move(kind), comm).run(operands, m, options);
 }
 

@@ -61,6 +61,12 @@ std::int64_t count_of(const std::vector<ColumnRange>& group) {
   return count;
 }
 
+std::int64_t most_of(const ColumnGroups& columns) {
+  std::int64_t most = 0;
+  for (const auto& group : columns) most = std::max(most, count_of(group));
+  return most;
+}
+
 ColumnGroups joined(const ColumnGroups& columns) {
   ColumnGroups groups(columns.size());
   for (std::size_t rank = 0; rank < columns.size(); ++rank) {

@@ -9,6 +9,7 @@
 namespace plait::ulysses {
 
 std::int64_t count_of(const std::vector<ColumnRange>& group);
+std::int64_t most_of(const ColumnGroups& columns);  // that a rank has
 
 // Without empty ranges, and neighbours as one: equal groups are then equal lists.
 ColumnGroups joined(const ColumnGroups& columns);

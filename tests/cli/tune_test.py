@@ -38,6 +38,15 @@ class TuneTest(TuneCase):
         why = json.loads(self.plait("info", "--json", "--why", asked).stdout)
         self.assertEqual((why["source"], why["chosen"]), ("cache", found[1][1]))
 
+    def test_exchanges_have_plans_too(self):
+        self.give_profile()
+        self.tune("--op", "matmul-all-to-all,all-to-all-matmul", *SMALL, "--heads", "2,1", "--link", "10gbit,20us")
+        ends = "x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2 threads=1 transport=shm link=10gbit,20us"
+        self.assertEqual([key.replace("threads=2", "threads=1") for key, *_ in self.entries()],
+                         [f"op={op} m=32 n=128 k=64 {ends} columns={columns}"
+                          for op, columns in (("all_to_all_matmul", 32), ("matmul_all_to_all", 96))])
+        self.assertIn("op=matmul_all_to_all", self.plait("tune", "--show").stdout)
+
     def test_plans_of_several_hosts_belong_to_their_network(self):
         self.give_profile()
         words = shlex.join(map(str, [PLAIT, "tune", "--op", "matmul-all-reduce", *SMALL]))
@@ -251,9 +260,8 @@ class TuneTest(TuneCase):
     def test_refusals(self):
         for words, sentence in [
             ([], "--m is missing; give --m, --n and --k, or --shapes FILE"),
-            (["--op", "matmul-all-to-all", *SMALL],
-             "matmul_all_to_all has no plans that are tuned or stored: it is fused unless a call gives a plan (plait "
-             "bench matmul-all-to-all measures them)"),
+            (["--op", "matmul-all-to-all", *SMALL, "--heads", 5],
+             "matmul_all_to_all: 128 columns are not those of 15 heads of q, k and v"),
             (["--op", "matmul", *SMALL], "--op matmul has no plans; operators such as matmul-all-reduce have"),
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),

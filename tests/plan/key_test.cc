@@ -25,7 +25,10 @@ TEST(PlanKeys, AreWrittenAsTheyAreRead) {
         "backend=onednn transport=shm",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=bf16 out=f32 wire=f32 ranks=8 link=1.21gbit,0us",
         "op=matmul_all_reduce m=5 n=6 k=7 x=f16 w=f16 out=f16 wire=f32 ranks=8 hosts=2 "
-        "transport=mpi"})
+        "transport=mpi",
+        "op=matmul_all_to_all m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 columns=4",
+        "op=all_to_all_matmul m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 link=1gbit,0us "
+        "columns=4"})
     EXPECT_EQ(name(parse_plan_key(text)), text);
 }
 
@@ -80,7 +83,10 @@ TEST(PlanKeys, SayWhatCannotBeRead) {
   EXPECT_EQ(refusal_of(usual + " x=s8"), "problem: x=s8 is none of f32, bf16, f16");
   EXPECT_EQ(refusal_of(usual + " speed=9"),
             "problem: unknown word speed; known are op, m, n, k, x, w, out, wire, "
-            "ranks, hosts, threads, backend, transport and link");
+            "ranks, hosts, threads, backend, transport, link and columns");
+  EXPECT_EQ(refusal_of(usual + " columns=9"), "problem: op=matmul_all_reduce has no columns=");
+  EXPECT_EQ(refusal_of("op=matmul-all-to-all m=1 n=2 k=3"),
+            "problem: op=matmul-all-to-all needs columns=, the most that a rank has");
   EXPECT_NE(refusal_of(usual + " link=fast"), "nothing was refused");
 }
 

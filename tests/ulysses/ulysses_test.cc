@@ -298,6 +298,40 @@ TEST_P(Ranks, ShareColumns) {
   });
 }
 
+class OnePlan final : public PlanSource {
+ public:
+  explicit OnePlan(const char* plan) : plan_(parse_plan(plan)) {}
+  std::optional<Plan> find(const PlanKey& key) const override {
+    asked = name(key);
+    return plan_;
+  }
+  mutable std::string asked;
+
+ private:
+  Plan plan_;
+};
+
+TEST(Ulysses, AsksForAPlan) {
+  const Problem problem(40, 96, 64);
+  run_in_threads(2, [&](Communicator& comm) {
+    const ColumnGroups of_n = {{{.first = 0, .count = 32}}, {{.first = 32, .count = 64}}};
+    const OnePlan parts("pipelined parts=2");
+    problem.expect_bits_of_one_rank(comm, problem.plain(), of_n, equal_columns(64, 2),
+                                    {.plans = &parts, .threads = 1});
+    EXPECT_EQ(parts.asked,
+              "op=all_to_all_matmul m=40 n=96 k=64 x=bf16 w=bf16:plain out=bf16 wire=bf16 ranks=2 "
+              "threads=1 transport=threads columns=32");
+    const OnePlan other(comm.rank() == 0 ? "serial" : "fused");
+    const Matrix out(Dtype::bf16, 40, comm.rank() == 0 ? 32 : 64);
+    expect_error(Code::mismatch, [&] {
+      matmul_all_to_all(problem.x.view.row_range(20 * comm.rank(), 20 * comm.rank() + 20),
+                        problem.plain(), of_n, out.view, comm, {.plans = &other});
+    });
+    EXPECT_TRUE(other.asked.starts_with("op=matmul_all_to_all ")) << other.asked;
+    EXPECT_TRUE(other.asked.ends_with(" columns=64")) << other.asked;
+  });
+}
+
 TEST(Ulysses, CallsThePollHook) {
   run_as_threads(2, [](Communicator& comm) {
     const Problem problem(300, 200, 64);

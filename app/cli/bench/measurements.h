@@ -29,9 +29,6 @@ struct MeasuredOperator {
 std::optional<MeasuredOperator> find_measured(std::string_view spelling);
 std::vector<std::string> measured_words();  // all that communicate
 
-// Refuses an operator that bench measures, but that has no plans to be tuned.
-void refuse_without_plans(std::string_view spelling);
-
 // `verb` is "bench" or "trace"; `spelling` is the operator as typed.
 int measure_operator(const std::string& verb, const std::string& spelling, Words words);
 

@@ -101,15 +101,6 @@ std::vector<std::string> measured_words() {
   return words;
 }
 
-void refuse_without_plans(std::string_view spelling) {
-  const auto found = find_measured(spelling);
-  PLAIT_CHECK(
-      !found || !found->ulysses, found->ulysses->name(),
-      " has no plans that are tuned or stored: it is fused unless a call gives a plan (plait "
-      "bench ",
-      word_of(found->ulysses->name()), " measures them)");
-}
-
 int measure_operator(const std::string& verb, const std::string& spelling, Words words) {
   const auto op = find_measured(spelling);
   PLAIT_CHECK(op, "there is no operator ", spelling);

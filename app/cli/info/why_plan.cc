@@ -232,7 +232,7 @@ std::string show_exchange(const Json& explained) {
   const std::string word = word_of(explained["op"].get<std::string>());
   return fmt::format(
       "The plan for {}\n\nIt is \"fused\", for all sizes and networks, unless a call gives "
-      "another.\n"
+      "another, or a source of\nplans that plait tune has measured.\n"
       "Its sums have the same bits as on one rank, in every plan.\n"
       "plait bench {} measures plans, and plait predict {} predicts them.\n",
       explained["problem"].get<std::string>(), word, word);

@@ -41,6 +41,7 @@ constexpr Options::About kAbout = {
 // The problems as given: by sizes, by a model or by a timeline.
 struct ProblemOptions {
   std::string ops = "matmul-all-reduce";
+  measure::UlyssesSetup heads = {};
   SizeOptions sizes = {};
   const plan::Model* model = nullptr;
   double scale = 1;
@@ -59,7 +60,8 @@ const plan::Model* read_model(std::string_view, const std::string& text) {
 
 void add_options(Options& options, ProblemOptions& problem) {
   options.add("--op", "NAME[,NAME...]", problem.ops, "operators (default: matmul-all-reduce)");
-  options.offer(operator_words());
+  options.offer(measured_words());
+  add_heads_option(options, problem.heads);
   add_options(options, problem.sizes);
   options.add("--model", "NAME", problem.model, read_model,
               "tune the linear layers of a model's block, forward and backward,\n"
@@ -141,17 +143,20 @@ std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usua
 std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const PlanKey& usual) {
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
-    refuse_without_plans(spelling);
-    const auto op = parse_operator(spelling);
-    PLAIT_CHECK(op && traits_of(*op).communicates(), "--op ", spelling,
+    const auto found = find_measured(spelling);
+    const Operator op = !found           ? Operator::matmul
+                        : found->ulysses ? found->ulysses->like()
+                                         : found->op;
+    PLAIT_CHECK(traits_of(op).communicates(), "--op ", spelling,
                 " has no plans; operators such as matmul-all-reduce have");
     for (const measure::OpSize& size : read_sizes(given.sizes)) {
       PlanKey key = usual;
-      key.op = *op;
+      key.op = op;
       key.m = size.m;
       key.n = size.n;
       key.k = size.k;
-      if (!traits_of(*op).shares_k) key.wire = key.x;
+      if (found->ulysses) key.columns = measure::most_columns(key, given.heads);
+      if (key.columns > 0 || !traits_of(op).shares_k) key.wire = key.x;
       add_problem(problems, key);
     }
   }
@@ -177,7 +182,7 @@ void check_together(const Options& options, const TuneOptions& tune, const Probl
     refuse(options, request + " concerns no problem, so it",
            {"--op", "--m", "--n", "--k", "--shapes", "--model", "--scale", "--from", "--dtype",
             "--out", "--wire", "--weight", "--link", "--plans", "--missing",
-            "--no-sequence-parallel"});
+            "--no-sequence-parallel", "--heads"});
     if (tune.show) {
       refuse(options, "--show measures nothing, so it",
              {"--seconds", "--ranks", "--tp", "--transport", "--threads", "--backend"});
@@ -229,8 +234,9 @@ void find_problems(TuneOptions& tune, const Options& options, const ProblemOptio
     take_from_trace(tune, options, usual);
   } else {
     tune.problems = problems_of_operators(given, usual);
-    const bool sums = std::any_of(tune.problems.begin(), tune.problems.end(),
-                                  [](const PlanKey& key) { return traits_of(key.op).shares_k; });
+    const bool sums = std::any_of(
+        tune.problems.begin(), tune.problems.end(),
+        [](const PlanKey& key) { return key.columns == 0 && traits_of(key.op).shares_k; });
     PLAIT_CHECK(sums || !options.is_given("--wire"), options.as_given("--wire"),
                 " applies to partial sums, and there are none in --op ", given.ops);
   }
@@ -258,6 +264,7 @@ std::optional<TuneOptions> read_tune_options(Words words) {
   tune.transport = ranks.transport;
   tune.threads = ranks.threads;
   tune.from = given.from;
+  tune.heads = given.heads;
   PLAIT_CHECK(!tune.cache.empty(), "there is no file for plans; give one with --cache FILE");
   check_distinct(tune.files, {{"the plan cache", tune.cache},
                               {"the machine's profile", plan::profile_path(tune.cache)},

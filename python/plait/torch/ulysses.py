@@ -62,6 +62,7 @@ class _Call:
             self.columns,
             self.context.comm,
             plan=settings.plan,
+            plans=self.context.plans,
             threads=settings.threads,
             backend=settings.backend,
         )

@@ -156,7 +156,7 @@ def linear_log_probs(
     how = {"ignored_target": ignore_index, **_how(name, context, vocab_size, logits)}
     call = _Call(name, context, how, None)
     operands = _checked(call, x, weight, targets)
-    loss, _ = _CrossEntropy.apply(*operands, call)  # type: ignore[no-untyped-call]
+    loss: torch.Tensor = _CrossEntropy.apply(*operands, call)[0]  # type: ignore[no-untyped-call]
     return 0 - loss.reshape(targets.shape)
 
 

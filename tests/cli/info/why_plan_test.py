@@ -84,7 +84,7 @@ class WhyTest(TuneCase):
     def test_exchanges_are_fused(self):
         for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32"):
             page = self.plait("info", "--why", words).stdout
-            self.assertIn('It is "fused", for all sizes and networks, unless a call gives another.', page)
+            self.assertIn('It is "fused", for all sizes and networks, unless a call gives another,', page)
             found = json.loads(self.plait("info", "--why", words, "--json").stdout)
             self.assertEqual((found["chosen"], found["source"]), ("fused", "default"))
             self.assertIn(f"The plan for {found['problem']}\n", page)
@@ -98,7 +98,7 @@ class WhyTest(TuneCase):
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),
             ("op=matmul-all-reduce m=8 n=8 k=8 racks=2",
              "problem: unknown word racks; known are op, m, n, k, x, w, out, wire, ranks, hosts, threads, "
-             "backend, transport and link"),
+             "backend, transport, link and columns"),
             ("op=matmul-all-reduce m=8 n=8 k=8 hosts=3", "problem: ranks=2 cannot run on 3 hosts"),
             ("op=matmul-all-reduce m=8 n=8 k=8 link=1e300gbit",
              'the link "1e300gbit" has a bandwidth of more than 1e15 bytes/s'),
