@@ -323,9 +323,10 @@ TEST(Ulysses, AsksForAPlan) {
               "threads=1 transport=threads columns=32");
     const OnePlan other(comm.rank() == 0 ? "serial" : "fused");
     const Matrix out(Dtype::bf16, 40, comm.rank() == 0 ? 32 : 64);
+    const Range own = ops::shard_of(40, comm.rank(), 2);
     expect_error(Code::mismatch, [&] {
-      matmul_all_to_all(problem.x.view.row_range(20 * comm.rank(), 20 * comm.rank() + 20),
-                        problem.plain(), of_n, out.view, comm, {.plans = &other});
+      matmul_all_to_all(problem.x.view.row_range(own.begin, own.end), problem.plain(), of_n,
+                        out.view, comm, {.plans = &other});
     });
     EXPECT_TRUE(other.asked.starts_with("op=matmul_all_to_all ")) << other.asked;
     EXPECT_TRUE(other.asked.ends_with(" columns=64")) << other.asked;

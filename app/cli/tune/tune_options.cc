@@ -143,10 +143,8 @@ std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usua
 std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const PlanKey& usual) {
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
-    const auto found = find_measured(spelling);
-    const Operator op = !found           ? Operator::matmul
-                        : found->ulysses ? found->ulysses->like()
-                                         : found->op;
+    const MeasuredOperator found = find_measured(spelling).value_or(MeasuredOperator{});
+    const Operator op = found.ulysses ? found.ulysses->like() : found.op;
     PLAIT_CHECK(traits_of(op).communicates(), "--op ", spelling,
                 " has no plans; operators such as matmul-all-reduce have");
     for (const measure::OpSize& size : read_sizes(given.sizes)) {
@@ -155,7 +153,7 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
       key.m = size.m;
       key.n = size.n;
       key.k = size.k;
-      if (found->ulysses) key.columns = measure::most_columns(key, given.heads);
+      if (found.ulysses) key.columns = measure::most_columns(key, given.heads);
       if (key.columns > 0 || !traits_of(op).shares_k) key.wire = key.x;
       add_problem(problems, key);
     }
