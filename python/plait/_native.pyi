@@ -1189,6 +1189,15 @@ def matmul_cross_entropy_gradient(x: Array | TensorView, weight: WeightView, tar
     `accumulate_dw` adds to dw.
     """
 
+def matmul_cross_entropy_with_gradient(x: Array | TensorView, weight: WeightView, targets: Array, grad_loss: Array, comm: Communicator, *, losses: Array, log_sum_exp: Array, dx: Array | TensorView | None = None, dw: Array | TensorView | None = None, label_smoothing: float = 0.0, z_loss: float = 0.0, ignored_target: int = -100, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:
+    """
+    Compute losses and their gradients at once, by three products in place of four.
+
+    `grad_loss` [m] is the gradient of the result. `losses` and `log_sum_exp` take what
+    matmul_cross_entropy() computes, and `dx` and `dw` what matmul_cross_entropy_gradient()
+    does. dw is rounded after each 512 rows.
+    """
+
 class LinearDesc:
     """What a layer is made for: this rank's sizes."""
 
@@ -1371,7 +1380,7 @@ class UlyssesQKV:
     rows in one rank it has the same bits.
     """
 
-    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, threads: int = 0, backend: str = '') -> None:
+    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
         """
         Sizes of the whole weight, and for each rank pairs of a first column and a number of
         columns.
@@ -1394,7 +1403,7 @@ class UlyssesOutput:
     With all columns in one rank it has the same bits.
     """
 
-    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, threads: int = 0, backend: str = '') -> None:
+    def __init__(self, inputs: int, outputs: int, columns: Sequence[Sequence[tuple[int, int]]], comm: Communicator, *, layout: WeightLayout | str = WeightLayout.out_in, plan: Plan | str | None = None, plans: PlanSource | None = None, threads: int = 0, backend: str = '') -> None:
         """
         Sizes of the whole weight, and for each rank pairs of a first column and a number of
         columns.
