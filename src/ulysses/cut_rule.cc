@@ -10,8 +10,8 @@ namespace {
 
 // A fused chunk's elements at most. More rows make several chunks of the same columns.
 constexpr std::int64_t kMostFused = 256 * 1024;
-// And at least, over a link.
-constexpr std::int64_t kLeastFused = 8 * 1024;
+// Products of fewer rows take longer.
+constexpr std::int64_t kLeastRowsFused = 128;
 
 constexpr std::int64_t kLeastRowsOfChunk = 16;
 constexpr std::int64_t kChunksOverLink = 32;
@@ -38,10 +38,10 @@ CutRule rule_for(const Kind& kind, const CallPlace& place, const Plan& plan) {
                                 : plan::suitable_chunk(block, place.world, place.linked);
     rule.height = std::max<std::int64_t>(kMostFused / rule.width, 1);
     if (plan.chunk > 0 || !place.linked) return rule;
-    // A peer's first chunk waits for those of the peers before it.
-    const std::int64_t across = base::ceil_div(block.n, rule.width);
-    const std::int64_t height = std::max(rows * across / kChunksOverLink, kLeastFused / rule.width);
-    rule.height = std::min(rule.height, base::round_up(height, kLeastRowsOfChunk));
+    // The first chunks of all peers are made in turn: they are as large together as that of two
+    // ranks.
+    const std::int64_t each = std::max(rows / std::max(place.world - 1, 1), kLeastRowsFused);
+    rule.height = std::min(rule.height, base::round_up(each, kLeastRowsOfChunk));
     return rule;
   }
   if (plan::gathers_all_first({.m = place.m, .n = kind.n}, place.world, place.linked)) {
