@@ -17,12 +17,15 @@
 namespace plait::cli {
 namespace {
 
+constexpr const char* kExperts = "experts";
+
 std::vector<HelpPage::List> known_names() {
   std::vector<HelpPage::List> lists = {{.title = "Operators", .entries = {}},
                                        {.title = "Models", .entries = {}},
                                        {.title = "Devices", .entries = {}},
                                        {.title = "Networks", .entries = {}}};
   for (const std::string& word : measured_words()) lists[0].entries.push_back({word});
+  lists[0].entries.push_back({kExperts, "a layer of experts of a model"});
   for (const plan::Model& model : plan::models())
     lists[1].entries.push_back({std::string(model.name)});
   for (const predict::Device& device : predict::devices())
@@ -41,6 +44,7 @@ HelpPage overview() {
       .name = "predict",
       .usage =
           "predict OPERATOR --m M --n N --k K [OPTIONS]\n"
+          "predict experts [OPTIONS]\n"
           "predict MODEL --tp N [OPTIONS]\n"
           "predict --measured FILE",
       .purpose =
@@ -77,8 +81,10 @@ int predict(Words words) {
   }
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));
+  if (first == kExperts) return predict_experts(words.subspan(1));
   const auto op = find_measured(first);
   std::vector<std::string> names = measured_words();
+  names.emplace_back(kExperts);
   for (const plan::Model& model : plan::models()) names.emplace_back(model.name);
   PLAIT_CHECK(op && (op->ulysses || traits_of(op->op).communicates()), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");

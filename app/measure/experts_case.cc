@@ -34,23 +34,6 @@ ExpertsDesc describe(const ExpertsSetup& setup, const ExpertsModel& model) {
           .weight = {.dtype = setup.x, .is_packed = true}};
 }
 
-std::vector<double> weights_of(std::string_view skew, const ExpertsModel& model,
-                               std::int64_t of_first_rank) {
-  std::vector<double> weights(static_cast<std::size_t>(model.experts), 1.0);
-  if (skew == "4:1") std::fill_n(weights.begin(), of_first_rank, 4.0);
-  if (skew.starts_with("gini=")) {
-    // Weights from 1 - d to 1 + d, evenly, have the coefficient d / 3.
-    const double most = 3 * std::stod(std::string(skew.substr(5)));
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(weights.size());
-      weights[i] = 1 - most + 2 * most * place;
-    }
-    std::mt19937 random(2);
-    std::shuffle(weights.begin(), weights.end(), random);
-  }
-  return weights;
-}
-
 // This rank's experts with their weights, and the operands of the largest batch.
 class ExpertsOperands {
  public:
@@ -264,8 +247,7 @@ class BatchMeasure {
   void draw(std::int64_t tokens, const std::string& skew) {
     const int world = comm_.world();
     const auto own = std::ssize(operands_.own());
-    const Shard first = balanced_shard(static_cast<std::size_t>(model_.experts), 0, world);
-    const auto weights = weights_of(skew, model_, static_cast<std::int64_t>(first.count));
+    const std::vector<double> weights = experts_weights(skew, model_, world);
     counts_.clear();
     Counts rows;  // that travel, by source and rank
     for (int rank = 0; rank < world; ++rank) {
@@ -344,6 +326,23 @@ std::optional<double> ExpertsMeasurement::efficiency() const {
   const double hidden_at_best = serial.median - ideal();
   if (!link || hidden_at_best < kNoise * serial.median) return std::nullopt;
   return (serial.median - fused.median) / hidden_at_best;
+}
+
+std::vector<double> experts_weights(std::string_view skew, const ExpertsModel& model, int ranks) {
+  const Shard first = balanced_shard(static_cast<std::size_t>(model.experts), 0, ranks);
+  std::vector<double> weights(static_cast<std::size_t>(model.experts), 1.0);
+  if (skew == "4:1") std::fill_n(weights.begin(), first.count, 4.0);
+  if (skew.starts_with("gini=")) {
+    // Weights from 1 - d to 1 + d, evenly, have the coefficient d / 3.
+    const double most = 3 * std::stod(std::string(skew.substr(5)));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(weights.size());
+      weights[i] = 1 - most + 2 * most * place;
+    }
+    std::mt19937 random(2);
+    std::shuffle(weights.begin(), weights.end(), random);
+  }
+  return weights;
 }
 
 std::vector<std::string> experts_skews() { return {"balanced", "gini=0.15", "gini=0.3", "4:1"}; }

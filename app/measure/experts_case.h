@@ -50,6 +50,9 @@ struct ExpertsMeasurement {
 // weight of others.
 std::vector<std::string> experts_skews();
 
+// The weight with which each expert is drawn.
+std::vector<double> experts_weights(std::string_view skew, const ExpertsModel& model, int ranks);
+
 // Refuses the experts of all ranks if this host has less memory now than they take.
 void check_memory(const ExpertsSetup& setup, const ExpertsModel& model);
 

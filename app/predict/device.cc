@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -150,6 +151,24 @@ double part_time(const Device& device, const ProductSize& part, const ProductSiz
   const double read = rows * k * bytes.x * of_columns + columns * k * bytes.weight * of_rows +
                       rows * columns * bytes.out;
   return std::max(multiplied, read / device.memory() * 1e9);
+}
+
+double group_time(const Device& device, const ProductSize& group, const ProductSize& kernel,
+                  const ProductBytes& bytes) {
+  if (is_empty(group)) return 0;
+  // part_time() lets a part read as much of the weight as it has of the kernel's rows.
+  ProductBytes own = bytes;
+  own.weight *= static_cast<double>(kernel.rows) / static_cast<double>(group.rows);
+  return part_time(device, group, kernel, own);
+}
+
+double grouped_time(const Device& device, std::span<const std::int64_t> rows, std::int64_t columns,
+                    std::int64_t k, const ProductBytes& bytes) {
+  const ProductSize kernel = {std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), columns,
+                              k};
+  auto time = static_cast<double>(device.launch);
+  for (const std::int64_t own : rows) time += group_time(device, {own, columns, k}, kernel, bytes);
+  return time;
 }
 
 std::string describe(const Device& device) {

@@ -60,6 +60,14 @@ double product_time(const Device& device, const ProductSize& size, const Product
 double part_time(const Device& device, const ProductSize& part, const ProductSize& kernel,
                  const ProductBytes& bytes);
 
+// The time of a kernel that multiplies many groups of rows, each by its own weight.
+double grouped_time(const Device& device, std::span<const std::int64_t> rows, std::int64_t columns,
+                    std::int64_t k, const ProductBytes& bytes);
+
+// The time of one of its groups: no other group reads its weight.
+double group_time(const Device& device, const ProductSize& group, const ProductSize& kernel,
+                  const ProductBytes& bytes);
+
 // The assumptions about a device, one per line.
 std::string describe(const Device& device);
 

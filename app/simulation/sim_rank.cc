@@ -92,12 +92,14 @@ bool SimRank::poll() {
 }
 
 bool SimRank::run(const MemoryWork& work) {
-  if (!scheduler_.options().no_storage || work.must_be_done) return false;
+  if (work.must_be_done) return false;
   const MemoryCosts& costs = scheduler_.options().memory_costs;
-  if (costs.in_background && work.to_peer) return true;
+  const bool is_taken = scheduler_.options().no_storage;
+  if (costs.in_background && work.to_peer) return is_taken;
   const auto bytes = static_cast<double>(work.read + work.written);
   const Nanoseconds time =
       costs.each + static_cast<Nanoseconds>(std::llround(bytes * 1e9 / costs.bytes_per_second));
+  if (time == 0 && !is_taken) return false;
   const Nanoseconds begin = costs.in_background ? hands_over_at() : now_;
   TimeInterval interval = {.begin = begin, .end = begin + time};
   if (costs.in_background) {
@@ -108,7 +110,7 @@ bool SimRank::run(const MemoryWork& work) {
     interval.end = now_;
   }
   record(Lane::comm, work.label, interval, work.args);
-  return true;
+  return is_taken;
 }
 
 bool SimRank::wait(const Question& question) {

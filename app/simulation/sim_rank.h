@@ -40,8 +40,8 @@ class SimRank final : public Executor {
   };
   void work(const Work& work, base::FunctionRef<void()> poll_step);
 
-  // Takes the work where slots have no storage: it takes the time that the simulation's costs say.
-  // Otherwise the work is done, and takes no time. Where work is done in the background, one piece
+  // Takes the time that the simulation's costs say, and where slots have no storage the work too.
+  // Otherwise the work is done. Where work is done in the background, one piece
   // after another, what the rank posts and releases from now on goes out when all of it is done.
   bool run(const MemoryWork& work) override;
 

@@ -36,7 +36,7 @@ struct SimulationOptions {
   int ranks = 1;
   Network network = {};
 
-  // Slots share one block of memory: copies and sums are simulated, and cost this much time.
+  // Slots share one block of memory: copies and sums are simulated alone, and done nowhere.
   bool no_storage = false;
   MemoryCosts memory_costs = {};
 

@@ -12,6 +12,8 @@
                plait's, and one process on one core and on two; prefill of 512 tokens, and decode
     vllm       the same model in vLLM on 2 ranks, without plait's plugin and with it. It runs only
                if it is named: it needs the environment of `./do test vllm`
+    experts    a small Qwen3-MoE in vLLM on 2 ranks: its own tensor parallelism within experts
+               against experts that plait's ranks share; under the same conditions
 
 Contenders take turns: in one start where ranks are alike, and otherwise start by start. Figures are
 medians. Losses of five steps and tokens are compared with those of the contender before: each loss
@@ -51,7 +53,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "tables", nargs="*", help="megatron, link, llama, vllm; without, the first three"
+        "tables",
+        nargs="*",
+        help="megatron, link, llama, vllm, experts; without, the first three",
     )
     parser.add_argument("--capped", action="store_true", help="no instructions beyond AVX2")
     parser.add_argument(
@@ -62,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.tables) - set(TABLES):
         parser.error(f"there is no table {', '.join(sorted(unknown))}")
-    names = options.tables or [name for name in TABLES if name != "vllm"]
+    names = options.tables or [name for name in TABLES if name not in ("vllm", "experts")]
     bench = Bench(options, tuple(parser.get_default(size) for size in SIZES[1:]))
     rows = [{"table": name, **row} for name in names for row in TABLES[name](bench)]
     conditions = where(options, bench)
@@ -139,7 +143,7 @@ class Bench:
                 caps.pop("ATEN_CPU_CAPABILITY", None)
             environment = {**os.environ, "OMP_NUM_THREADS": threads, **caps, **variables}
             subprocess.run(command, check=True, env=environment)
-            if work == "make":
+            if work.startswith("make"):
                 return None
             found = json.loads(result.read_text())
         self.uses[work if "PLAIT_LINK" not in variables else "link"] = found["uses"]
@@ -300,11 +304,42 @@ def vllm(bench: Bench) -> Rows:
     return rows
 
 
+def experts(bench: Bench) -> Rows:
+    """An engine of vLLM whose model is a mixture of experts with random weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = {"PLAIT_BENCH_MODEL": folder}
+        bench.start("make-experts", ranks=1, **model)
+        how: dict[str, Any] = {"work": "vllm", "ranks": 1, **model}
+        before = {"VLLM_PLUGINS": "", "PLAIT_BENCH_DTYPE": "bfloat16"}
+        contenders = {
+            "its own TP=2": {**how, **before},
+            "plait EP=2": {**how, "PLAIT_BENCH_DTYPE": "bfloat16", "PLAIT_BENCH_EXPERTS": "1"},
+        }
+        found = bench.start_in_turns(contenders)
+    (before_name, theirs), (our_name, ours) = (
+        (name, one["engine"]["engine"]) for name, one in found.items()
+    )
+    return [
+        {
+            "what": f"vLLM experts, {phase}, bfloat16",
+            "before": before_name,
+            "before_ms": milliseconds(theirs, phase),
+            "contender": our_name,
+            "ms": milliseconds(ours, phase),
+            "bar": bench.bar(1.0),
+            "compared": "nothing: weights are random",
+            "agrees": True,
+        }
+        for phase in ("prefill", "decode")
+    ]
+
+
 TABLES = {
     "megatron": megatron,
     "link": lambda bench: megatron(bench, PLAIT_LINK=LINK),
     "llama": llama,
     "vllm": vllm,
+    "experts": experts,
 }
 
 if __name__ == "__main__":

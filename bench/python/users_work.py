@@ -183,6 +183,25 @@ def make_llama(options: argparse.Namespace) -> None:
     model.save_pretrained(os.environ["PLAIT_BENCH_MODEL"])
 
 
+def make_experts(options: argparse.Namespace) -> None:
+    """Save a mixture of experts with random weights."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
+
+    set_seed(0)
+    config = Qwen3MoeConfig(
+        hidden_size=options.hidden,
+        moe_intermediate_size=options.hidden * 3 // 8,
+        num_experts=32,
+        num_experts_per_tok=8,
+        num_hidden_layers=options.layers,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        head_dim=64,
+        vocab_size=4096,
+    )
+    Qwen3MoeForCausalLM(config).save_pretrained(os.environ["PLAIT_BENCH_MODEL"])
+
+
 def generate(model: Any, options: argparse.Namespace) -> Round:
     """Time a prompt's prefill, and a token of what follows."""
     import torch
@@ -280,6 +299,7 @@ def make_engine(options: argparse.Namespace, **how: Any) -> Callable[[], Round]:
         max_model_len=1024,
         max_num_batched_tokens=1024,
         enable_prefix_caching=False,
+        enable_expert_parallel="PLAIT_BENCH_EXPERTS" in os.environ,
         **how,
     )
 
@@ -307,6 +327,7 @@ def measure_vllm(options: argparse.Namespace) -> None:
 WORK = {
     "megatron": measure_megatron,
     "make": make_llama,
+    "make-experts": make_experts,
     "llama": measure_llama,
     "one": measure_one_process,
     "vllm": measure_vllm,

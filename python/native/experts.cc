@@ -16,6 +16,7 @@
 #include "communicator.h"
 #include "named.h"
 #include "polled.h"
+#include "torch_tensors.h"
 #include "views.h"
 
 namespace plait::python {
@@ -88,8 +89,11 @@ class PyExperts {
             .out = {}};
   }
 
-  // Returns how many rows this rank has multiplied, and how many it has sent to each rank.
-  std::pair<std::int64_t, std::vector<std::int64_t>> forward(const ExpertsForward& call) {
+  const ExpertsDesc& desc() const { return layer_.desc(); }
+
+  // How many rows this rank has multiplied, and how many it has sent to each rank.
+  using Counts = std::pair<std::int64_t, std::vector<std::int64_t>>;
+  Counts forward(const ExpertsForward& call) {
     return comm_.use([&](Communicator&) {
       layer_.forward(call);
       const std::vector<std::int64_t>& its = layer_.rows().of_experts;
@@ -127,6 +131,50 @@ class PyExperts {
   WeightLayout layout_;
   std::int64_t own_ = 0;
   ExpertParallelMLP layer_;
+};
+
+// Calls of a layer by weights that are viewed once, as the tokens of a decode make them. `stacks`
+// are kept here, and the tensors that they view by the caller.
+class PyExpertsByStacks {
+ public:
+  PyExpertsByStacks(PyExperts& layer, Stacks stacks)
+      : layer_(layer), stacks_(std::move(stacks)), operands_(layer.operands(stacks_)) {}
+
+  // The result and the counts, or None for operands that are served, or refused, in Python.
+  nb::object multiply(const TorchTensors& tensors, nb::handle x, nb::handle ids,
+                      nb::handle weights) {
+    const ExpertsDesc& desc = layer_.desc();
+    const std::optional<TorchTensors::Rows> rows = tensors.all_rows(x);
+    if (!rows || rows->view.dtype != desc.dtype || rows->view.cols != desc.hidden)
+      return nb::none();
+    const std::optional<std::span<const std::int64_t>> slots = tensors.numbers(ids);
+    const std::optional<TorchTensors::Rows> factors = tensors.all_rows(weights);
+    const bool fits = slots && factors && std::ssize(*slots) == rows->view.rows * desc.top &&
+                      factors->view.rows == rows->view.rows && factors->view.cols == desc.top &&
+                      factors->view.dtype == Dtype::f32 &&
+                      (factors->view.rows == 1 || factors->view.row_stride == desc.top);
+    if (!fits) return nb::none();
+    std::vector<std::int64_t> sizes = rows->sizes;
+    sizes.push_back(desc.hidden);
+    nb::object out = tensors.new_empty(x, sizes);
+    const std::optional<TorchTensors::Rows> to = tensors.all_rows(out);
+    if (!to) return nb::none();
+    const PyExperts::Counts counts =
+        layer_.forward({.x = rows->view,
+                        .ids = *slots,
+                        .weights = {static_cast<const float*>(factors->view.data), slots->size()},
+                        .up = operands_.up,
+                        .down = operands_.down,
+                        .up_biases = operands_.up_biases,
+                        .down_biases = operands_.down_biases,
+                        .out = to->view});
+    return nb::make_tuple(out, counts);
+  }
+
+ private:
+  PyExperts& layer_;
+  Stacks stacks_;
+  Operands operands_;
 };
 
 }  // namespace
@@ -212,6 +260,13 @@ void bind_experts(nb::module_& m) {
           },
           nb::arg("x"), nb::arg("ids"), nb::arg("weights"), nb::arg("stacks"), nb::arg("grad_out"),
           nb::arg("grad_x").none(), nb::arg("grad_weights"), nb::arg("grads"));
+  nb::class_<PyExpertsByStacks>(m, "_ExpertsByStacks")
+      .def(nb::init<PyExperts&, Stacks>(), nb::arg("layer"), nb::arg("stacks"),
+           nb::keep_alive<1, 2>())
+      .def("multiply", &PyExpertsByStacks::multiply, nb::arg("tensors"), nb::arg("x"),
+           nb::arg("ids"), nb::arg("weights"),
+           nb::sig("def multiply(self, tensors: _TorchTensors, x: object, ids: object, "
+                   "weights: object) -> typing.Any"));
 }
 
 }  // namespace plait::python

@@ -77,18 +77,21 @@ TorchTensors::TorchTensors(nb::object tensor, nb::object parameter, nb::object i
       new_empty_(tensor_.attr("new_empty")),
       table_(table_of(tensor_)) {}
 
-std::optional<Dtype> TorchTensors::read(nb::handle tensor, Memory& memory) const {
+bool TorchTensors::look(nb::handle tensor, Memory& memory) const {
   const nb::handle type = tensor.type();
-  if (table_ == nullptr || (!type.is(tensor_) && !type.is(parameter_))) return std::nullopt;
+  if (table_ == nullptr || (!type.is(tensor_) && !type.is(parameter_))) return false;
   if (table_->view(tensor.ptr(), &memory) != 0) {
     PyErr_Clear();  // Python says in plait's words why such a tensor is refused
-    return std::nullopt;
+    return false;
   }
+  return memory.device_type == nb::device::cpu::value && memory.data != nullptr &&
+         !is_neg_(tensor).is(nb::handle(Py_True));
+}
+
+std::optional<Dtype> TorchTensors::read(nb::handle tensor, Memory& memory) const {
+  if (!look(tensor, memory)) return std::nullopt;
   const std::optional<Dtype> dtype = known(memory.dtype);
-  if (memory.device_type != nb::device::cpu::value || dtype == Dtype::s8 ||
-      memory.data == nullptr || is_neg_(tensor).is(nb::handle(Py_True)))
-    return std::nullopt;
-  return dtype;
+  return dtype == Dtype::s8 ? std::nullopt : dtype;
 }
 
 std::optional<TensorView> TorchTensors::rows(nb::handle tensor, int dimensions) const {
@@ -105,6 +108,16 @@ std::optional<TorchTensors::Rows> TorchTensors::all_rows(nb::handle tensor) cons
   const std::optional<TensorView> view = memory.rows(*dtype);
   if (!view) return std::nullopt;
   return Rows{*view, {memory.shape, memory.shape + memory.dimensions - 1}};
+}
+
+std::optional<std::span<const std::int64_t>> TorchTensors::numbers(nb::handle tensor) const {
+  Memory memory;
+  if (!look(tensor, memory) || memory.dtype != nb::dtype<std::int64_t>() || memory.dimensions < 1)
+    return std::nullopt;
+  const std::optional<TensorView> rows = memory.rows(Dtype::s8);  // which counts elements alone
+  if (!rows || (rows->rows > 1 && rows->row_stride != rows->cols)) return std::nullopt;
+  return std::span(static_cast<const std::int64_t*>(rows->data),
+                   static_cast<std::size_t>(rows->rows * rows->cols));
 }
 
 bool TorchTensors::is_grad_enabled() const { return is_grad_enabled_().is(nb::handle(Py_True)); }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "native.h"
@@ -35,6 +36,9 @@ class TorchTensors {
   };
   std::optional<Rows> all_rows(nb::handle tensor) const;
 
+  // Whole numbers of 64 bits, one behind another; nullopt as above.
+  std::optional<std::span<const std::int64_t>> numbers(nb::handle tensor) const;
+
   // True if autograd has to see what is made of this tensor.
   bool is_grad_enabled() const;
   bool requires_grad(nb::handle tensor) const;
@@ -47,7 +51,9 @@ class TorchTensors {
   struct Table;
   struct Memory;
 
-  // Its elements' dtype; nullopt for tensors that are never viewed.
+  // False for tensors that are never viewed.
+  bool look(nb::handle tensor, Memory& memory) const;
+  // Its elements' dtype, if products take it.
   std::optional<Dtype> read(nb::handle tensor, Memory& memory) const;
   static const Table* table_of(nb::handle type);
 

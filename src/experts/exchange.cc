@@ -158,11 +158,13 @@ void ExpertExchange::multiply_apart() {
   }
   if (work.end == 0) return;
   apart_.make(work.end);
-  std::int64_t row = 0;
-  for (std::int64_t group = 0; group < groups(); ++group) {
-    if (!is_apart_[static_cast<std::size_t>(group)]) continue;
-    for (const std::int64_t slot : order_.slots(rank(), group)) take(slot, apart_, row++);
-  }
+  run_here("take", work.end * shape_.rows.stored_bytes(), [&] {
+    std::int64_t row = 0;
+    for (std::int64_t group = 0; group < groups(); ++group) {
+      if (!is_apart_[static_cast<std::size_t>(group)]) continue;
+      for (const std::int64_t slot : order_.slots(rank(), group)) take(slot, apart_, row++);
+    }
+  });
   multiply(apart_, work);
 }
 
@@ -194,12 +196,15 @@ void ExpertExchange::make_places() {
   }
   dispatched_.set_places(store_);
   progress_.begin(dispatched_.from, {.count = groups(), .whole = call_.whole_groups}, world());
-  for (std::int64_t i = 0; i < groups(); ++i) {
-    if (is_apart_[static_cast<std::size_t>(i)]) continue;
-    std::int64_t row = progress_.first(i, rank());
-    for (const std::int64_t slot : order_.slots(rank(), i)) take(slot, store_, row++);
-  }
-  progress_.set_received(rank(), dispatched_.from.block(rank()).rows());
+  const std::int64_t own_rows = dispatched_.from.block(rank()).rows();
+  run_here("take", own_rows * shape_.rows.stored_bytes(), [&] {
+    for (std::int64_t i = 0; i < groups(); ++i) {
+      if (is_apart_[static_cast<std::size_t>(i)]) continue;
+      std::int64_t row = progress_.first(i, rank());
+      for (const std::int64_t slot : order_.slots(rank(), i)) take(slot, store_, row++);
+    }
+  });
+  progress_.set_received(rank(), own_rows);
   begin_return();
 }
 
@@ -217,8 +222,10 @@ void ExpertExchange::find_replicated() {
   dispatched_.from.lay_out(true);
   store_.make(dispatched_.from.rows());
   progress_.begin(dispatched_.from, {.count = groups()}, world());
-  std::int64_t row = 0;
-  for (const std::int64_t slot : order_.slots(rank())) take(slot, store_, row++);
+  run_here("take", store_.rows() * shape_.rows.stored_bytes(), [&] {
+    std::int64_t row = 0;
+    for (const std::int64_t slot : order_.slots(rank())) take(slot, store_, row++);
+  });
   for (int peer = 0; peer < world(); ++peer)
     progress_.set_received(peer, dispatched_.from.block(peer).rows());
   begin_return();

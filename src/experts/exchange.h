@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/core/executor.h"
 #include "comm/session/state.h"
 #include "experts/dispatch.h"
 #include "experts/flows.h"
@@ -63,6 +64,13 @@ class ExpertExchange {
 
   // All ranks have the same rows: this rank's own rows of `out` go to all others.
   void gather(const TensorView& out);
+
+  // Work on bytes of this rank's own, which a modelled rank takes time for.
+  template <class Do>
+  void run_here(Label label, std::int64_t bytes, Do&& work) const {
+    exchange_.run([&] { return comm::MemoryWork{.label = label, .read = bytes, .written = bytes}; },
+                  work);
+  }
 
   // Makes steps in what has begun, between tiles.
   void between_tiles();

@@ -173,12 +173,16 @@ void ExpertParallelMLP::State::combine() {
   const TensorView out = call_->out.row_range(first, first + rows);
   const Span span(state_.group().trace(), Lane::compute, "combine",
                   {.bytes = static_cast<std::int64_t>(out.bytes())});
-  experts::combine({.results = exchange_.results(),
-                    .dtype = desc_.wire,
-                    .weights = weighs_rows() ? nullptr : call_->weights.data() + first * desc_.top,
-                    .top = desc_.top,
-                    .parts = desc_.parts},
-                   out, options_.threads);
+  const std::span<const void* const> results = exchange_.results();
+  exchange_.run_here("combine", std::ssize(results) * bytes_of(desc_, desc_.wire), [&] {
+    experts::combine(
+        {.results = results,
+         .dtype = desc_.wire,
+         .weights = weighs_rows() ? nullptr : call_->weights.data() + first * desc_.top,
+         .top = desc_.top,
+         .parts = desc_.parts},
+        out, options_.threads);
+  });
 }
 
 void ExpertParallelMLP::State::note_rows() {

@@ -1,6 +1,7 @@
 #include "experts/polled_product.h"
 
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "comm/core/executor.h"
@@ -37,6 +38,7 @@ void multiply(GroupedGemm& gemm, const GroupedGemmCall& call, const comm::Group&
   const Span span(group.trace(), Lane::compute, "product",
                   {.flops = 2 * call.x.rows * desc.n * desc.k});
   if (comm::Executor* const executor = comm::product_executor(group)) {
+    bool is_first = true;
     for (const std::int64_t rows : call.rows) {
       if (rows == 0) continue;
       executor->multiply({.rows = rows,
@@ -46,7 +48,11 @@ void multiply(GroupedGemm& gemm, const GroupedGemmCall& call, const comm::Group&
                           .weight_bytes = desc.quant ? desc.quant->bits / 8.0
                                                      : static_cast<double>(size_of(desc.weight)),
                           .out_bytes = static_cast<double>(size_of(desc.out)),
-                          .poll = kPollInterval},
+                          .poll = kPollInterval,
+                          .all_rows = call.x.rows,
+                          .all_columns = desc.n,
+                          .first = std::exchange(is_first, false),
+                          .own_weight = true},
                          poll_step);
     }
     return;

@@ -62,7 +62,11 @@ void Products::multiply_piece(const Rows& rows, PollStep poll_step) {
                      .out = first,
                      .biases = of_groups(call_->up_biases, rows.first_group, rows.counts.size())},
                     group_, poll_step);
-  if (comm::product_executor(group_) == nullptr) {
+  if (comm::Executor* const executor = comm::product_executor(group_)) {
+    executor->run({.label = "activation",
+                   .read = static_cast<std::int64_t>(first.bytes()),
+                   .written = static_cast<std::int64_t>(second.bytes())});
+  } else {
     const Span span(group_.trace(), Lane::compute, "activation",
                     {.bytes = static_cast<std::int64_t>(first.bytes() + second.bytes())});
     const Activation activation = activation_of(desc_);

@@ -97,6 +97,22 @@ class PredictTest(PredictCase):
         self.assertEqual([(one["m"], one["schedules"][1]["plan"]) for one in found],
                          [(512, "fused chunk=64"), (1024, "fused chunk=64")])
 
+    def test_experts(self):
+        words = ("experts", "--model", "gpt-oss-quarter", "--tokens", "4,64", "--ranks", 2, "--device", "cpu",
+                 "--link", "2gbit,5us")
+        found = self.json(*words, "--skew", "balanced,4:1")
+        self.assertEqual([(one["tokens"], one["skew"]) for one in found["results"]],
+                         [(4, "balanced"), (4, "4:1"), (64, "balanced"), (64, "4:1")])
+        for one in found["results"]:
+            self.assertGreater(one["serial_ms"], max(one["products_ms"], one["exchange_ms"]))
+        self.assertGreater(found["results"][3]["products_ms"], found["results"][2]["products_ms"])
+        self.assertLess(found["results"][2]["fused_ms"], found["results"][2]["serial_ms"])
+        replicated = self.json(*words, "--replicated", "--skew", "balanced")
+        self.assertLess(replicated["results"][1]["exchange_ms"], found["results"][2]["exchange_ms"])
+        text = self.predict(*words, "--skew", "balanced")
+        self.assertTrue(text.startswith("Predicted, not measured"))
+        self.assertIn("gpt-oss-quarter       4  balanced", text)
+
     def test_help_of_measured_needs_no_file(self):
         for flag in ("-h", "--help"):
             self.assertIn("Usage: plait predict --measured FILE", self.predict("--measured", flag))
@@ -124,6 +140,10 @@ class PredictTest(PredictCase):
                 (("llama2-70b", "--tokens", 8, "--sequence", 16), "--seq 16 is longer than --tokens 8"),
                 ((*op, "--dtype", "f32"),
                  "--dtype f32: only the rate of bf16 and f16 is known for h100; give the rate of f32 with --rate"),
+                (("experts", "--dtype", "f32"), "--dtype f32: only the rate of bf16 and f16 is known for h100"),
+                (("experts", "--ranks", 65), "--ranks 65: a layer of experts is predicted for at most 64"),
+                (("experts", "--skew", "steep"), "--skew steep"),
+                (("expert",), "did you mean experts"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "and not one of nvlink4"),

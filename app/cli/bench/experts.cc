@@ -53,10 +53,6 @@ struct ExpertsBench : measure::ExpertsSetup {
   OutputFiles files;
 };
 
-std::vector<std::string> read_experts_skews(std::string_view option, const std::string& text) {
-  return read_known(option, text, measure::experts_skews());
-}
-
 std::vector<double> read_ratios(std::string_view option, const std::string& text) {
   std::vector<double> ratios;
   for (const std::string& word : read_list(option, text)) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/values.h"
-#include "measure/grouped_case.h"
+#include "measure/experts_case.h"
 
 namespace plait::cli {
 
@@ -24,6 +24,11 @@ inline std::vector<measure::ExpertsModel> read_experts(std::string_view option,
       if (model.name == word) models.push_back(model);
   }
   return models;
+}
+
+inline std::vector<std::string> read_experts_skews(std::string_view option,
+                                                   const std::string& text) {
+  return read_known(option, text, measure::experts_skews());
 }
 
 }  // namespace plait::cli

@@ -131,6 +131,12 @@ predict::Machine machine_of(const MachineOptions& options) {
   return machine;
 }
 
+void check_rate_is_known(Dtype x, const predict::Machine& machine, const MachineOptions& options) {
+  PLAIT_CHECK(x != Dtype::f32 || machine.device.name == "cpu" || options.rate,
+              "--dtype f32: only the rate of bf16 and f16 is known for ", machine.device.name,
+              "; give the rate of f32 with --rate");
+}
+
 predict::Problem OpPredictOptions::problem_of(const measure::OpSize& size) const {
   predict::Problem one = problem;
   one.m = size.m;
@@ -176,9 +182,7 @@ std::optional<OpPredictOptions> read_op_predict_options(const MeasuredOperator& 
                   .wire = wire,
                   .weight_bytes = weight_bytes(what.weight, dtypes.x)};
   what.machine = machine_of(machine);
-  PLAIT_CHECK(dtypes.x != Dtype::f32 || what.machine.device.name == "cpu" || machine.rate,
-              "--dtype f32: only the rate of bf16 and f16 is known for ", what.machine.device.name,
-              "; give the rate of f32 with --rate");
+  check_rate_is_known(dtypes.x, what.machine, machine);
   what.plans = op.ulysses ? read_plans(*op.ulysses, plans) : read_plans(op.op, plans);
   for (const measure::OpSize& size : what.sizes) static_cast<void>(what.problem_of(size));
   PLAIT_CHECK(what.sizes.size() == 1 || !what.files.traces(),

@@ -33,6 +33,9 @@ struct MachineOptions {
 void add_options(Options& options, MachineOptions& machine, const char* ranks);
 predict::Machine machine_of(const MachineOptions& options);
 
+// Refuses products of f32 where no rate of them is known.
+void check_rate_is_known(Dtype x, const predict::Machine& machine, const MachineOptions& options);
+
 // Options that measurements have too.
 void add_memory_option(Options& options, std::optional<double>& memory, const char* note);
 void add_processor_option(Options& options, std::optional<double>& processor_per_gb,

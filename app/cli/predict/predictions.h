@@ -10,6 +10,9 @@ namespace plait::cli {
 
 int predict_operator(const MeasuredOperator& op, Words words);
 
+// A layer of experts.
+int predict_experts(Words words);
+
 // A training step of a model.
 int predict_model(const plan::Model& model, Words words);
 

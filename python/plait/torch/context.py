@@ -65,7 +65,7 @@ class Context:
     layers: WeakKeyDictionary[Owner, dict[Hashable, Layer]] = field(
         default_factory=WeakKeyDictionary
     )
-    direct: WeakKeyDictionary[Owner, Direct] = field(default_factory=WeakKeyDictionary)
+    direct: WeakKeyDictionary[Owner, Any] = field(default_factory=WeakKeyDictionary)
     experts: dict[Hashable, Any] = field(default_factory=dict)  # layers by their sizes
     samples: Samples = field(default_factory=Samples)
     lock: threading.RLock = field(default_factory=threading.RLock)

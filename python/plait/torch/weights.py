@@ -49,7 +49,7 @@ class Owner:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.stacks: dict[Hashable, _PackedStack] = {}  # by dtype and direction
         self.versions: tuple[int, ...] = ()
-        # The layer of plait.torch.direct, which goes with its process group.
+        # What plait.torch.direct or that of experts keeps, which goes with its process group.
         self.direct: Callable[[], Any] = _nothing
         _owners.add(self)
 
@@ -60,6 +60,7 @@ class Owner:
             self.versions = versions
             self.packed.clear()
             self.stacks.clear()
+            self.direct = _nothing
 
     def __reduce__(self) -> tuple[type["Owner"], tuple[()]]:
         # A copy of a model, or one that is read from a file, packs its own weights.
@@ -111,6 +112,12 @@ def packed(
     return found.weight
 
 
+def place_of(stack: torch.Tensor) -> tuple[object, ...]:
+    """Say where a stack of weights lies, and which version of its values."""
+    version = 0 if stack.is_inference() else stack._version
+    return stack.data_ptr(), version, stack.shape, stack.stride(), stack.dtype
+
+
 def packed_stack(
     stack: torch.Tensor, dtype: torch.dtype, owner: Owner, *, turned: bool
 ) -> list[_native.PackedWeight]:
@@ -119,8 +126,7 @@ def packed_stack(
     The stack is the parameter itself: a copy of another version may have an old one's address.
     """
     check_memory("packed weight", stack)
-    version = 0 if stack.is_inference() else stack._version
-    place = (stack.data_ptr(), version, stack.shape, stack.stride(), stack.dtype)
+    place = place_of(stack)
     found = owner.stacks.get((dtype, turned))
     if found is None or found.place != place:
         found = _PackedStack(place, [])

@@ -83,7 +83,7 @@ class PlaitEP(EPImplementation):  # type: ignore[misc]
         self.service: Service = vars(experts).get("plait_service") or _UNASKED
         self.group = ep_mesh.get_group()
         self.tp_group = group_of(tp_mesh)
-        self.packs = Owner(), Owner()
+        self.owners = Owner(), Owner()
         found = activation_of(experts)
         if isinstance(found, str):
             self.service.leaves(experts, found, self.group, logging.WARNING)
@@ -103,8 +103,6 @@ class PlaitEP(EPImplementation):  # type: ignore[misc]
             one is not None and one.requires_grad
             for one in (hidden, top_k_weights, *stacks.tensors())
         )
-        if self.service.options.fixed_weights and not trains:
-            stacks.packs = self.packs
         shares = self.shares_batch and not trains
         slices = self.tp_group.size() > 1 and not shares
         tokens = hidden.shape[0]
@@ -127,13 +125,13 @@ class PlaitEP(EPImplementation):  # type: ignore[misc]
             shared_batch=shares,
             group=self.group,
             options=self.service.options_of_experts,
-            packs=stacks.packs,
+            owners=self.owners,
         )
         return all_rows(out, tokens, self.tp_group) if slices else out
 
     def see_changes(self) -> None:
         """Forget packed weights of other versions; local parts of a DTensor don't count its own."""
-        for owner, name in zip(self.packs, ("gate_up_proj", "down_proj"), strict=True):
+        for owner, name in zip(self.owners, ("gate_up_proj", "down_proj"), strict=True):
             owner.see_changes(self.experts._parameters[name])
 
 

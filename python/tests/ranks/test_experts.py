@@ -478,6 +478,54 @@ def test_its_gradient_is_differentiated_once(frozen: bool) -> None:
         grad.sum().backward()
 
 
+@pytest.mark.parametrize("name", ["bf16", "f16, gpt-oss", "ranks without rows"])
+@pytest.mark.parametrize("fixed", [False, True], ids=["as they lie", "packed"])
+def test_later_calls_go_straight_to_the_native_layer(
+    name: str, fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]()
+    hidden, ids, weights = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
+    layer = case.layer(None, options=pt.Options(fixed_weights=fixed))
+    checked: list[object] = []
+    check = layers.check_operands
+
+    def note(*operands: Any) -> None:
+        checked.append(operands)
+        check(*operands)
+
+    monkeypatch.setattr(layers, "check_operands", note)
+
+    def call(checks: int, *given: torch.Tensor) -> torch.Tensor:
+        """Call the layer; tensors without memory are always looked at in Python."""
+        checked.clear()
+        out: torch.Tensor = layer(*given)
+        wanted = 1 if hidden.numel() == 0 else checks
+        agree(len(checked) == wanted, f"{len(checked)} calls were checked in Python, not {wanted}")
+        return out
+
+    pt.forget_report()
+    with torch.no_grad():
+        first = call(1, hidden, ids, weights)
+        agree(torch.equal(call(0, hidden, ids, weights), first), "values differ")
+        [row] = pt.report().experts
+        agree(row.calls == 2 and sum(row.sent) == 2 * int((ids >= 0).sum()), str(row))
+        more = [one.unsqueeze(1) for one in (hidden, ids, weights)]
+        agree(torch.equal(call(0, *more).squeeze(1), first), "values of more dimensions differ")
+        call(0, hidden, ids, weights.to(hidden.dtype))
+        agree(torch.equal(call(1, hidden, ids.int(), weights), first), "values by int32 differ")
+        by_columns = weights.t().contiguous().t()
+        agree(torch.equal(layer(hidden, ids, by_columns), first), "values by columns differ")
+        layer.down.data = torch.zeros_like(layer.down)
+        out = call(1, hidden, ids, weights)
+        agree(layer.down_bias is not None or not out.any(), "new memory was not seen")
+        layer.down.fill_(1)
+        grown = layer(hidden, ids, weights)
+        agree(hidden.numel() == 0 or not torch.equal(grown, out), "new values were not seen")
+    agree(layer(hidden, ids, weights).requires_grad, "a call with gradients makes none")
+    with torch.no_grad(), pytest.raises(plait.Error, match="top_k_weights is"):
+        layer(hidden, ids[:, :0], weights)
+
+
 def test_a_copy_of_a_module() -> None:
     case = Case()
     layer = case.layer(None)

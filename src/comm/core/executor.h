@@ -35,6 +35,7 @@ struct ProductWork {
   // large that is (0: this product is by itself), and whether this is the first of them.
   std::int64_t all_rows = 0, all_columns = 0;
   bool first = true;
+  bool own_weight = false;  // no other of them reads its weight
 
   bool fused() const { return all_rows > 0 && all_columns > 0; }
 

@@ -23,23 +23,19 @@ class Total:
 _totals: dict[Key, Total] = {}
 
 
-def count(
-    call: Call,
-    hidden: torch.Tensor,
-    ids: torch.Tensor,
-    down: torch.Tensor,
-    counted: tuple[int, list[int]],
-    nanoseconds: int,
-) -> None:
-    """Count a call that took so long; `counted`: rows multiplied, and sent to each rank."""
+def key_of(call: Call, hidden: torch.Tensor, slots: int, down: torch.Tensor) -> Key:
+    """Return under what a call is counted."""
     placement = call.placement
-    width = hidden.shape[1]
     inner = down.shape[1 if call.turned else 2]
     dtype = tensors.DTYPES[hidden.dtype].name
-    key = (placement.experts, width, inner, ids.shape[1], dtype, placement.world)
+    return (placement.experts, hidden.shape[1], inner, slots, dtype, placement.world)
+
+
+def add(key: Key, counted: tuple[int, list[int]], nanoseconds: int) -> None:
+    """Count a call that took so long; `counted`: rows multiplied, and sent to each rank."""
     total = _totals.get(key)
     if total is None:
-        total = _totals[key] = Total(sent=[0] * placement.world)
+        total = _totals[key] = Total(sent=[0] * key[-1])
     total.calls += 1
     total.nanoseconds += nanoseconds
     total.multiplied += counted[0]

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from plait.errors import refuse
 from plait.torch import tensors
 from plait.torch.context import context_of, group_place
-from plait.torch.experts import counts
+from plait.torch.experts import counts, direct
 from plait.torch.experts.call import Call, Stacks, Swiglu, views
 from plait.torch.experts.placement import NAME, Placement
 from plait.torch.graphs import outside_of_graphs
@@ -45,7 +45,7 @@ def expert_parallel(
     shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
     group: dist.ProcessGroup | None = None,
     options: Options = _DEFAULTS,
-    packs: tuple[Owner, Owner] | tuple[None, None] = (None, None),
+    owners: tuple[Owner, Owner] | None = None,
 ) -> torch.Tensor:
     """Let each row be multiplied by its experts, wherever they are, and add up the results.
 
@@ -78,24 +78,37 @@ def expert_parallel(
     rows go on travelling between its functions of torch, and makes no call of plait's over the same
     group.
     """
+    ranks = None if placement is None else tuple(placement)
+    how = (experts, ranks, parts, activation, transposed, shared_batch)
+    given = (gate_up, down, gate_up_bias, down_bias)
+    if owners is not None and shared is None:
+        operands = (hidden, top_k_index, top_k_weights)
+        made = direct.multiply(owners[0], *operands, given, how, group, options)
+        if made is not None:
+            return made
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
     _check_schedule(options)
     hidden = tensors.resolved(hidden)
-    stacks = Stacks(gate_up, down, gate_up_bias, down_bias)
-    if not tensors.wants_gradient(hidden, top_k_weights, *stacks.tensors()):
-        stacks.packs = packs
+    stacks = Stacks(*given)
+    is_last = not tensors.wants_gradient(hidden, top_k_weights, *given)
+    if owners is not None and options.fixed_weights and is_last:
+        stacks.packs = owners
     rank, world = group_place(group, NAME)
-    given = None if placement is None else tuple(placement)
-    placed = Placement.of(experts, given, world, parts)
-    if torch.is_autocast_enabled("cpu"):
+    placed = Placement.of(experts, ranks, world, parts)
+    is_cast = torch.is_autocast_enabled("cpu")
+    if is_cast:
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
         stacks = stacks.cast(dtype)
     check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
     call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
     if shared is None:
-        return apply(call, hidden, top_k_index, top_k_weights, stacks)
+        out = apply(call, hidden, top_k_index, top_k_weights, stacks)
+        if owners is not None and is_last and not is_cast:
+            slots = top_k_index.shape[1]
+            direct.keep(owners[0], call, how, options, hidden, slots, stacks)
+        return out
     beside = _Beside(shared, hidden)
     call.beside = beside
     out = apply(call, hidden, top_k_index, top_k_weights, stacks)
@@ -161,7 +174,8 @@ def apply(
         out, counted = _Experts.apply(*operands, ids, call)  # type: ignore[no-untyped-call]
     else:
         out, counted = _forward(call, hidden, ids, weights.detach(), stacks)
-    counts.count(call, hidden, ids, stacks.down, counted, time.perf_counter_ns() - begin)
+    key = counts.key_of(call, hidden, ids.shape[1], stacks.down)
+    counts.add(key, counted, time.perf_counter_ns() - begin)
     return out  # type: ignore[no-any-return]
 
 
@@ -333,7 +347,7 @@ class ExpertParallel(nn.Module):
         self.transposed = transposed
         self.group = group
         self.options = options
-        self._packs = Owner(), Owner()
+        self._owners = Owner(), Owner()
 
     @classmethod
     def share(
@@ -389,10 +403,10 @@ class ExpertParallel(nn.Module):
         shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return the weighted sum of each row's experts; leading dimensions are rows."""
+        given = (hidden, top_k_index, top_k_weights)
+        is_matrix = hidden.dim() == 2  # flattening takes as long as half of a small call
         out = expert_parallel(
-            hidden.flatten(0, -2),
-            top_k_index.flatten(0, -2),
-            top_k_weights.flatten(0, -2),
+            *(given if is_matrix else (one.flatten(0, -2) for one in given)),
             self.gate_up,
             self.down,
             experts=self.experts,
@@ -406,9 +420,9 @@ class ExpertParallel(nn.Module):
             shared=shared,
             group=self.group,
             options=self.options,
-            packs=self._packs if self.options.fixed_weights else (None, None),
+            owners=self._owners,
         )
-        return out.view(hidden.shape)
+        return out if is_matrix else out.view(hidden.shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ExpertParallel":
         memo[id(self.group)] = self.group  # groups can't be copied
