@@ -1126,6 +1126,11 @@ class _Experts:
 
     def backward(self, x: object, ids: int, weights: int, stacks: tuple[object, ...], grad_out: object, grad_x: object | None, grad_weights: int, grads: tuple[object, ...]) -> None: ...
 
+class _ExpertsByStacks:
+    def __init__(self, layer: _Experts, stacks: tuple[object, ...]) -> None: ...
+
+    def multiply(self, tensors: _TorchTensors, x: object, ids: object, weights: object) -> Any: ...
+
 def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = ()) -> None:
     """
     Bring the columns of all ranks to their places in a matrix that every rank gets.

@@ -403,10 +403,13 @@ class ExpertParallel(nn.Module):
         shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return the weighted sum of each row's experts; leading dimensions are rows."""
-        given = (hidden, top_k_index, top_k_weights)
-        is_matrix = hidden.dim() == 2  # flattening takes as long as half of a small call
+        rows, ids, weights = hidden, top_k_index, top_k_weights
+        if hidden.dim() != 2:  # flattening takes as long as half of a small call
+            rows, ids, weights = rows.flatten(0, -2), ids.flatten(0, -2), weights.flatten(0, -2)
         out = expert_parallel(
-            *(given if is_matrix else (one.flatten(0, -2) for one in given)),
+            rows,
+            ids,
+            weights,
             self.gate_up,
             self.down,
             experts=self.experts,
@@ -422,7 +425,7 @@ class ExpertParallel(nn.Module):
             options=self.options,
             owners=self._owners,
         )
-        return out if is_matrix else out.view(hidden.shape)
+        return out if rows is hidden else out.view(hidden.shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ExpertParallel":
         memo[id(self.group)] = self.group  # groups can't be copied
