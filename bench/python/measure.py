@@ -288,6 +288,51 @@ def call(bench: Bench) -> None:
         bench.add_time(name, found[name], None)
 
 
+def experts(bench: Bench) -> None:
+    """Measure how much longer a decode's call of experts takes in Python than its native layer."""
+    alone = [dist.new_group([rank]) for rank in range(bench.world)][bench.rank]
+    up, down = (torch.ones(8, *one, dtype=torch.bfloat16) for one in ((64, 64), (64, 32)))
+    options = pt.Options(fixed_weights=True)
+    layer = pt.ExpertParallel(up, down, experts=8, group=alone, options=options)
+    x, ids, weights = torch.ones(1, 64).bfloat16(), torch.tensor([[1, 5]]), torch.ones(1, 2)
+    out = torch.empty_like(x)
+    views = [_native.TensorView(one.data_ptr(), plait.Dtype.bf16, 1, 64, 64) for one in (x, out)]
+    packed = tuple(
+        [plait.PackedWeight(one, layout=plait.WeightLayout.out_in) for one in stack]
+        for stack in (up, down)
+    )
+    native = _native._Experts(
+        pt.communicator(alone),
+        hidden=64,
+        inner=32,
+        experts=8,
+        top=2,
+        dtype="bf16",
+        wire="bf16",
+        is_packed=True,
+        layout="out_in",
+        interleaved=False,
+        alpha=1.0,
+        limit=None,
+        added=0.0,
+        ranks=[0] * 8,
+        fused=True,
+        replicated=False,
+        threads=0,
+        backend="",
+    )
+    stacks = (*packed, None, None)
+
+    def in_cpp() -> None:
+        native.forward(views[0], ids.data_ptr(), weights.data_ptr(), stacks, views[1], False)
+
+    with torch.no_grad():
+        calls: Contenders = {"native": in_cpp, "module": lambda: layer(x, ids, weights)}
+        found = bench.alternate(calls, batch=100, clock=time.thread_time)
+    above = max(found["module"] - found["native"], 1e-9)
+    bench.add_time("plait.torch.ExpertParallel above its native layer", above, 2e-5)
+
+
 def seconds_in_cpp(bench: Bench) -> float | None:
     """Return what the call takes in the program of call.cc; None: there is no such program."""
     if bench.cpp_call is None:
@@ -339,6 +384,7 @@ PARTS = {
     "collectives": collectives,
     "layers": layers,
     "call": call,
+    "experts": experts,
     "import": importing,
     "packing": packing,
 }
