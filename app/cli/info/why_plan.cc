@@ -204,28 +204,42 @@ void check_problem(const measure::UlyssesSetup& ulysses, const std::string& prob
   throw Error(error.code(), text);
 }
 
+Json always_fused(std::string_view op, std::string_view problem) {
+  return {{"problem", base::sentence(kOp, op, problem)},
+          {"op", op},
+          {"chosen", name(Schedule::fused)},
+          {"source", "default"},
+          {"as_on_one_rank", true}};
+}
+
 }  // namespace
 
 Json explain_exchange(const std::vector<std::string>& words) {
+  constexpr std::string_view kExperts = "experts";
   std::string problem;
   std::optional<measure::UlyssesSetup> ulysses;
+  bool is_experts = false;
   for (const std::string& some : words) {
     for (const std::string_view word : base::split(some, ' ')) {
-      const auto found = find_measured(word.substr(word.starts_with(kOp) ? kOp.size() : 0));
-      if (found && found->ulysses) {
+      const std::string_view op = word.substr(word.starts_with(kOp) ? kOp.size() : 0);
+      const auto found = find_measured(op);
+      if (op == kExperts) {
+        is_experts = true;
+      } else if (found && found->ulysses) {
         ulysses = found->ulysses;
       } else {
         problem += base::sentence(' ', word);
       }
     }
   }
+  if (is_experts) {
+    PLAIT_CHECK(problem.empty() && !ulysses, "problem: a layer of experts has one plan for all ",
+                "sizes; leave out", problem);
+    return always_fused(kExperts, "");
+  }
   if (!ulysses) return {};
   check_problem(*ulysses, problem);
-  return {{"problem", base::sentence(kOp, ulysses->name(), problem)},
-          {"op", ulysses->name()},
-          {"chosen", name(Schedule::fused)},
-          {"source", "default"},
-          {"as_on_one_rank", true}};
+  return always_fused(ulysses->name(), problem);
 }
 
 std::string show_exchange(const Json& explained) {

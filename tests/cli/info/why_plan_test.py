@@ -82,7 +82,8 @@ class WhyTest(TuneCase):
                          "or both")
 
     def test_exchanges_are_fused(self):
-        for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32"):
+        for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32", "experts",
+                      "op=experts"):
             page = self.plait("info", "--why", words).stdout
             self.assertIn('It is "fused", for all sizes and networks, unless a call gives another,', page)
             found = json.loads(self.plait("info", "--why", words, "--json").stdout)
@@ -92,6 +93,7 @@ class WhyTest(TuneCase):
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
+            ("experts m=8", "problem: a layer of experts has one plan for all sizes; leave out m=8"),
             ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul_all_to_all m=8 n=8" has no k='),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
