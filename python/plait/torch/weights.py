@@ -60,7 +60,6 @@ class Owner:
             self.versions = versions
             self.packed.clear()
             self.stacks.clear()
-            self.direct = _nothing
 
     def __reduce__(self) -> tuple[type["Owner"], tuple[()]]:
         # A copy of a model, or one that is read from a file, packs its own weights.

@@ -26,6 +26,8 @@ from plait.torch.weights import Owner, place_of
 # What a call may be asked for beside its operands; see Call.
 How = tuple[Any, ...]
 
+Owners = tuple[Owner, Owner]
+
 # Looking for it in torch takes as long as calling it.
 _is_autocast_enabled = torch.is_autocast_enabled
 
@@ -43,7 +45,7 @@ class Direct:
 
 
 def keep(
-    owner: Owner,
+    owners: Owners,
     call: Call,
     how: How,
     options: Options,
@@ -51,7 +53,7 @@ def keep(
     slots: int,
     given: Stacks,
 ) -> None:
-    """Keep what the owner's next call needs, after one that had no gradients."""
+    """Keep what the owners' next call needs, after one that had no gradients."""
     context: Context = call.context
     stacks = given.contiguous()
     if context.group() is None or _addresses(given) != _addresses(stacks):
@@ -59,13 +61,14 @@ def keep(
     layer = call.layer(hidden, slots, stacks)
     native = _native._ExpertsByStacks(layer, call.operands(stacks, hidden.dtype))
     key = counts.key_of(call, hidden, slots, given.down)
-    made = Direct(how, options, context.group, _places(given.tensors()), native, key)
-    context.direct[owner] = made
-    owner.direct = ref(made)
+    places = _places(owners, given.tensors())
+    made = Direct(how, options, context.group, places, native, key)
+    context.direct[owners[0]] = made
+    owners[0].direct = ref(made)
 
 
 def multiply(
-    owner: Owner,
+    owners: Owners,
     hidden: torch.Tensor,
     ids: torch.Tensor,
     weights: torch.Tensor,
@@ -74,14 +77,18 @@ def multiply(
     group: dist.ProcessGroup | None,
     options: Options,
 ) -> torch.Tensor | None:
-    """Make a call as the owner's one before; None: expert_parallel() does."""
-    direct = owner.direct()
+    """Make a call as the owners' one before; None: expert_parallel() does."""
+    direct = owners[0].direct()
     if direct is None or direct.how != how or direct.options is not options:
         return None
     member = dist.GroupMember.WORLD if group is None else group
     if member is None or direct.group() is not member or not is_alive(member):
         return None
-    if tensors.is_watched() or _is_autocast_enabled("cpu") or direct.places != _places(stacks):
+    if (
+        tensors.is_watched()
+        or _is_autocast_enabled("cpu")
+        or direct.places != _places(owners, stacks)
+    ):
         return None
     if type(weights) not in tensors.PLAIN or tensors.require_gradients(hidden, weights, *stacks):
         return None
@@ -95,9 +102,10 @@ def multiply(
     return made[0]  # type: ignore[no-any-return]
 
 
-def _places(stacks: tuple[torch.Tensor | None, ...]) -> tuple[object, ...]:
-    """Say where weights lie, and which version of their values."""
-    return tuple(None if one is None else (type(one), *place_of(one)) for one in stacks)
+def _places(owners: Owners, stacks: tuple[torch.Tensor | None, ...]) -> tuple[object, ...]:
+    """Say where weights lie, and which version of their values: see Owner.see_changes() too."""
+    places = (None if one is None else (type(one), *place_of(one)) for one in stacks)
+    return owners[0].versions, owners[1].versions, *places
 
 
 def _addresses(stacks: Stacks) -> list[int]:

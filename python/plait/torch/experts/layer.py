@@ -83,7 +83,7 @@ def expert_parallel(
     given = (gate_up, down, gate_up_bias, down_bias)
     if owners is not None and shared is None:
         operands = (hidden, top_k_index, top_k_weights)
-        made = direct.multiply(owners[0], *operands, given, how, group, options)
+        made = direct.multiply(owners, *operands, given, how, group, options)
         if made is not None:
             return made
     check_options(options, NAME)
@@ -107,7 +107,7 @@ def expert_parallel(
         out = apply(call, hidden, top_k_index, top_k_weights, stacks)
         if owners is not None and is_last and not is_cast:
             slots = top_k_index.shape[1]
-            direct.keep(owners[0], call, how, options, hidden, slots, stacks)
+            direct.keep(owners, call, how, options, hidden, slots, stacks)
         return out
     beside = _Beside(shared, hidden)
     call.beside = beside
