@@ -49,7 +49,7 @@ class Owner:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.stacks: dict[Hashable, _PackedStack] = {}  # by dtype and direction
         self.versions: tuple[int, ...] = ()
-        # What plait.torch.direct or that of experts keeps, which goes with its process group.
+        # A layer, or calls of experts, kept by a module `direct`; it goes with its process group.
         self.direct: Callable[[], Any] = _nothing
         _owners.add(self)
 

@@ -23,7 +23,7 @@ from plait.torch.groups import is_alive
 from plait.torch.options import Options
 from plait.torch.weights import Owner, place_of
 
-# What a call may be asked for beside its operands; see Call.
+# The options of a call; see Call.
 How = tuple[Any, ...]
 
 Owners = tuple[Owner, Owner]
