@@ -53,7 +53,8 @@ PlainRows plain_rows_of(const TileKernel& kernel, const Task& task, Range panels
   if (weight.is_packed() || task.depth.k == 0) return {};
   if (task.kept != nullptr && task.kept->has_all(panels)) return {};
   const PlainRows plain = kernel.plain_rows(storage_of_weight(weight));
-  const bool turns = weight.view().layout == WeightLayout::out_in;
+  // A caller that keeps panels has more rows for them.
+  const bool turns = task.kept == nullptr && weight.view().layout == WeightLayout::out_in;
   return size(task.rows) <= std::max(plain.max_rows, turns ? plain.max_turned : 0) ? plain
                                                                                    : PlainRows{};
 }
