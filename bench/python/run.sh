@@ -8,10 +8,10 @@
 #
 # LIST: collectives, layers, call, experts, import, packing; or wheel, alone: how long `pip wheel` takes from a clean
 # clone on two cores, which is minutes. Contenders take turns in one process; medians are printed, beside the least that
-# is wanted. For "bf16 without AVX-512" on a processor that has it, cap all three libraries. Steps of torch then take
+# is wanted. For "bf16 without AVX-512" on a processor that has it, cap all four libraries. Steps of torch then take
 # minutes: measure one round.
 #
-#   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 \
+#   PLAIT_ISA=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 ATEN_CPU_CAPABILITY=avx2 \
 #     bench/python/run.sh --only layers --seconds 0 --rounds 1
 #
 # PLAIT_PYTHON names a Python that has plait and torch. Otherwise it is that of build/venv, with the wheel of the

@@ -21,9 +21,10 @@ is to be equal in five digits in f32 and in three in bf16, and all tokens are. T
 where they aren't. The models of the last two tables have learnt to count: with random weights
 tokens are so close that the order of a sum decides in bf16.
 
---capped sets PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2 and ATEN_CPU_CAPABILITY=avx2; the last of them
-not for vLLM, whose version 0.32.0 then looks up wrong rows of its embedding by itself. What was in
-use is printed for each table. It needs the packages of python/requirements-test.txt.
+--capped sets PLAIT_ISA=avx2, ONEDNN_MAX_CPU_ISA=AVX2, MKL_ENABLE_INSTRUCTIONS=AVX2 (MKL multiplies
+float32 for torch) and ATEN_CPU_CAPABILITY=avx2; the last of them not for vLLM, whose version 0.32.0
+then looks up wrong rows of its embedding by itself. What was in use is printed for each table. It
+needs the packages of python/requirements-test.txt.
 """
 
 import argparse
@@ -40,7 +41,12 @@ from users_work import add_sizes
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-CAPS = {"PLAIT_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+CAPS = {
+    "PLAIT_ISA": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
 LINK = "2gbit,20us"
 DTYPES = ("float32", "bfloat16")
 SIZES = ("rounds", "layers", "hidden", "tokens", "prompt", "generated")
