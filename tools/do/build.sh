@@ -35,8 +35,8 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors, as Python's tests
-# do at times. A later `build` of such a preset waits until this one has ended, and does what is missing.
+# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors: half of them while
+# tests wait. A later `build` of such a preset waits until this one has ended, and does what is missing.
 build_meanwhile() {
   set -m  # a group of processes, which can be ended
   (

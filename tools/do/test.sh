@@ -10,11 +10,17 @@ test_briefly() {
   left_out='not run: longer tests, sanitizers, other processors, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
 }
 
+meanwhile=()  # presets to build at the lowest priority while the first preset's tests run
+
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
 test_preset() {
   personality=()
   [[ $1 != tsan ]] || prepare_tsan
   if check "build $1" build "$1"; then
+    if ((${#meanwhile[@]} > 0)); then
+      build_meanwhile "${meanwhile[@]}"
+      meanwhile=()
+    fi
     run_tests "$@"
     [[ $1 != release || $extent == brief ]] || note_missing_cuda
     [[ $* != release ]] || test_fewer_instructions
