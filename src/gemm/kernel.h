@@ -125,7 +125,7 @@ struct FewRows {
 
 // A few rows by columns of a weight that is read where it lies.
 struct PlainCall {
-  const std::byte* rows;       // in the kernel's operand and form
+  const std::byte* rows;       // in the kernel's operand and form, or as PlainRows says
   std::int64_t row_stride;     // bytes from one row to the next
   std::int64_t step_stride;    // bytes from one kKStep of a row to the next
   const std::byte* weight;     // its first column at k = 0
@@ -136,7 +136,7 @@ struct PlainCall {
   std::span<const std::int64_t> leaves;  // the lengths, with padding (leaves.h)
   float* sums;                           // slot 0: [panels][row_count][64], 64-byte aligned
   std::int64_t slot_stride;              // from one slot to the next, in floats
-  int row_count;                         // 1 to PlainRows::max_rows
+  int row_count;                         // at least 1; the most are in PlainRows
 };
 
 // A function that multiplies few rows without a panel of the weight. It adds leaves; the last slot
