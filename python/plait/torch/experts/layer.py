@@ -65,8 +65,8 @@ def expert_parallel(
     `placement` and in the stacks, whose F is that of a part: `gate_up` has the gates and ups of the
     same features. If `placement` is not given and the number of ranks is a multiple of `parts`,
     each run of `parts` ranks has experts of its own. The parts' results are added before they are
-    weighted, in f32: with the wire f32 and parts that are nodes of the sum, `out` has the bits of
-    whole experts. Every part has a `down_bias`, of which that of part 0 is used.
+    weighted, in f32: with the wire f32, parts that are nodes of the sum and no `down_bias`, `out`
+    has the bits of whole experts. Every part has a `down_bias`, of which that of part 0 is used.
 
     All ranks make the call, with as many rows as they like, and all or none want gradients and call
     its backward; ranks that differ in what they want are refused. `shared_batch` says that all
