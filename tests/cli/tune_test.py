@@ -159,6 +159,10 @@ class TuneTest(TuneCase):
             (("--from", "x", "--dtype", "bf16"), "--from cannot be combined with --dtype bf16"),
             (("--model", "llama2-7b", "--op", "matmul-all-gather"),
              "--model cannot be combined with --op matmul-all-gather"),
+            (("--from", "x", "--heads", 8), "--from cannot be combined with --heads 8"),
+            (("--model", "llama2-7b", "--heads", 8), "--model cannot be combined with --heads 8"),
+            ((*SMALL, "--heads", 8), "--heads 8 applies to matmul-all-to-all and all-to-all-matmul, and neither is in "
+             "--op matmul-all-reduce"),
             (("--no-sequence-parallel", *SMALL), "--no-sequence-parallel requires --model"),
         ]:
             self.assert_says(self.plait("tune", *words), 2, f"plait tune: {sentence}")

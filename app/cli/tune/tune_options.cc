@@ -196,14 +196,14 @@ void check_together(const Options& options, const TuneOptions& tune, const Probl
   for (const char* option : {"--no-sequence-parallel", "--scale"})
     PLAIT_CHECK(given.model != nullptr || !options.is_given(option), option, " requires --model");
   if (given.model != nullptr) {
-    refuse(options, "--model", {"--op"});
+    refuse(options, "--model", {"--op", "--heads"});
     PLAIT_CHECK(given.sizes.n.empty() && given.sizes.k.empty() && given.sizes.shapes.empty(),
                 "--model ", given.model->name, " cannot be combined with --n, --k or --shapes");
   }
   if (given.from.empty()) return;
   refuse(options, "--from",
-         {"--op", "--m", "--n", "--k", "--shapes", "--dtype", "--out", "--wire", "--weight",
-          "--ranks", "--tp", "--backend"});
+         {"--op", "--heads", "--m", "--n", "--k", "--shapes", "--dtype", "--out", "--wire",
+          "--weight", "--ranks", "--tp", "--backend"});
 }
 
 // All problems of a timeline must have been called by the same ranks.
@@ -232,9 +232,15 @@ void find_problems(TuneOptions& tune, const Options& options, const ProblemOptio
     take_from_trace(tune, options, usual);
   } else {
     tune.problems = problems_of_operators(given, usual);
-    const bool sums = std::any_of(
-        tune.problems.begin(), tune.problems.end(),
-        [](const PlanKey& key) { return key.columns == 0 && traits_of(key.op).shares_k; });
+    const auto have = [&](auto&& is_such) {
+      return std::any_of(tune.problems.begin(), tune.problems.end(), is_such);
+    };
+    PLAIT_CHECK(
+        have([](const PlanKey& key) { return key.columns > 0; }) || !options.is_given("--heads"),
+        options.as_given("--heads"),
+        " applies to matmul-all-to-all and all-to-all-matmul, and neither is in --op ", given.ops);
+    const bool sums =
+        have([](const PlanKey& key) { return key.columns == 0 && traits_of(key.op).shares_k; });
     PLAIT_CHECK(sums || !options.is_given("--wire"), options.as_given("--wire"),
                 " applies to partial sums, and there are none in --op ", given.ops);
   }
