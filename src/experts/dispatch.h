@@ -67,12 +67,8 @@ class Dispatch final : public comm::RowParcels {
   // When `from` is laid out: rows go to this store.
   void set_places(const RowStore& store);
 
-  // How many of the peer's slots for this rank have their rows, the first ones, when so many rows
-  // have come. On modelled ranks none is read: then as if each had equally many slots.
-  std::int64_t received(int peer, std::int64_t rows) const {
-    const Arrivals& its = arrivals_[index(peer)];
-    return rows <= its.taken ? its.first : std::ssize(its.has_row) * rows / its.rows;
-  }
+  // How many of the peer's slots for this rank have their rows: the first ones. After make_places().
+  std::int64_t received(int peer) const { return arrivals_[index(peer)].first; }
 
   comm::CountedRows from;  // slots, by source
 

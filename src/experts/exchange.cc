@@ -274,10 +274,7 @@ void ExpertExchange::multiply_all() {
       if (is_found || exchange_.moves() == seen) return is_found;
       seen = exchange_.moves();
       for (const int peer : exchange_.peers()) {
-        if (dispatch_.has_begun()) {
-          const std::int64_t rows = dispatch_.flow().received(peer);
-          progress_.set_received(peer, dispatched_.received(peer, rows));
-        }
+        if (dispatch_.has_begun()) progress_.set_received(peer, dispatched_.received(peer));
       }
       return is_found = progress_.find(most, work);
     });

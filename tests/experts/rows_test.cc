@@ -256,7 +256,6 @@ TEST(KnownRows, TravelWithoutAHeaderAsTheyAreReady) {
         lanes.finish(flow);
         for (const int peer : lanes.lanes().peers()) {
           const std::int64_t all = rows_for(peer, comm.rank());
-          EXPECT_EQ(flow.received(peer), all);
           for (std::int64_t row = 0; row < all; ++row) {
             EXPECT_EQ(in[static_cast<std::size_t>((peer * kEach + row) * kCols + 7)],
                       static_cast<float>(std::int64_t{1000} * peer + all - 1 - row));

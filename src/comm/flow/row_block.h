@@ -124,12 +124,6 @@ class RowCut {
     return static_cast<std::uint32_t>(1 + (done - in_first_) / per_chunk_ * pieces_);
   }
 
-  // How many of the block's first rows are whole in its first `count` chunks.
-  std::int64_t whole_rows(std::uint32_t count, std::int64_t rows) const {
-    if (count >= chunks(rows)) return rows;
-    return count == 0 ? 0 : in_first_ + (count - 1) / pieces_ * per_chunk_;
-  }
-
   std::size_t bytes(std::uint32_t chunk, std::int64_t rows) const {
     return (chunk == 0 ? header_bytes_ : 0) + piece(chunk, rows).elements() * size_of(dtype_);
   }

@@ -79,11 +79,6 @@ void RowFlow::ready(int peer, std::int64_t rows) {
   ready_[static_cast<std::size_t>(peer)] = cut_.whole_chunks(rows, parcels_.rows_to(peer));
 }
 
-std::int64_t RowFlow::received(int peer) const {
-  if (unknown_ > 0) return 0;
-  return cut_.whole_rows(lanes_.taken(way_, peer), parcels_.rows_from(peer));
-}
-
 bool RowFlow::step_once() {
   bool moved = false;
   for (const int peer : lanes_.peers()) {

@@ -84,9 +84,6 @@ class RowFlow {
   // True if all headers have come, and places have been made.
   bool has_places() const { return unknown_ == 0; }
 
-  // How many rows of the peer's block are in their places: the first ones.
-  std::int64_t received(int peer) const;
-
   // Which rank is waited for: one that has not said how many rows it has, or sent them all, and
   // failing that one that has no room.
   Awaited awaited() const;
