@@ -522,8 +522,10 @@ def test_later_calls_go_straight_to_the_native_layer(
         grown = layer(hidden, ids, weights)
         agree(hidden.numel() == 0 or not torch.equal(grown, out), "new values were not seen")
     agree(layer(hidden, ids, weights).requires_grad, "a call with gradients makes none")
-    with torch.no_grad(), pytest.raises(plait.Error, match="top_k_weights is"):
-        layer(hidden, ids[:, :0], weights)
+    wrong = [(ids[:, :0], weights), (ids.flatten(), weights), (ids, weights.double())]
+    for other_ids, other_weights in wrong:
+        with torch.no_grad(), pytest.raises(plait.Error, match=r"top_k_(index|weights) is"):
+            layer(hidden, other_ids, other_weights)
 
 
 def test_a_copy_of_a_module() -> None:

@@ -92,7 +92,11 @@ def multiply(
         return None
     if type(weights) not in tensors.PLAIN or tensors.require_gradients(hidden, weights, *stacks):
         return None
+    if ids.shape != weights.shape:
+        return None
     if weights.dtype is not torch.float32:
+        if not tensors.is_plain(weights):
+            return None
         weights = weights.float()
     begin = time.perf_counter_ns()
     made = direct.native.multiply(tensors.TORCH, hidden, ids, weights)
