@@ -307,6 +307,7 @@ def experts(bench: Bench) -> None:
         inner=32,
         experts=8,
         top=2,
+        parts=1,
         dtype="bf16",
         wire="bf16",
         is_packed=True,

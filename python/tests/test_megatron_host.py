@@ -190,16 +190,15 @@ def test_rare_calls_find_a_stand_in() -> None:
 
 
 def test_loaders_have_seeds_of_the_program() -> None:
-    done = python(
-        "-c",
+    program = (
         "import torch, plait.megatron\n"
         "plait.megatron.stand_in_for_cuda()\n"
-        "for seed in 1, 1, 2:\n"
-        "    torch.manual_seed(seed)\n"
-        "    print(iter(torch.utils.data.DataLoader(torch.arange(2)))._base_seed)\n",
+        "torch.manual_seed({seed})\n"
+        "print(iter(torch.utils.data.DataLoader(torch.arange(2)))._base_seed)\n"
     )
-    found = done.stdout.split()
-    assert found[0] == found[1] != found[2], done.stderr
+    found = [python("-c", program.format(seed=seed)).stdout for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+    assert found[0].strip().isdigit()
 
 
 @pytest.mark.parametrize("where", ["nowhere", "before", "behind"])

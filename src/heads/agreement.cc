@@ -15,12 +15,14 @@ struct Term {
   std::int64_t Terms::* value;
 };
 
-constexpr std::array<Term, 6> kTerms = {{{"rows of x", &Terms::rows},
+constexpr std::array<Term, 8> kTerms = {{{"rows of x", &Terms::rows},
                                          {"columns of x", &Terms::k_of_x},
                                          {"vocab_size", &Terms::vocab_size},
                                          {"k", &Terms::k},
+                                         {"gradients of x", &Terms::wants_dx},
                                          {"targets with the fingerprint", &Terms::targets},
-                                         {"options with the fingerprint", &Terms::options}}};
+                                         {"options with the fingerprint", &Terms::options},
+                                         {"grad_loss with the fingerprint", &Terms::grad_loss}}};
 
 [[noreturn]] void fail(const std::string& sentence, int culprit) {
   throw Error(Code::mismatch, sentence, culprit);

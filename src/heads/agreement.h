@@ -18,9 +18,11 @@ struct Terms {
   std::int64_t rows;
   std::int64_t k_of_x;
   std::int64_t vocab_size;
-  std::int64_t k = 0;        // of matmul_top()
-  std::int64_t targets = 0;  // a fingerprint
-  std::int64_t options = 0;  // a fingerprint
+  std::int64_t k = 0;          // of matmul_top()
+  std::int64_t wants_dx = 0;   // 1: yes
+  std::int64_t targets = 0;    // a fingerprint
+  std::int64_t options = 0;    // a fingerprint
+  std::int64_t grad_loss = 0;  // a fingerprint, where ranks make it from what they were given
 
   bool operator==(const Terms&) const = default;
 };

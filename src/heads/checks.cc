@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/fingerprint.h"
@@ -69,6 +70,13 @@ std::int64_t fingerprint_of(const CrossEntropyOptions& options) {
 
 std::int64_t fingerprint_of(std::span<const std::int64_t> targets) {
   return std::bit_cast<std::int64_t>(base::fingerprint(targets));
+}
+
+std::int64_t fingerprint_of(std::span<const float> numbers) {
+  std::vector<std::int64_t> bits;
+  bits.reserve(numbers.size());
+  for (const float number : numbers) bits.push_back(std::bit_cast<std::int32_t>(number));
+  return fingerprint_of(bits);
 }
 
 }  // namespace plait::heads

@@ -23,8 +23,9 @@ void check_targets(const char* name, std::span<const std::int64_t> targets, std:
 // The columns of this rank that are no padding.
 std::int64_t own_columns(std::int64_t share, std::int64_t first, std::int64_t vocab_size);
 
-// Options and targets as one number each, for comparing those of ranks.
+// Options, targets and numbers as one number each, for comparing those of ranks.
 std::int64_t fingerprint_of(const CrossEntropyOptions& options);
 std::int64_t fingerprint_of(std::span<const std::int64_t> targets);
+std::int64_t fingerprint_of(std::span<const float> numbers);
 
 }  // namespace plait::heads

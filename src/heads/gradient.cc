@@ -289,17 +289,21 @@ void check(const char* name, const CrossEntropyGradient& call, const CrossEntrop
   check_apart("dx", call.dx, "dw", call.dw);
 }
 
-// Collective. Ranks agree about the call and learn one another's shares.
-Agreement agree(const char* name, const CrossEntropyGradient& call, Communicator& comm,
+// Collective. Ranks agree about the call and learn one another's shares. `grad_loss` is compared
+// where callers make it from what they were given; what autograd has made need not have one bit
+// pattern.
+Agreement agree(const char* name, const CrossEntropyGradient& call,
+                std::span<const float> grad_loss, Communicator& comm,
                 const CrossEntropyOptions& options) {
   const std::int64_t vocab_size = options.vocabulary.vocab_size;
   Agreement agreement(name, comm,
                       {.rows = call.x.rows,
                        .k_of_x = call.x.cols,
                        .vocab_size = vocab_size,
-                       .k = call.dx.data != nullptr ? 1 : 0,
+                       .wants_dx = call.dx.data != nullptr ? 1 : 0,
                        .targets = fingerprint_of(call.targets),
-                       .options = fingerprint_of(options)},
+                       .options = fingerprint_of(options),
+                       .grad_loss = fingerprint_of(grad_loss)},
                       {.share = call.weight.n(), .first = options.vocabulary.first_id});
   agreement.gather({});
   check_targets(name, call.targets, vocab_size >= 0 ? vocab_size : agreement.total(),
@@ -335,7 +339,7 @@ void matmul_cross_entropy_gradient(const CrossEntropyGradient& call, Communicato
   const base::DefaultFloats floats;
   check(kGradient, call, options);
   check_size(kGradient, "log_sum_exp", call.log_sum_exp.size(), call.x.rows);
-  const Agreement agreement = agree(kGradient, call, comm, options);
+  const Agreement agreement = agree(kGradient, call, {}, comm, options);
   fail_together(kGradient, comm, [&] { Gradient(call, {}, agreement, comm, options).run(comm); });
 }
 
@@ -351,7 +355,7 @@ void matmul_cross_entropy_with_gradient(const CrossEntropyGradient& call,
   check_size(kWithGradient, "call.log_sum_exp", call.log_sum_exp.size(), 0);
   check_size(kWithGradient, "losses", results.losses.size(), rows);
   check_size(kWithGradient, "log_sum_exp", results.log_sum_exp.size(), rows);
-  Agreement agreement = agree(kWithGradient, call, comm, options);
+  Agreement agreement = agree(kWithGradient, call, call.grad_loss, comm, options);
   const std::int64_t columns = own_columns(call.weight.n(), agreement.first(), how.vocab_size);
   CrossEntropyGradient whole = call;
   whole.log_sum_exp = results.log_sum_exp;

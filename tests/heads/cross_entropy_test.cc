@@ -402,5 +402,35 @@ TEST(CrossEntropy, RefusesInASentence) {
                        "matmul_cross_entropy: rank 1 has targets with the fingerprint "));
 }
 
+// A rank with other weights of its rows would get a gradient that is mixed of both.
+TEST(CrossEntropy, RanksNameTheOneWithOtherWeightsOrWishes) {
+  const Head head(2, 20, 8);
+  const auto sentence = [&](float weight_of_rank_1, bool rank_1_wants_dx) {
+    std::string said;
+    run_in_threads(2, [&](Communicator& comm) {
+      const bool other = comm.rank() == 1;
+      const std::vector<std::int64_t> targets = {1, 2};
+      const std::vector<float> grad = {1, other ? weight_of_rank_1 : 1};
+      std::vector<float> loss(2);
+      std::vector<float> sum(2);
+      std::vector<float> dx(16);
+      const Error error = expect_error(Code::mismatch, [&] {
+        matmul_cross_entropy_with_gradient(
+            {.x = head.x_view(),
+             .weight = head.weight(10 * comm.rank(), 10),
+             .targets = targets,
+             .log_sum_exp = {},
+             .grad_loss = grad,
+             .dx = !other || rank_1_wants_dx ? TensorView::of(dx.data(), 2, 8) : TensorView()},
+            {.losses = loss, .log_sum_exp = sum}, comm, {});
+      });
+      if (comm.rank() == 0) said = error.what();
+    });
+    return said;
+  };
+  EXPECT_TRUE(contains(sentence(2, true), "rank 1 has grad_loss with the fingerprint "));
+  EXPECT_TRUE(contains(sentence(1, false), "rank 1 has gradients of x 0, and rank 0 has 1"));
+}
+
 }  // namespace
 }  // namespace plait

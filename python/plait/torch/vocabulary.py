@@ -100,16 +100,18 @@ def linear_cross_entropy(
     [...] ids. All ranks make the call and get the same loss in f32, with the same bits for every
     number of ranks. The mean is that of rows whose target is not `ignore_index`. `label_smoothing`
     is torch's, and `z_loss` is multiplied by the square of each row's log-sum-exp. `row_weights`
-    [...], such as a mask, multiply the losses, and the mean divides by the sum of those that count.
+    [...], the same on all ranks, such as a mask, multiply the losses, and the mean divides by the
+    sum of those that count: it is not a number where that is 0.
     Ids from `vocab_size` on are padding. Logits are rounded to the dtype `logits` before they are
     used. The gradient of `x` is summed over the ranks. `accumulate_into_main_grad` adds the
     weight's gradient to `weight.main_grad`.
 
     A sum or mean computes its gradients beside the losses, if autograd will want them, and the
     backward pass multiplies them by the gradient of the result. This takes three products in place
-    of four, and the weight's gradient is rounded after each 512 rows. It is not done in float16,
-    where a sum may overflow, nor with `accumulate_into_main_grad` or without `gradient_ahead`. A
-    second backward pass computes them anew.
+    of four, and the weight's gradient is rounded after each 512 rows. Until then a loss keeps them,
+    which take as much memory as `x` and `weight`: without `gradient_ahead` they are computed in the
+    backward pass. So they also are in float16, where a sum may overflow, and with
+    `accumulate_into_main_grad`. A second backward pass computes them anew.
     """
     name = "linear_cross_entropy"
     if reduction not in get_args(Reduction):
@@ -149,7 +151,7 @@ def linear_log_probs(
     >>> linear_log_probs(torch.ones(1, 2), torch.zeros(4, 2), torch.tensor([3]))
     tensor([-1.3863])
 
-    The arguments are those of linear_cross_entropy().
+    What the arguments mean is said at linear_cross_entropy().
     """
     name = "linear_log_probs"
     context = _context(name, group, options)
