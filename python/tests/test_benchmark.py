@@ -63,7 +63,7 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
     launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     sizes = ("--seconds", 0.01, "--hidden", 64)
     found, printed = measure(tmp_path, *launch, BENCH / "measure.py", *sizes)
-    assert len(found["rows"]) == 17
+    assert len(found["rows"]) == 18
     assert all(spent > 0 for row in found["rows"] for spent in row["values"].values())
     assert found["conditions"]["torch uses"] in printed
     for row in found["rows"]:
