@@ -81,9 +81,9 @@ struct ExpertsDesc {
 
   // Each expert is cut in so many equal parts of its inner features (gates, ups, inputs of `down`),
   // which may be on different ranks. y(t, j) is the sum of the parts' results in f32, as a tree:
-  // 0 + 1, 2 + 3, ... It has the bits of a whole expert if `wire` is f32, parts are nodes of the sum
-  // over k (see sum_tree()) and `down` has no bias, else those of so many parts. First parts alone
-  // use a bias of `down`, before other parts are added.
+  // 0 + 1, 2 + 3, ... It has the bits of a whole expert if `wire` is f32, parts are nodes of the
+  // sum over k (see sum_tree()) and `down` has no bias, else those of so many parts. First parts
+  // alone use a bias of `down`, before other parts are added.
   std::int64_t parts = 1;
 
   // The rank of each part: expert 0's part 0, its part 1, ... Empty: as even as it can be, in

@@ -67,7 +67,8 @@ class Dispatch final : public comm::RowParcels {
   // When `from` is laid out: rows go to this store.
   void set_places(const RowStore& store);
 
-  // How many of the peer's slots for this rank have their rows: the first ones. After make_places().
+  // How many of the peer's slots for this rank have their rows: the first ones. After
+  // make_places().
   std::int64_t received(int peer) const { return arrivals_[index(peer)].first; }
 
   comm::CountedRows from;  // slots, by source
