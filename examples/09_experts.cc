@@ -82,6 +82,7 @@ int main() try {
   // All tokens' results, in order, as one number.
   std::vector<float> all(kTokens * kHidden);
   std::vector<std::size_t> counts;
+  counts.reserve(static_cast<std::size_t>(comm.world()));
   for (int rank = 0; rank < comm.world(); ++rank)
     counts.push_back(plait::balanced_shard(kTokens, rank, comm.world()).count * kHidden);
   plait::all_gather({out.data(), out.size()}, {all.data(), all.size()}, comm, counts);

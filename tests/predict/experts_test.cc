@@ -43,6 +43,7 @@ ExpertsProblem plain_problem(std::int64_t rows = kRows) {
                             .rows = kRows,
                             .ids = {}};
   std::vector<std::int64_t> ids;
+  ids.reserve(static_cast<std::size_t>(kRows));
   for (std::int64_t row = 0; row < kRows; ++row) ids.push_back(row < rows ? row % 8 : -1);
   problem.ids.assign(2, ids);
   return problem;
