@@ -23,22 +23,12 @@ namespace {
 
 constexpr Effort kFew = {.repetitions = 3};
 
-ExpertsDesc describe(const ExpertsSetup& setup, const ExpertsModel& model) {
-  return {.hidden = model.k,
-          .inner = model.n / 2,
-          .experts = model.experts,
-          .top = model.top,
-          .dtype = setup.x,
-          .out = setup.x,
-          .wire = setup.x,
-          .weight = {.dtype = setup.x, .is_packed = true}};
-}
-
 // This rank's experts with their weights, and the operands of the largest batch.
 class ExpertsOperands {
  public:
   ExpertsOperands(const ExpertsSetup& setup, const ExpertsModel& model, Communicator& comm)
-      : desc_(describe(setup, model)), threads_(setup.threads) {
+      : desc_(describe(model, setup.x)), threads_(setup.threads) {
+    desc_.weight.is_packed = true;
     own_ = ExpertParallelMLP(desc_, comm).experts_of(comm.rank());
     const std::int64_t rows = *std::max_element(setup.tokens.begin(), setup.tokens.end());
     x_ = Buffer::for_tensor(setup.x, rows, desc_.hidden);
@@ -182,7 +172,7 @@ class BatchMeasure {
 
   std::vector<ExpertsMeasurement> measure(std::int64_t tokens, const std::string& skew) {
     draw(tokens, skew);
-    const ExpertsDesc desc = describe(setup_, model_);
+    const ExpertsDesc desc = describe(model_, setup_.x);
     const int rank = comm_.rank();
     const auto row_bytes = desc.hidden * static_cast<std::int64_t>(size_of(desc.dtype));
     const auto bytes_of = [&](std::int64_t rows) { return static_cast<double>(rows * row_bytes); };
@@ -319,6 +309,17 @@ class BatchMeasure {
 };
 
 }  // namespace
+
+ExpertsDesc describe(const ExpertsModel& model, Dtype dtype) {
+  return {.hidden = model.k,
+          .inner = model.n / 2,
+          .experts = model.experts,
+          .top = model.top,
+          .dtype = dtype,
+          .out = dtype,
+          .wire = dtype,
+          .weight = {.dtype = dtype}};
+}
 
 double ExpertsMeasurement::ideal() const { return std::max(compute.median, exchange.median); }
 

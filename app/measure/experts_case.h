@@ -10,6 +10,7 @@
 #include "measure/grouped_case.h"
 #include "measure/race.h"
 #include "plait/communicator.h"
+#include "plait/experts.h"
 #include "plait/link.h"
 
 namespace plait::measure {
@@ -52,6 +53,9 @@ std::vector<std::string> experts_skews();
 
 // The weight with which each expert is drawn.
 std::vector<double> experts_weights(std::string_view skew, const ExpertsModel& model, int ranks);
+
+// The layer of a model, all of one dtype.
+ExpertsDesc describe(const ExpertsModel& model, Dtype dtype);
 
 // Refuses the experts of all ranks if this host has less memory now than they take.
 void check_memory(const ExpertsSetup& setup, const ExpertsModel& model);

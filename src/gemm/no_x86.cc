@@ -12,10 +12,6 @@ std::span<const Loops* const> loop_sets() {
   return sets;
 }
 
-#if !defined(__aarch64__)
-FewRows few_rows_in_sequence(Storage /*storage*/) { return {}; }
-FewRows few_rows_in_pairs(Storage /*storage*/) { return {}; }
-#endif
 FewRows few_rows_in_chains(Storage /*storage*/) { return {}; }
 PlainRows plain_rows_in_chains(Storage /*storage*/) { return {}; }
 

@@ -1,17 +1,9 @@
-// Processors without a set of their own use the portable one.
+// Processors without stores that pass by the caches copy as the C library does.
 #include <cstring>
 
 #include "tensor/copy.h"
-#include "tensor/kernels.h"
 
 namespace plait::tensor {
-
-#if !defined(__aarch64__)
-std::span<const Kernels* const> kernel_sets() {
-  static const std::array<const Kernels*, 1> sets = {&portable_kernels()};
-  return sets;
-}
-#endif
 
 void copy_ahead(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);

@@ -94,14 +94,7 @@ std::optional<Asked> read_options(Words words) {
 
 predict::ExpertsProblem problem_of(const Asked& asked, const measure::ExpertsModel& model,
                                    std::int64_t tokens, const std::string& skew) {
-  predict::ExpertsProblem problem = {.desc = {.hidden = model.k,
-                                              .inner = model.n / 2,
-                                              .experts = model.experts,
-                                              .top = model.top,
-                                              .dtype = asked.dtype,
-                                              .out = asked.dtype,
-                                              .wire = asked.dtype,
-                                              .weight = {.dtype = asked.dtype}},
+  predict::ExpertsProblem problem = {.desc = measure::describe(model, asked.dtype),
                                      .rows = tokens,
                                      .ids = {},
                                      .replicated = asked.replicated};

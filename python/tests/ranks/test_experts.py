@@ -1,120 +1,17 @@
 """Experts that ranks share have the bits of one rank that has them all."""
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from expert_cases import CASES, WIDTH, Case, run
 from ranks import agree
-from torch.utils.checkpoint import checkpoint
 
 import plait
 import plait.torch as pt
 from plait.torch.experts import layer as layers
-
-WIDTH, INNER = 48, 20
-OSS = pt.Swiglu(interleaved=True, alpha=1.702, limit=1.5, added=1.0)
-
-
-@dataclass
-class Case:
-    """A layer, and the rows of each rank: `rows[rank % 3]`."""
-
-    experts: int = 5  # which neither two nor three ranks can share evenly
-    slots: int = 3
-    rows: tuple[int, int, int] = (7, 4, 9)
-    dtype: torch.dtype = torch.float32
-    is_oss: bool = False
-    parts: int = 1
-    inner: int = INNER
-    placement: tuple[int, ...] | None = None
-    whole: list[torch.Tensor | None] = field(init=False)  # the stacks of all experts
-    hidden: torch.Tensor = field(init=False)  # of all ranks
-    ids: torch.Tensor = field(init=False)
-    weights: torch.Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        make = torch.Generator().manual_seed(5)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=make)
-
-        total = sum(self.counts)
-        self.hidden = random(total, WIDTH).to(self.dtype)
-        self.ids = torch.randint(-1, self.experts, (total, self.slots), generator=make)
-        self.weights = random(total, self.slots).softmax(-1)
-        inner = self.inner
-        up, down = random(self.experts, 2 * inner, WIDTH), random(self.experts, WIDTH, inner)
-        biases = [random(self.experts, 2 * inner), random(self.experts, WIDTH)]
-        if self.is_oss:
-            up, down = up.transpose(1, 2).contiguous(), down.transpose(1, 2).contiguous()
-        stacks = [up / 4, down / 4, *biases] if self.is_oss else [up / 4, down / 4]
-        self.whole = [one.to(self.dtype) for one in stacks]
-
-    @property
-    def counts(self) -> list[int]:
-        return [self.rows[rank % 3] for rank in range(dist.get_world_size())]
-
-    @property
-    def own(self) -> slice:
-        first = sum(self.counts[: dist.get_rank()])
-        return slice(first, first + self.counts[dist.get_rank()])
-
-    def layer(self, group: dist.ProcessGroup | None, **how: Any) -> pt.ExpertParallel:
-        stacks = [one.clone().requires_grad_() for one in self.whole if one is not None]
-        names = ["gate_up", "down", "gate_up_bias", "down_bias"]
-        given: Any = dict(zip(names, stacks, strict=False))
-        if self.is_oss:
-            how.update(activation=OSS, transposed=True)
-        if group is None:
-            how["placement"] = self.placement
-        return pt.ExpertParallel.share(**given, group=group, parts=self.parts, **how)
-
-    def own_experts(self) -> list[int]:
-        world = dist.get_world_size()
-        ranks = self.placement
-        if ranks is None and self.parts > 1:
-            assert world % self.parts == 0
-            shares = self.experts * self.parts // world  # of each rank, where it is even
-            run, at = divmod(dist.get_rank(), self.parts)
-            return [(run * shares + one) * self.parts + at for one in range(shares)]
-        if ranks is None:
-            most = -(-self.experts // world)
-            extra = self.experts % world or world
-            sizes = [most if rank < extra else most - 1 for rank in range(world)]
-            ranks = tuple(rank for rank, size in enumerate(sizes) for _ in range(size))
-        return [expert for expert, rank in enumerate(ranks) if rank == dist.get_rank()]
-
-
-def last() -> tuple[int, ...]:
-    return (dist.get_world_size() - 1,) * 5
-
-
-def spread() -> tuple[int, ...]:
-    return tuple((7 * expert + 1) % dist.get_world_size() for expert in range(5))
-
-
-CASES: dict[str, Callable[[], Case]] = {
-    "f32": Case,
-    "bf16": lambda: Case(dtype=torch.bfloat16),
-    "f16, gpt-oss": lambda: Case(dtype=torch.float16, is_oss=True),
-    "f32, gpt-oss": lambda: Case(is_oss=True),
-    "a map": lambda: Case(placement=spread()),
-    "one rank has all experts": lambda: Case(placement=last()),
-    "ranks without rows": lambda: Case(rows=(0, 6, 0)),
-    "no rows at all": lambda: Case(rows=(0, 0, 0)),
-    "three parts, a map": lambda: Case(
-        parts=3, inner=30, placement=tuple((5 * at + 1) % dist.get_world_size() for at in range(15))
-    ),
-    "two parts, gpt-oss": lambda: Case(
-        parts=2, is_oss=True, placement=tuple(at // 3 % dist.get_world_size() for at in range(10))
-    ),
-    "many rows": lambda: Case(rows=(300, 40, 500)),
-    "one expert a row": lambda: Case(slots=1, experts=2),
-}
 
 
 @pytest.fixture(scope="module")
@@ -123,23 +20,6 @@ def alone(world: int) -> dist.ProcessGroup:
     groups = [dist.new_group([rank]) for rank in range(world)]
     group: dist.ProcessGroup = groups[dist.get_rank()]
     return group
-
-
-def run(
-    layer: pt.ExpertParallel, case: Case, rows: slice, grad: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """Call a layer with these rows, and return all that it makes."""
-    hidden = case.hidden[rows].clone().requires_grad_()
-    weights = case.weights[rows].clone().requires_grad_()
-    out = layer(hidden, case.ids[rows], weights)
-    out.backward(grad[rows])
-    assert hidden.grad is not None
-    assert weights.grad is not None
-    found = {"out": out.detach(), "hidden": hidden.grad, "weights": weights.grad}
-    for name, parameter in layer.named_parameters():
-        assert parameter.grad is not None
-        found[f"of {name}"] = parameter.grad
-    return found
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -222,138 +102,6 @@ def test_a_shared_batch_has_the_same_bits(alone: dist.ProcessGroup) -> None:
         layer.down.mul_(2)
         out = layer(case.hidden, case.ids, case.weights, shared_batch=True)
         agree(torch.equal(out, 2 * expected), "a change of a packed weight was not seen")
-
-
-@pytest.mark.parametrize("options", [pt.Options(schedule="serial"), pt.Options()], ids=str)
-def test_a_shared_expert_is_computed_within_the_call(options: pt.Options) -> None:
-    case = Case()
-    layer = case.layer(None, options=options)
-    shared = torch.nn.Linear(WIDTH, WIDTH)
-    grad = torch.ones(case.counts[dist.get_rank()], WIDTH)
-    calls = []
-
-    def once(hidden: torch.Tensor) -> torch.Tensor:
-        calls.append(hidden.shape)
-        out: torch.Tensor = shared(hidden)
-        return out
-
-    def found(within: bool) -> list[torch.Tensor]:
-        hidden = case.hidden[case.own].clone().requires_grad_()
-        operands = (hidden, case.ids[case.own], case.weights[case.own])
-        out = layer(*operands, shared=once) if within else layer(*operands) + shared(hidden)
-        leaves = [hidden, *shared.parameters(), *layer.parameters()]
-        return [out, *torch.autograd.grad(out, leaves, grad)]
-
-    pairs = zip(found(True), found(False), strict=True)
-    agree(all(torch.equal(ours, other) for ours, other in pairs), "the results differ")
-    agree(len(calls) == 1, f"it was called {len(calls)} times")
-    with torch.no_grad():
-        rows = (case.hidden, case.ids, case.weights)
-        out = layer(*rows, shared_batch=True, shared=once)
-        expected = layer(*rows, shared_batch=True) + shared(case.hidden)
-    agree(torch.equal(out, expected) and not out.requires_grad, "shared batches differ")
-
-
-def test_rows_travel_while_a_shared_expert_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(rows=(40, 30, 20))
-    layer = case.layer(None)
-    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
-    shared = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.SiLU())
-    polls: list[int] = []
-
-    class Counted(layers._Polling):
-        def __init__(self, poll_step: Callable[[], None]):
-            def step() -> None:
-                polls.append(1)
-                poll_step()
-
-            super().__init__(step)
-
-    monkeypatch.setattr(layers, "_Polling", Counted)
-    with torch.no_grad():
-        out = layer(*operands, shared=shared)
-        agree(torch.equal(out, layer(*operands) + shared(operands[0])), "values differ")
-    agree(len(polls) >= 2, f"{len(polls)} polls for two functions")
-
-
-def test_a_shared_expert_may_be_compiled() -> None:
-    case = Case()
-    layer = case.layer(None)
-    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
-    shared = torch.nn.Linear(WIDTH, WIDTH)
-    with torch.no_grad():
-        out = layer(*operands, shared=torch.compile(shared, backend="aot_eager"))
-        agree(torch.equal(out, layer(*operands) + shared(operands[0])), "values differ")
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_shared_expert_under_checkpoints(reentrant: bool) -> None:
-    case = Case()
-    layer = case.layer(None)
-    shared = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.SiLU())
-    leaves = [*shared.parameters(), *layer.parameters()]
-
-    def block(hidden: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = layer(hidden.tanh(), case.ids[case.own], weights, shared=shared)
-        return out.sigmoid()
-
-    def found(is_checked: bool) -> list[torch.Tensor]:
-        hidden, weights = (
-            one[case.own].clone().requires_grad_() for one in (case.hidden, case.weights)
-        )
-        for leaf in leaves:
-            leaf.grad = None
-        out = hidden
-        for _ in range(2):
-            if is_checked:
-                out = checkpoint(block, out, weights, use_reentrant=reentrant)
-            else:
-                out = block(out, weights)
-        out.square().sum().backward()
-        grads = [one.grad for one in (hidden, weights, *leaves)]
-        return [out.detach(), *(grad for grad in grads if grad is not None)]
-
-    expected = found(False)
-    ours = found(True)
-    agree(len(ours) == len(expected) == 3 + len(leaves), f"{len(ours)} of {len(expected)}")
-    same = [torch.equal(one, other) for one, other in zip(ours, expected, strict=True)]
-    agree(all(same), f"results differ: {same}")
-
-
-def test_a_shared_expert_makes_no_calls_of_the_group(world: int) -> None:
-    case = Case()
-    group = [dist.new_group([rank]) for rank in range(world)][dist.get_rank()]
-    layer = case.layer(group)
-    operands = (case.hidden, case.ids, case.weights)
-
-    def shared(hidden: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = layer(hidden, *operands[1:])
-        return out
-
-    with torch.no_grad(), pytest.raises(plait.Error) as caught:
-        layer(*operands, shared=shared)
-    agree(caught.value.code == plait.Code.invalid_argument, str(caught.value))
-
-
-def test_what_a_shared_expert_raises_is_told_to_all_ranks() -> None:
-    case = Case()
-    layer = case.layer(dist.new_group())
-    operands = (case.hidden[case.own], case.ids[case.own], case.weights[case.own])
-
-    def shared(hidden: torch.Tensor) -> torch.Tensor:
-        if dist.get_rank() == 0:
-            raise ValueError("it has no weights")
-        return hidden
-
-    def call_twice() -> None:
-        layer(*operands, shared=shared)
-        layer(*operands)  # another rank's first call may have ended before it was told
-
-    with torch.no_grad(), pytest.raises((ValueError, plait.Error)) as caught:
-        call_twice()
-    sentence = "expert_parallel_mlp: rank 0: ValueError: it has no weights"
-    expected = "it has no weights" if dist.get_rank() == 0 else sentence
-    agree(str(caught.value) == expected, str(caught.value))
 
 
 @pytest.mark.parametrize("what", ["ids", "weights"])

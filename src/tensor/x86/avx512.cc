@@ -12,11 +12,13 @@
 #include "tensor/coded_rows.h"
 #include "tensor/x86/kernels.h"
 
+#define PLAIT_SUMS_TARGET gnu::target("avx512f,avx512bw,avx512vl")
+#include "tensor/sums_in_vectors.h"
+
 namespace plait::tensor {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kUnroll = 4;
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 // `mask` is all ones except at the end of the array. Loads and stores touch its elements only.
@@ -89,58 +91,8 @@ template <Element T, bool AnyNan>
   return _mm512_fixupimm_ps(value, value, _mm512_set1_epi32(0x33), 0);
 }
 
-// Adds the vectors that `load` reads of each source. The compiler knows trees of 2, 4 and 8, and
-// keeps them in registers.
-template <class Load, int Count, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_known(
-    const Load& load, __m512 (&total)[Vectors], const void* const* sources) {
-  if constexpr (Count == 1) {
-    load(sources[0], total);
-  } else {
-    __m512 others[Vectors];
-    add_known<Load, Count / 2>(load, total, sources);
-    add_known<Load, Count / 2>(load, others, sources + Count / 2);
-    for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm512_add_ps(total[v], others[v]);
-  }
-}
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::noinline]] void add_many(
-    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count);
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void add_up(
-    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count) {
-  switch (count) {
-    case 1:
-      return add_known<Load, 1>(load, total, sources);
-    case 2:
-      return add_known<Load, 2>(load, total, sources);
-    case 4:
-      return add_known<Load, 4>(load, total, sources);
-    case 8:
-      return add_known<Load, 8>(load, total, sources);
-    default: {
-      // A call that wrote `total` itself would keep it in memory for all counts.
-      __m512 sum[Vectors];
-      add_many(load, sum, sources, count);
-      for (std::size_t v = 0; v < Vectors; ++v) total[v] = sum[v];
-    }
-  }
-}
-
-template <class Load, std::size_t Vectors>
-[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::noinline]] void add_many(
-    const Load& load, __m512 (&total)[Vectors], const void* const* sources, int count) {
-  const int first = first_in_tree(count);
-  __m512 others[Vectors];
-  add_up(load, total, sources, first);
-  add_up(load, others, sources + first, count - first);
-  for (std::size_t v = 0; v < Vectors; ++v) total[v] = _mm512_add_ps(total[v], others[v]);
-}
-
 template <Element In>
-struct Elements {
+struct MaskedElements {
   std::size_t i;
   __mmask16 mask;
 
@@ -157,7 +109,7 @@ template <Element In, Element Out, bool One, std::size_t Vectors>
 [[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline void sum_group(
     void* out, const void* const* sources, int count, std::size_t i, __mmask16 mask) {
   __m512 total[Vectors];
-  add_up(Elements<In>{i, mask}, total, sources, One ? 1 : count);
+  add_up(MaskedElements<In>{i, mask}, total, sources, One ? 1 : count);
   for (std::size_t v = 0; v < Vectors; ++v)
     store<Out, One>(out, i + v * kLanes, mask, One ? total[v] : with_one_nan(total[v]));
 }
@@ -287,7 +239,7 @@ void sum_and_copy(void* out, void* kept, const void* const* sources, int count, 
   for (; i + kGroup <= n; i += kGroup) {
     fetch_ahead<float, float, kGroup>(kept, sources, count, i, n);
     __m512 total[kUnroll];
-    add_up(Elements<float>{i, kAll}, total, sources, count);
+    add_up(MaskedElements<float>{i, kAll}, total, sources, count);
     for (std::size_t v = 0; v < kUnroll; ++v) {
       const __m512 value = with_one_nan(total[v]);
       store<float, false>(kept, i + v * kLanes, kAll, value);
