@@ -124,11 +124,11 @@ struct CrossEntropyResults {
   std::span<float> log_sum_exp;
 };
 
-// Collective. Losses and their gradient at once, for a caller that knows grad_loss before the
-// losses: three products in place of four. call.log_sum_exp must be empty. 512 rows at a time are
-// multiplied, and their logits kept until their gradient is done. Losses and dx have the bits of
-// the two calls above. dw is rounded to its dtype after each 512 rows: up to 512 its bits are the
-// same too, and it always has those of one rank.
+// Collective. Losses and their gradient at once, for a caller that knows grad_loss, the same on all
+// ranks, before the losses: three products in place of four. call.log_sum_exp must be empty. 512
+// rows at a time are multiplied, and their logits kept until their gradient is done. Losses and dx
+// have the bits of the two calls above. dw is rounded to its dtype after each 512 rows: up to 512
+// its bits are the same too, and it always has those of one rank.
 PLAIT_EXPORT void matmul_cross_entropy_with_gradient(const CrossEntropyGradient& call,
                                                      const CrossEntropyResults& results,
                                                      Communicator& comm,
