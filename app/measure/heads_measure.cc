@@ -27,6 +27,7 @@ double bytes(std::int64_t rows, std::int64_t columns, std::size_t size) {
 // A matrix with its memory.
 class Operand {
  public:
+  Operand() = default;
   Operand(Dtype dtype, std::int64_t rows, std::int64_t cols, std::uint64_t seed = 0)
       : memory_(Buffer::for_tensor(dtype, rows, cols, {.huge_pages = true})),
         view(memory_.view(dtype, rows, cols)) {
@@ -38,7 +39,7 @@ class Operand {
   Buffer memory_;
 
  public:
-  TensorView view;
+  TensorView view = {};
 };
 
 constexpr std::int64_t kBlock = 32;
@@ -95,14 +96,14 @@ class HeadsCase {
     std::function<void()> call;
     std::function<void()> gathered;
     std::function<void()> products = [this] { product(); };
-    logits_.emplace(setup_.x, size_.m, own_, 3);
+    logits_ = Operand(setup_.x, size_.m, own_, 3);
     if (head == "loss") {
       call = prepare_loss();
       products = [this] { products_of_loss(); };
     } else {
-      all_.emplace(setup_.x, size_.m, size_.n);
-      turned_.emplace(setup_.x, own_, size_.m);
-      all_turned_.emplace(setup_.x, size_.n, size_.m);
+      all_ = Operand(setup_.x, size_.m, size_.n);
+      turned_ = Operand(setup_.x, own_, size_.m);
+      all_turned_ = Operand(setup_.x, size_.n, size_.m);
       values_.resize(static_cast<std::size_t>(size_.m * setup_.top));
       ids_.resize(values_.size());
       call = call_of(head);
@@ -141,13 +142,13 @@ class HeadsCase {
             .threads = setup_.threads};
   }
 
-  void product() { gemm_.run({.x = {x_.view}, .weight = packed_, .out = logits_->view}); }
+  void product() { gemm_.run({.x = {x_.view}, .weight = packed_, .out = logits_.view}); }
 
   std::function<void()> call_of(const std::string& head) {
-    if (head == "columns") return [this] { all_gather_columns(logits_->view, all_->view, comm_); };
+    if (head == "columns") return [this] { all_gather_columns(logits_.view, all_.view, comm_); };
     if (head == "logits") {
       return [this] {
-        matmul_all_gather_columns(x_.view, packed_, all_->view, comm_, {.threads = setup_.threads});
+        matmul_all_gather_columns(x_.view, packed_, all_.view, comm_, {.threads = setup_.threads});
       };
     }
     return [this] {
@@ -158,24 +159,25 @@ class HeadsCase {
 
   // Frameworks gather the last dimension as the first one of the transposed matrix.
   void gather() {
-    const ConstTensorView own = transposed(logits_->view, *turned_, setup_.threads);
-    const TensorView all = size_.m == 1 ? all_->view : all_turned_->view;
+    const ConstTensorView own = transposed(logits_.view, turned_, setup_.threads);
+    const TensorView all = size_.m == 1 ? all_.view : all_turned_.view;
     const auto count = [&](std::int64_t columns) {
       return static_cast<std::size_t>(columns * size_.m);
     };
     std::vector<std::size_t> counts;
+    counts.reserve(static_cast<std::size_t>(comm_.world()));
     for (int rank = 0; rank < comm_.world(); ++rank)
       counts.push_back(count(ops::share_of(size_.n, rank, comm_.world())));
     all_gather({own.data, count(own_), setup_.x}, {all.data, count(size_.n), setup_.x}, comm_,
                counts);
-    if (size_.m > 1) transposed(all, *all_, setup_.threads);
+    if (size_.m > 1) transposed(all, all_, setup_.threads);
   }
 
   // The other way costs at least the search for the largest logit.
   void search() {
     base::parallel_for(size_.m, setup_.threads, [&](std::int64_t row) {
       std::vector<float> values(static_cast<std::size_t>(size_.n));
-      convert(all_->view.row(row), setup_.x, values.data(), Dtype::f32, values.size());
+      convert(all_.view.row(row), setup_.x, values.data(), Dtype::f32, values.size());
       const auto largest = std::max_element(values.begin(), values.end());
       ids_[static_cast<std::size_t>(row * setup_.top)] = largest - values.begin();
     });
@@ -189,16 +191,16 @@ class HeadsCase {
     loss_.resize(rows);
     sums_.resize(rows);
     weights_.assign(rows, 1.0F / static_cast<float>(rows));
-    dx_.emplace(setup_.x, size_.m, size_.k);
-    dw_.emplace(setup_.x, own_, size_.k);
+    dx_ = Operand(setup_.x, size_.m, size_.k);
+    dw_ = Operand(setup_.x, own_, size_.k);
     return [this] {
       matmul_cross_entropy_with_gradient({.x = x_.view,
                                           .weight = plain(),
                                           .targets = targets_,
                                           .log_sum_exp = {},
                                           .grad_loss = weights_,
-                                          .dx = dx_->view,
-                                          .dw = dw_->view},
+                                          .dx = dx_.view,
+                                          .dw = dw_.view},
                                          {.losses = loss_, .log_sum_exp = sums_}, comm_,
                                          {.vocabulary = options()});
     };
@@ -211,13 +213,13 @@ class HeadsCase {
       return select_gemm(
           {.m = m, .n = n, .k = k, .x = setup_.x, .weight = setup_.x, .out = setup_.x}, how);
     };
-    select(size_.m, own_, size_.k).run({.x = {x_.view}, .weight = plain(), .out = logits_->view});
+    select(size_.m, own_, size_.k).run({.x = {x_.view}, .weight = plain(), .out = logits_.view});
     select(size_.m, size_.k, own_)
-        .run({.x = {logits_->view}, .weight = plain().turned(), .out = dx_->view});
+        .run({.x = {logits_.view}, .weight = plain().turned(), .out = dx_.view});
     select(own_, size_.k, size_.m)
-        .run({.x = {.view = logits_->view, .transposed = true},
+        .run({.x = {.view = logits_.view, .transposed = true},
               .weight = WeightView{.view = x_.view, .layout = WeightLayout::in_out},
-              .out = dw_->view});
+              .out = dw_.view});
   }
 
   const HeadsSetup& setup_;
@@ -228,7 +230,7 @@ class HeadsCase {
   Operand weight_;
   PackedWeight packed_;
   Gemm gemm_;
-  std::optional<Operand> logits_, all_, turned_, all_turned_, dx_, dw_;
+  Operand logits_, all_, turned_, all_turned_, dx_, dw_;
   std::vector<float> values_, loss_, sums_, weights_;
   std::vector<std::int64_t> ids_, targets_;
 };
