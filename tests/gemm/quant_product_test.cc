@@ -28,8 +28,6 @@
 namespace plait {
 namespace {
 
-using gemm::Depth;
-
 class QuantProducts : public BackendTest {
  protected:
   QuantProducts() : BackendTest(3) {}

@@ -417,7 +417,7 @@ TEST(CrossEntropy, RanksNameTheOneWithOtherWeightsOrWishes) {
       const Error error = expect_error(Code::mismatch, [&] {
         matmul_cross_entropy_with_gradient(
             {.x = head.x_view(),
-             .weight = head.weight(10 * comm.rank(), 10),
+             .weight = head.weight(std::int64_t{10} * comm.rank(), 10),
              .targets = targets,
              .log_sum_exp = {},
              .grad_loss = grad,

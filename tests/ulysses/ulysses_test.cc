@@ -248,12 +248,13 @@ TEST_P(Ranks, ShareColumns) {
     const std::int64_t rows = 301;
     const ColumnGroups columns =
         qkv_columns({.heads = std::int64_t{3} * world, .kv_heads = 1, .size = 16}, world);
-    const std::int64_t all = 16 * (3 * world + 2);
+    const std::int64_t all = 16 * (std::int64_t{3} * world + 2);
     const Problem problem(rows, all, 48);
     const auto rank = static_cast<std::size_t>(comm.rank());
     const Range own = ops::shard_of(rows, comm.rank(), world);
     // Each rank brings all rows, and columns of k and v that differ from rank to rank.
     std::vector<Matrix> brought;
+    brought.reserve(static_cast<std::size_t>(world));
     const Matrix sum(Dtype::bf16, rows, all);
     for (int one = 0; one < world; ++one)
       brought.emplace_back(Dtype::bf16, rows, all, static_cast<std::uint64_t>(10 + one));
