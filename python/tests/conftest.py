@@ -1,12 +1,28 @@
-"""How soon Ctrl-C ends a wait: within 0.2 s on a machine with a core to spare."""
+"""What tests share: ranks that begin in a moment, and how soon Ctrl-C ends a wait.
 
+That is within 0.2 s on a machine with a core to spare.
+"""
+
+import importlib.util
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from launching import Launcher
+
+PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
+
+
+@pytest.fixture(scope="session")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """Give what starts programs from one process that has imported these packages."""
+    packages = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
+    started = Launcher(packages, tmp_path_factory.mktemp("outputs"))
+    yield started
+    started.end()
 
 
 def interrupt(wait: Callable[[], object]) -> float:

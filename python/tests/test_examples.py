@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from launching import Launcher
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-# Ranks that begin as TORCHRUN's do, from one process that has imported these packages.
+# Ranks that begin as TORCHRUN's do, from one process that has imported what they need.
 TOGETHER: list[str] = []
-PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
 SMALL_GPT = ["--hidden", "64", "--layers", "1", "--tokens", "32", "--steps", "2"]
 
 # How each is started, the package that it needs besides torch, and what it prints.
@@ -123,15 +121,6 @@ SHORT = ["all_reduce.py", "gpu.py", "torch_backend.py", "torch_mlp.py"]
 def examples() -> list[Any]:
     names = sorted({path.name for path in EXAMPLES.glob("*.py")} - {*ELSEWHERE})
     return [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in names]
-
-
-@pytest.fixture(scope="session")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    """Give what starts the programs of TOGETHER."""
-    packages = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
-    started = Launcher(packages, tmp_path_factory.mktemp("outputs"))
-    yield started
-    started.end()
 
 
 @pytest.mark.parametrize("name", examples())

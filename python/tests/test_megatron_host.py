@@ -3,26 +3,34 @@
 python/tests/with_megatron_lm trains with them.
 """
 
-import subprocess
-import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("megatron.core", reason="megatron-core is not installed")
 
+from launching import Launcher
+
 from plait.megatron.host import Refused, options
 
+Python = Callable[..., str]
 
-def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+
+@pytest.fixture
+def python(tmp_path: Path, together: Launcher) -> Python:
+    """Give what runs a program and returns what it has printed. It must end well."""
+
+    def run(program: str, *arguments: str, **more: Any) -> str:
+        script = tmp_path / "program.py"
+        script.write_text(program, encoding="utf-8")
+        done = together.start(1, str(script), *arguments, **more)
+        assert done.codes == [0], done.text
+        return done.text
+
+    return run
 
 
 def test_what_is_only_faster_is_turned_off_and_named() -> None:
@@ -65,9 +73,8 @@ def test_tokens_that_ranks_cannot_share_equally_are_refused() -> None:
     options.adjust(args, [])
 
 
-def test_a_program_with_a_gpu_is_not_changed() -> None:
+def test_a_program_with_a_gpu_is_not_changed(python: Python) -> None:
     done = python(
-        "-c",
         "import torch; torch.cuda.device_count = lambda: 1\n"
         "import plait.megatron\n"
         "before = dict(vars(torch.cuda)), torch.distributed.new_group\n"
@@ -76,13 +83,11 @@ def test_a_program_with_a_gpu_is_not_changed() -> None:
         "assert before == (dict(vars(torch.cuda)), torch.distributed.new_group)\n"
         "assert torch.zeros(1).type() == 'torch.FloatTensor'\n",
     )
-    assert done.returncode == 0, done.stderr
-    assert "stands in" not in done.stderr
+    assert "stands in" not in done
 
 
-def test_a_program_of_ones_own_asks_for_them() -> None:
+def test_a_program_of_ones_own_asks_for_them(python: Python) -> None:
     done = python(
-        "-c",
         "import torch, plait.megatron\n"
         "before = dict(vars(torch.cuda))\n"
         "plait.megatron.enable()\n"
@@ -106,14 +111,12 @@ def test_a_program_of_ones_own_asks_for_them() -> None:
         "begin.record(); end.record(torch.cuda.current_stream())\n"
         "assert 0 <= begin.elapsed_time(end) and torch.cuda.max_memory_allocated() > 1 << 20\n",
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("the CPU stands in for one") == 1
+    assert done.count("the CPU stands in for one") == 1
 
 
-def test_what_makes_no_tensor_is_left_alone() -> None:
+def test_what_makes_no_tensor_is_left_alone(python: Python) -> None:
     """A step makes thousands of calls: no stand-in may see those that take no device."""
-    done = python(
-        "-c",
+    python(
         "import torch\n"
         "owners = torch, torch.nn.functional, torch.Tensor\n"
         "before = [dict(vars(owner)) for owner in owners]\n"
@@ -125,13 +128,11 @@ def test_what_makes_no_tensor_is_left_alone() -> None:
         "assert {'zeros', 'tensor', 'rand_like', 'new_empty', 'to', 'cuda'} <= changed\n"
         "assert not changed & {'add', 'matmul', 'relu', 'linear', 'view', 'detach', 'cat'}\n",
     )
-    assert done.returncode == 0, done.stderr
 
 
-def test_torchscript_knows_the_stand_ins(tmp_path: Path) -> None:
+def test_torchscript_knows_the_stand_ins(python: Python) -> None:
     """Some of torch's own modules are scripts, and make tensors."""
-    script = tmp_path / "script.py"  # TorchScript reads a function's source
-    script.write_text(
+    python(
         "import torch\n"
         "import plait.megatron\n"
         "plait.megatron.stand_in_for_cuda()\n"
@@ -140,15 +141,11 @@ def test_torchscript_knows_the_stand_ins(tmp_path: Path) -> None:
         "def first(n: int):\n"
         "    return torch.zeros(n) + torch.arange(n)\n"
         "assert first(3).tolist() == [0, 1, 2]\n",
-        encoding="utf-8",
     )
-    done = python(script)
-    assert done.returncode == 0, done.stderr
 
 
-def test_every_way_to_name_a_device_means_the_cpu() -> None:
-    done = python(
-        "-c",
+def test_every_way_to_name_a_device_means_the_cpu(python: Python) -> None:
+    python(
         "import torch\n"
         "import plait.megatron\n"
         "plait.megatron.stand_in_for_cuda()\n"
@@ -161,15 +158,12 @@ def test_every_way_to_name_a_device_means_the_cpu() -> None:
         "    assert one.device.type == 'cpu'\n"
         "assert x.to('cuda:0', torch.float64).dtype == torch.float64\n",
     )
-    assert done.returncode == 0, done.stderr
 
 
-def test_rare_calls_find_a_stand_in() -> None:
+def test_rare_calls_find_a_stand_in(python: Python) -> None:
     """Logs of slow ranks, streams of experts, and groups that are named by position."""
     done = python(
-        "-W",
-        "always",
-        "-c",
+        "import warnings; warnings.simplefilter('always')\n"
         "import datetime, os, torch, torch.distributed as dist\n"
         "import plait.megatron\n"
         "plait.megatron.stand_in_for_cuda()\n"
@@ -185,32 +179,26 @@ def test_rare_calls_find_a_stand_in() -> None:
         "assert [int(one) for one in loader] == [0, 1]\n"
         "dist.destroy_process_group()\n",
     )
-    assert done.returncode == 0, done.stderr
-    assert "pin_memory" not in done.stderr
+    assert "pin_memory" not in done
 
 
-def test_loaders_have_seeds_of_the_program() -> None:
+def test_loaders_have_seeds_of_the_program(python: Python) -> None:
     program = (
         "import torch, plait.megatron\n"
         "plait.megatron.stand_in_for_cuda()\n"
         "torch.manual_seed({seed})\n"
         "print(iter(torch.utils.data.DataLoader(torch.arange(2)))._base_seed)\n"
     )
-    found = [python("-c", program.format(seed=seed)).stdout for seed in (1, 1, 2)]
+    found = [python(program.format(seed=seed)).splitlines()[-1] for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
-    assert found[0].strip().isdigit()
+    assert found[0].isdigit()
 
 
 @pytest.mark.parametrize("where", ["nowhere", "before", "behind"])
-def test_the_command_can_leave_torch_as_it_is(where: str, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import sys, torch; print(torch.cuda.is_available(), sys.argv[1:])")
+def test_the_command_can_leave_torch_as_it_is(where: str, python: Python) -> None:
+    program = "import sys, torch; print(torch.cuda.is_available(), sys.argv[1:])"
     option = "--no-stand-ins"
-    program: dict[str, list[object]] = {
-        "nowhere": [script],
-        "before": [option, script],
-        "behind": [script, option],
-    }
-    done = python("-m", "plait.megatron", *program[where], "--lr")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"{where == 'nowhere'} ['--lr']"
+    behind = [option] if where == "behind" else []
+    before = [option] if where == "before" else []
+    said = python(program, *behind, "--lr", served=True, options=before)
+    assert said.splitlines()[-1] == f"{where == 'nowhere'} ['--lr']"

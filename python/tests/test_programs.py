@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from launching import Launcher, Run
 
 import plait
 
@@ -27,10 +30,21 @@ def torchrun(*arguments: object, **variables: str) -> subprocess.CompletedProces
     )
 
 
-def run(*arguments: object) -> str:
-    done = torchrun(*arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+Ranks = Callable[..., Run]
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, together: Launcher) -> Ranks:
+    """Give what runs a program on several ranks, as torchrun would. They must end well."""
+
+    def run(count: int, program: str, *arguments: str, **more: Any) -> Run:
+        script = tmp_path / "program.py"
+        script.write_text(program)
+        done = together.start(count, str(script), *arguments, **more)
+        assert not any(done.codes), done.text
+        return done
+
+    return run
 
 
 LEAVES_ALL = """
@@ -55,13 +69,9 @@ if len(sys.argv) > 2:
 
 @pytest.mark.parametrize("backend", ["gloo", "plait"])
 @pytest.mark.parametrize("end", [[], ["destroy"]], ids=["as it is", "destroyed"])
-def test_nothing_is_left_at_the_end(tmp_path: Path, backend: str, end: list[str]) -> None:
+def test_nothing_is_left_at_the_end(ranks: Ranks, backend: str, end: list[str]) -> None:
     """Layers, graphs and packed weights that a program still has are no leak."""
-    script = tmp_path / "program.py"
-    script.write_text(LEAVES_ALL)
-    done = torchrun(script, backend, *end)
-    assert done.returncode == 0, done.stderr
-    assert "leaked" not in done.stderr
+    assert "leaked" not in ranks(2, LEAVES_ALL, backend, *end).text
 
 
 BEGINS_TWICE = """
@@ -83,16 +93,16 @@ def test_groups_may_begin_again(tmp_path: Path) -> None:
     """torchrun's store keeps what the first groups have left in it."""
     script = tmp_path / "program.py"
     script.write_text(BEGINS_TWICE)
-    assert run(script).count("twice") == 2
+    done = torchrun(script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("twice") == 2
 
 
-def alone(folder: Path, program: str, *arguments: str) -> str:
+def alone(ranks: Ranks, program: str, *arguments: str) -> str:
     """Run a program as one process; return what it prints. Nothing is to go wrong on its way."""
-    script = folder / "program.py"
-    script.write_text(program)
-    done = completed(sys.executable, str(script), *arguments)
-    assert "Exception ignored" not in done.stderr, done.stderr
-    return done.stdout
+    said = ranks(1, program, *arguments).text
+    assert "Exception ignored" not in said
+    return said
 
 
 def completed(*command: str) -> subprocess.CompletedProcess[str]:
@@ -127,8 +137,8 @@ for _ in range(2):
 
 
 @pytest.mark.long
-def test_a_gradient_is_not_made_in_another_group_of_the_same_name(tmp_path: Path) -> None:
-    assert "was destroyed between a call and its gradient" in alone(tmp_path, OLD_GRADIENT)
+def test_a_gradient_is_not_made_in_another_group_of_the_same_name(ranks: Ranks) -> None:
+    assert "was destroyed between a call and its gradient" in alone(ranks, OLD_GRADIENT)
 
 
 COLLECTED_ANYWHERE = """
@@ -155,8 +165,8 @@ print("counted")
 
 
 @pytest.mark.long
-def test_groups_may_be_collected_while_a_report_is_made(tmp_path: Path) -> None:
-    assert alone(tmp_path, COLLECTED_ANYWHERE) == "counted\n"
+def test_groups_may_be_collected_while_a_report_is_made(ranks: Ranks) -> None:
+    assert alone(ranks, COLLECTED_ANYWHERE) == "counted\n"
 
 
 WITHOUT_PRIVATE_NAMES = """
@@ -186,10 +196,10 @@ for call in (pt.all_gather_matmul, lambda x, w: torch.ops.plait.all_gather_matmu
     [("there", "all_gather_matmulBackward"), ("renamed", "GeneratedBackwardFor_plait_")],
 )
 def test_gradients_without_private_names_of_torch(
-    tmp_path: Path, names: str, by_torch_ops: str
+    ranks: Ranks, names: str, by_torch_ops: str
 ) -> None:
     """Calls by torch.ops go through torch's own kernel where another can't pass them on to it."""
-    by_plait, by_name = alone(tmp_path, WITHOUT_PRIVATE_NAMES, names).split()
+    by_plait, by_name = alone(ranks, WITHOUT_PRIVATE_NAMES, names).split()
     assert by_plait == "all_gather_matmulBackward"
     assert by_name.startswith(by_torch_ops)
 
@@ -286,11 +296,10 @@ for call in (
 """
 
 
-def test_a_group_that_was_destroyed(tmp_path: Path) -> None:
+def test_a_group_that_was_destroyed(ranks: Ranks) -> None:
     """A program that had ranks is not one rank alone without them."""
-    script = tmp_path / "program.py"
-    script.write_text(USES_A_DESTROYED_GROUP)
-    assert len(re.findall("was destroyed|there is no process group", run(script))) == 8
+    said = ranks(2, USES_A_DESTROYED_GROUP).text
+    assert len(re.findall("was destroyed|there is no process group", said)) == 8
 
 
 TRAINS = """
@@ -330,22 +339,16 @@ dist.destroy_process_group()
 
 @pytest.mark.long
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
-def test_the_environment_alone_serves_a_training_script(tmp_path: Path) -> None:
+def test_the_environment_alone_serves_a_training_script(ranks: Ranks) -> None:
     """Nothing of the script is edited, nor is an option given to it: the losses are the same."""
-    script = tmp_path / "train.py"
-    script.write_text(TRAINS)
     found = []
-    for program, variables in (
-        ([script], {}),
-        (["-m", "plait.megatron", script], {"COC_PARALLEL_NUM": "2"}),
-    ):
-        done = torchrun(*program, "0.5", **variables)
-        assert done.returncode == 0, done.stderr
-        found.append([float(one) for one in re.findall(r"loss (\S+)", done.stdout)])
+    for served, variables in ((False, {}), (True, {"COC_PARALLEL_NUM": "2"})):
+        said = ranks(2, TRAINS, "0.5", served=served, environment=variables).text
+        found.append([float(one) for one in re.findall(r"loss (\S+)", said)])
         assert len(found[-1]) == 5
-    assert "ColumnParallelLinear: 5 calls served by plait" in done.stderr
-    assert "RowParallelLinear: 5 calls served by plait" in done.stderr
-    assert re.search(r"matmul_reduce_scatter .* pipelined parts=2", done.stderr), done.stderr
+    assert "ColumnParallelLinear: 5 calls served by plait" in said
+    assert "RowParallelLinear: 5 calls served by plait" in said
+    assert re.search(r"matmul_reduce_scatter .* pipelined parts=2", said), said
     theirs, ours = found
     assert theirs[-1] < 0.9 * theirs[0], f"nothing was learned: {theirs}"
     assert max(abs(a - b) / a for a, b in zip(theirs, ours, strict=True)) < 1e-5
@@ -353,7 +356,7 @@ def test_the_environment_alone_serves_a_training_script(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not MEGATRON, reason="megatron-core is not installed")
-def test_megatron_scripts_run_unchanged(tmp_path: Path) -> None:
+def test_megatron_scripts_run_unchanged(tmp_path: Path, together: Launcher) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         """
@@ -377,12 +380,14 @@ sys.exit(0)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("['--lr', '0.1'] __main__ 8.0") == 2
     assert "ColumnParallelLinear: 1 call served by plait" in done.stderr
-    for arguments, sentence in (
-        (["--use-ascend-mc2", script], "--use-ascend-mc2 replaces"),
-        (["nothing.py"], "there is no script nothing.py"),
-        ([], "the following arguments are required: script\n"),
+    for program, options, sentence in (
+        (script, ["--use-ascend-mc2"], "--use-ascend-mc2 replaces"),
+        ("nothing.py", [], "there is no script nothing.py"),
     ):
-        command = [sys.executable, "-m", "plait.megatron", *map(str, arguments)]
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert refused.returncode == 2
-        assert sentence in refused.stderr
+        refused = together.start(1, str(program), served=True, options=options)
+        assert refused.codes == [2]
+        assert sentence in refused.text
+    command = [sys.executable, "-m", "plait.megatron"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2
+    assert "the following arguments are required: script\n" in done.stderr

@@ -274,5 +274,55 @@ class CountTestsTest(unittest.TestCase):
         self.assertEqual(self.count("--unexpected=tsan").splitlines(), unknown)
 
 
+# Speaks as a program of GoogleTest.
+PROGRAM = """#!/usr/bin/env python3
+import os, sys, time
+names = sys.argv[1].removeprefix("--gtest_filter=").split(":")
+for name in names:
+    print(f"[ RUN      ] {name}", flush=True)
+    if name == "A.Crashes":
+        os.abort()
+    if name == "A.Hangs":
+        time.sleep(100)
+    if name == "A.Skips":
+        print("some_test.cc:1: Skipped\\nthe kernel is not here")
+    result = {"A.Fails": "  FAILED", "A.Skips": "  SKIPPED"}.get(name, "       OK")
+    print(f"[{result} ] {name} (0 ms)", flush=True)
+sys.exit("A.Fails" in names)
+"""
+
+
+class GroupTestsTest(unittest.TestCase):
+    def run_grouped(self, names):
+        """Runs such tests in groups. Returns ctest's output, and what count_tests.py makes of its report."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, grouped, report = Path(folder, "a_test"), Path(folder, "grouped"), Path(folder, "report.xml")
+            program.write_text(PROGRAM)
+            program.chmod(0o755)
+            tests = [f"add_test({name} {program} --gtest_filter={name} --gtest_also_run_disabled_tests)\n"
+                     f"set_tests_properties({name} PROPERTIES TIMEOUT 3 LABELS unit)\n" for name in names]
+            Path(folder, "CTestTestfile.cmake").write_text("".join(tests) + "add_test(other true)\n")
+            made = run(TOOLS / "group_tests.py", folder, "-E", "A.Left")
+            self.assertEqual((made.returncode, made.stderr), (0, ""))
+            ran = run("ctest", "--test-dir", grouped, "--output-junit", report)
+            return ran.stdout, *(run(TOOLS / "count_tests.py", *flag, report).stdout
+                                 for flag in ([], ["--failed"], ["--skipped"]))
+
+    def test_each_test_of_a_group_has_its_result(self):
+        names = ["A.Works", "A.Fails", "A.Crashes", "A.Skips", "A.Hangs", "A.Left", "B.WorksAfterThem"]
+        said, counts, failed, skipped = self.run_grouped(names)
+        self.assertIn("1 tests failed out of 2", said)
+        self.assertEqual(counts, "3 3\n")  # with the one that is in no group
+        self.assertEqual(re.findall(r"^--- (\S+) failed", failed, re.MULTILINE), ["A.Fails", "A.Crashes", "A.Hangs"])
+        self.assertIn("A.Crashes: the program ended with status -6", failed)
+        self.assertIn("A.Hangs: the program took longer than 3 s", failed)
+        self.assertEqual(skipped, "the kernel is not here (1)\n")
+
+    def test_a_group_has_ten_tests(self):
+        said, counts, failed, _ = self.run_grouped([f"A.Works{number}" for number in range(21)])
+        self.assertIn("out of 4", said)
+        self.assertEqual((counts, failed), ("22 0\n", ""))
+
+
 if __name__ == "__main__":
     unittest.main()

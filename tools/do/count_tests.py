@@ -20,6 +20,9 @@ from pathlib import Path
 LINES = 60  # of a failed test's output
 EXPECTED = Path(__file__).with_name("expected_skips.txt")
 NO_REASON = "no reason given"
+# What ends a test of a group that group_tests.py ran.
+RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \((\d+) ms\)$", re.MULTILINE)
+STATUS = {"OK": "run", "FAILED": "fail", "SKIPPED": "notrun"}
 # Indexed by the labels of tests/CMakeLists.txt.
 NOT_AGAIN = {
     "elsewhere": "their products and sums are those of tests that run again, in other programs, over other transports,"
@@ -68,6 +71,20 @@ def output(case: ElementTree.Element) -> str:
     return ""
 
 
+def tests_of(case: ElementTree.Element) -> list[ElementTree.Element]:
+    """The tests of a group, or the test itself."""
+    if not case.get("name", "").startswith("group "):
+        return [case]
+    tests, said, begin = [], output(case), 0
+    for found in RESULT.finditer(said):
+        test = ElementTree.Element("testcase", name=found[2], status=STATUS[found[1]], time=str(int(found[3]) / 1000))
+        ElementTree.SubElement(test, "system-out").text = said[begin:found.end()]
+        tests.append(test)
+        begin = found.end()
+    # A group that failed in another way, such as at a deadline of its own, has failed by its name.
+    return tests if state(case) != "fail" or any(state(test) == "fail" for test in tests) else [*tests, case]
+
+
 def programs_once(listing: dict) -> dict[str, dict[str, int]]:
     """Count each program's tests that do not run again, by their label."""
     programs: dict[str, dict[str, int]] = {label: collections.Counter() for label in NOT_AGAIN}
@@ -92,7 +109,8 @@ def main() -> int:
         return 0
     flags = [word for word in sys.argv[1:] if word.startswith("--")]
     reports = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
-    cases = [case for report in reports if report.exists() for case in ElementTree.parse(report).iter("testcase")]
+    cases = [test for report in reports if report.exists() for case in ElementTree.parse(report).iter("testcase")
+             for test in tests_of(case)]
     skips = [skip for case in cases for skip in skips_of(case)]
     failed = [case for case in cases if state(case) == "fail"]
     if "--skipped" in flags:

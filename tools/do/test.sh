@@ -70,7 +70,15 @@ run_tests() {
 
 # More tests at a time than there are cores, because many wait on purpose, for a deadline or a late rank. Their threads
 # sleep while they wait for one another; spinning would take the cores from the other tests.
+#
+# In the release build each test has a process of its own. Elsewhere a program's start takes longer than most tests.
 ctest_preset() {
-  OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "build/$1" -j$(($(nproc) + 4)) --timeout 120 \
-    --output-on-failure --no-tests=error --output-junit "$2" "${@:3}"
+  local folder=build/$1 options=("${@:3}")
+  if [[ $1 != release ]]; then
+    tools/do/group_tests.py "$folder" "${options[@]}" || return
+    folder+=/grouped
+    options=(--test-output-size-passed 50000000 --test-output-size-failed 50000000)  # count_tests.py reads it
+  fi
+  OMP_WAIT_POLICY=passive "${personality[@]}" ctest --test-dir "$folder" -j$(($(nproc) + 4)) --timeout 120 \
+    --output-on-failure --no-tests=error --output-junit "$2" "${options[@]}"
 }
