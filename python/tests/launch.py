@@ -7,6 +7,7 @@ as JSON: its number of ranks, its program, its environment and folder, a file fo
 rank, and whether `plait.megatron` starts it. The answer is a line with the ranks' exit statuses.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -76,6 +77,7 @@ def wait(ranks: list[int], deadline: float) -> list[int]:
 def main() -> None:
     for module in sys.argv[1:]:
         importlib.import_module(module)
+    gc.freeze()  # no rank copies the pages of these objects to count them at its end
     answer("ready")
     for line in sys.stdin:
         request = json.loads(line)

@@ -100,7 +100,7 @@ def test_groups_may_begin_again(tmp_path: Path) -> None:
 
 def alone(ranks: Ranks, program: str, *arguments: str) -> str:
     """Run a program as one process; return what it prints. Nothing is to go wrong on its way."""
-    said = ranks(1, program, *arguments).text
+    said: str = ranks(1, program, *arguments).text
     assert "Exception ignored" not in said
     return said
 
