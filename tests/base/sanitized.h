@@ -11,6 +11,12 @@ inline constexpr bool kIsSanitized = true;
 inline constexpr bool kIsSanitized = false;
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kIsAddressSanitized = true;
+#else
+inline constexpr bool kIsAddressSanitized = false;
+#endif
+
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kIsThreadSanitized = true;
 #else

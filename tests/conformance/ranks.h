@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "plait/communicator.h"
 
 namespace plait {
@@ -66,10 +67,15 @@ inline void PrintTo(const RanksCase& one, std::ostream* out) {  // NOLINT: gtest
   *out << one.maker.name << one.world;
 }
 
+// With the address sanitizer, at most three ranks where there are several numbers of them: more find
+// no other errors of memory, and take their time.
 inline auto worlds_of(const RankMaker& maker, const std::vector<int>& worlds) {
   std::vector<RanksCase> cases;
   cases.reserve(worlds.size());
-  for (const int world : worlds) cases.push_back({maker, world});
+  for (const int world : worlds) {
+    const bool is_left_out = kIsAddressSanitized && world > 3 && world != worlds.front();
+    if (!is_left_out) cases.push_back({maker, world});
+  }
   return testing::ValuesIn(cases);
 }
 
