@@ -107,7 +107,7 @@ verb_test() {
     arm) need_arm_packages; step 'build release' build_targets release app/cli/plait; test_arm ;;
     lint) verb_lint "${@:2}"; return ;;
     all) need_packages check; need_arm_packages; tell_of_first_build release
-      meanwhile=(asan tsan arm); test_preset release
+      meanwhile=(environments asan tsan arm); test_preset release
       test_python; lint; test_preset asan; test_preset tsan; test_arm where_possible ;;
     *) usage_error "./do test takes all, unit, release, asan, tsan, python, vllm, arm, lint or nothing, not '$1'" ;;
   esac

@@ -35,14 +35,18 @@ build_targets() {
   ) 9>"build/$preset.lock"
 }
 
-# build_meanwhile PRESET...: builds in the background, with what other steps leave of the processors: half of them while
-# tests wait. A later `build` of such a preset waits until this one has ended, and does what is missing.
+# build_meanwhile environments|PRESET...: prepares and builds in the background, with what other steps leave of the
+# processors: half of them while tests wait. A later `build` of such a preset waits until this one has ended, and does
+# what is missing; so does a step that needs an environment.
 build_meanwhile() {
   set -m  # a group of processes, which can be ended
   (
     renice -n 19 "$BASHPID"
     for preset; do
-      [[ $preset != tsan ]] || prepare_tsan
+      case $preset in
+        environments) prepare_environments || true; continue ;;
+        tsan) prepare_tsan ;;
+      esac
       build "$preset" || break
     done
   ) >"$(log_of 'build meanwhile')" 2>&1 </dev/null &

@@ -8,7 +8,7 @@ lint() {
   check words check_words || true
   check format check_format || true
   check 'shell scripts' check_shell || true
-  if check 'publishing tools' prepare_publish_venv; then
+  if check 'publishing tools' in_turn prepare_publish_venv; then
     check forms check_forms || true
     check site check_site || true
   fi

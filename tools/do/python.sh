@@ -11,6 +11,14 @@ in_venv() { PATH=$PWD/$venv/bin:$PATH "$@"; }
 # A run imports a third of 12 000 modules, so pip compiles none of them: Python does, at the first import.
 compile_later=--no-compile
 
+# in_turn COMMAND...: makes an environment, unless another is being made in the background.
+in_turn() { (flock 9 && "$@") 9>build/environments.lock; }
+
+# Those of later steps: their packages come and are unpacked while tests wait.
+prepare_environments() {
+  in_turn prepare_venv && in_turn prepare_vllm && in_turn prepare_newest_megatron && in_turn prepare_publish_venv
+}
+
 # Made again if the list of packages has changed. Whether pip takes the torch for CPUs (200 MB) or that for GPUs (some
 # GB) depends on the indexes that it is configured with.
 prepare_venv() {
@@ -169,7 +177,7 @@ check_python_sources() {
 }
 
 # The tests need the release build.
-prepare_python() { check 'python tools' prepare_venv && check 'python wheel' build_wheel; }
+prepare_python() { check 'python tools' in_turn prepare_venv && check 'python wheel' in_turn build_wheel; }
 
 # test_python [briefly]: with `briefly`, without the checks of sources and packages, without tests that are marked as
 # long, on one and two ranks, and with one file for Megatron and one for transformers.
@@ -211,7 +219,7 @@ test_python_at_length() {
   run_pytest 'python tests, Megatron' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   run_pytest 'python tests, Megatron, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
     $ranks/with_megatron/test_megatron_layers.py -k 'f32-native or bits or tied'
-  if check 'newest Megatron' prepare_newest_megatron; then
+  if check 'newest Megatron' in_turn prepare_newest_megatron; then
     run_pytest 'python tests, newest Megatron' env PYTHONPATH="$PWD/$newest_megatron" \
       torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_megatron
   fi
@@ -258,7 +266,7 @@ vllm_packages() { build/venv-vllm/bin/python -c 'import sysconfig; print(sysconf
 # themselves.
 test_vllm() {
   local pytest_limit=6000 python=$PWD/build/venv-vllm/bin/python briefly=(-u PLAIT_TEST_BRIEFLY)
-  check 'vLLM' prepare_vllm || return 0
+  check 'vLLM' in_turn prepare_vllm || return 0
   [[ ${1:-} != briefly ]] || { pytest_limit=1800 briefly=(PLAIT_TEST_BRIEFLY=1); }
   [[ ${1:-} == briefly ]] || check 'SmolLM2' prepare_smollm2 || return 0
   run_pytest 'vLLM layers' "$python" -m torch.distributed.run --standalone --nproc-per-node 2 -m pytest \

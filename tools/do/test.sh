@@ -10,7 +10,7 @@ test_briefly() {
   left_out='not run: longer tests, sanitizers, other processors, 4 ranks, newest Megatron, vLLM, lint: ./do test all'
 }
 
-meanwhile=()  # presets to build at the lowest priority while the first preset's tests run
+meanwhile=()  # what build_meanwhile is given while the first preset's tests run
 
 # test_preset release|asan|tsan [CTEST_OPTIONS...]
 test_preset() {
