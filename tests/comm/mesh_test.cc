@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "comm/control/tcp_group.h"
 
 namespace plait::comm::tcp {
 namespace {
@@ -121,6 +125,53 @@ TEST_P(MeshTest, CreditsGoBeforeChunksThatHaveNotBegun) {
   // The first chunk has begun. All else, of which the order matters, stays in it.
   EXPECT_EQ(order.order(), "CccCCt");
   near_->remove(number);
+}
+
+TEST_P(MeshTest, ACreditThatIsAloneGoesWithTheNextFrame) {
+  Order order(1);
+  const std::uint32_t number = near_->add(order);
+  const auto send = [&](Kind kind, std::size_t size, Mesh::Urgency urgency) {
+    static const std::byte kByte{1};
+    far_->send(0, {.kind = kind, .receiver = number, .bytes = size}, &kByte, nullptr, urgency);
+  };
+  const auto end_call = [&] {
+    far_->end_call();
+    near_->move_surely();
+  };
+  send(Kind::credit, 0, Mesh::Urgency::soon);
+  end_call();
+  EXPECT_EQ(order.order(), "");
+  EXPECT_TRUE(far_->unsent().empty());
+  EXPECT_FALSE(far_->is_sent(0));
+  send(Kind::chunk, 1, Mesh::Urgency::now);
+  end_call();
+  EXPECT_EQ(order.order(), "cC");
+  send(Kind::credit, 0, Mesh::Urgency::soon);
+  send(Kind::credit, 0, Mesh::Urgency::soon);
+  EXPECT_EQ(far_->unsent().size(), 1U);
+  end_call();
+  EXPECT_EQ(order.order(), "cCcc");
+  send(Kind::credit, 0, Mesh::Urgency::now);
+  near_->move_surely();
+  EXPECT_EQ(order.order(), "cCccc");
+  near_->remove(number);
+}
+
+TEST_P(MeshTest, NoWaitSleepsForWhatTheKernelTakesAtOnce) {
+  const std::shared_ptr<Mesh> mesh = std::move(near_);
+  const std::vector<std::uint32_t> numbers(GetParam(), 1);
+  Members members = {.processes = {}, .numbers = numbers, .me = 0};
+  for (int process = 0; process < GetParam(); ++process) members.processes.push_back(process);
+  TcpGroup group(mesh, std::move(members), kPolicy);
+  base::Nanoseconds fastest = kForEver;
+  for (int turn = 0; turn < 20; ++turn) {
+    const base::Nanoseconds start = base::now();
+    int asked = 0;
+    group.wait_for_peers([&](int process) { return process != 1 || ++asked > 1; },
+                         [](int) { return "a test waits"; });
+    fastest = std::min(fastest, base::now() - start);
+  }
+  EXPECT_LT(fastest, base::kMillisecond / 2);  // a sleep takes twice that
 }
 
 TEST_P(MeshTest, WhatAnotherThreadHasReceivedEndsASleep) {

@@ -27,6 +27,14 @@ class Connection {
   std::string ends() const;  // "10.0.0.1 (eth0) to 10.0.0.2"
   bool has_unsent() const { return !unsent_.empty(); }
 
+  // True if something is unsent that can't wait for the next frame to the process. One credit can:
+  // each channel has room for two chunks, so the process can still post to each.
+  bool has_urgent() const {
+    const Unsent* const first = has_unsent() ? &unsent_.front() : nullptr;
+    return unsent_.size() > 1 ||
+           (first != nullptr && (first->frame.kind != Kind::credit || first->done > 0));
+  }
+
   // Why the process counts as lost; empty: it doesn't.
   const std::string& loss() const { return silence_.empty() ? end_ : silence_; }
 

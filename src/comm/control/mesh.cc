@@ -232,7 +232,14 @@ void Mesh::move_now_and_then() noexcept {
 }
 
 void Mesh::end_call() noexcept {
-  if (!credits_are_carried_ || age_of_words() >= kBetweenWords) move_surely();
+  if (credits_are_carried_ ? age_of_words() >= kBetweenWords : has_urgent()) move_surely();
+}
+
+bool Mesh::has_urgent() {
+  const std::lock_guard lock(mutex_);
+  return carrier_ != nullptr || std::any_of(unsent_.begin(), unsent_.end(), [this](int process) {
+           return connections_[process].has_urgent();
+         });
 }
 
 Nanoseconds Mesh::age_of_words() const {
@@ -310,7 +317,7 @@ std::vector<Unsent> Mesh::unsent() {
   if (unsent_.empty() && carrier_ == nullptr) return all;
   for (int process = 0; process < size(); ++process) {
     const Connection& connection = connections_[process];
-    if (connection.has_unsent() || (carrier_ != nullptr && !carrier_->is_sent(process)))
+    if (connection.has_urgent() || (carrier_ != nullptr && !carrier_->is_sent(process)))
       all.push_back({.process = process, .last = connection.last_queued()});
   }
   return all;

@@ -94,8 +94,8 @@ class Mesh {
   // are asked again and again.
   void move_now_and_then() noexcept;
 
-  // Sends what was not urgent: this rank may make no further call for long. A carrier that takes
-  // credits sends them by itself.
+  // Sends what was not urgent: this rank may make no further call for long. A last credit goes with
+  // the next frame. A carrier that takes credits sends them by itself.
   void end_call() noexcept;
 
   // Counts the times at which a thread that waits had a reason to poll again.
@@ -133,7 +133,7 @@ class Mesh {
 
   // The processes for which something is queued that the kernel here has not taken, each with the
   // number of its last frame; and whether the kernel has taken all up to that one. Frames that
-  // other threads queue meanwhile are not waited for.
+  // other threads queue meanwhile are not waited for, nor is a credit that waits alone.
   std::vector<Unsent> unsent();
   bool is_taken(const Unsent& unsent);
 
@@ -158,6 +158,7 @@ class Mesh {
   // All of these under the mutex.
   bool move_all(bool asks_connections);  // true: something came
   bool ask_connections();
+  bool has_urgent();                       // takes the mutex
   base::Nanoseconds age_of_words() const;  // since the connections were asked; without the mutex
   Receiver* find(std::uint32_t number) const;
   bool receive_from(int process);

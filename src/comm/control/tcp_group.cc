@@ -228,16 +228,18 @@ void TcpGroup::await_peers(base::FunctionRef<bool(int process)> is_done,
 bool TcpGroup::are_done(Patience& patience, base::FunctionRef<bool(int process)> is_done,
                         base::FunctionRef<std::string(int peer)> doing) {
   for (int peer = 0; !members_.numbers.empty() && !failed() && peer < world(); ++peer) {
-    if (peer == rank() || has_left(peer) || is_done(members_.processes[peer])) continue;
+    const int process = members_.processes[peer];
+    if (peer == rank() || has_left(peer) || is_done(process)) continue;
+    mesh_->move();
+    if (failed() || is_done(process)) continue;
     const Nanoseconds now = base::now();
     if (patience.must_poll_peers(now, *this)) check_for_losses([&] { return doing(peer); });
     if (patience.is_over(now)) {
-      mesh_->give_up_on(members_.processes[peer]);
+      mesh_->give_up_on(process);
       fail({.code = Code::timeout,
             .culprit = peer,
             .sentence = doing(peer) + " for " + base::show_duration(policy().timeout)});
     }
-    mesh_->move();
     return failed();
   }
   return true;
