@@ -111,7 +111,8 @@ class Connection {
   std::deque<Unsent> unsent_;
   std::uint64_t last_queued_ = 0;
   Incoming incoming_;
-  std::array<std::byte, 16384> buffer_;
+  // A row of 4096 f32 fits with its header and a credit, so one call of the kernel receives it.
+  std::array<std::byte, 16384 + 4 * sizeof(Frame)> buffer_;
 };
 
 }  // namespace plait::comm::tcp
