@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch.autograd import forward_ad
 
 from plait.torch import tensors, weights
 from plait.torch.groups import is_alive
@@ -17,6 +18,11 @@ from plait.torch.options import Options
 # Looking for these in torch takes as long as calling them.
 _is_autocast_enabled = torch.is_autocast_enabled
 _is_grad_enabled = torch.is_grad_enabled
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_tracer = torch._C._get_tracing_state
+_transform = torch._C._functorch.peek_interpreter_stack
+_PLAIN = tensors.PLAIN
 
 
 def multiply(
@@ -35,11 +41,20 @@ def multiply(
     member = dist.GroupMember.WORLD if group is None else group
     if member is None or direct.group() is not member or not is_alive(member):
         return None
-    if type(x) not in tensors.PLAIN or tensors.is_watched() or _is_autocast_enabled("cpu"):
+    if (
+        type(x) not in _PLAIN
+        or _is_autocast_enabled("cpu")
+        # As tensors.is_watched(), of which each function called takes a microsecond here.
+        or _dispatch_modes() != 0
+        or _function_modes() != 0
+        or _tracer() is not None
+        or _transform() is not None
+        or forward_ad._current_level >= 0
+    ):
         return None
     by: Any = weight
     if direct.packs:
-        if type(weight) not in tensors.PLAIN or weight.is_inference() or weight.dim() != 2:
+        if type(weight) not in _PLAIN or weight.is_inference() or weight.dim() != 2:
             return None
         if _is_grad_enabled() and weight.requires_grad:
             return None
