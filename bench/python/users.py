@@ -4,6 +4,7 @@
     ./do bench python users                    # three tables, some minutes on two quiet cores
     ./do bench python users megatron --capped  # one of them, as on a processor with AVX2 alone
     bench/python/users.py --json FILE          # where plait is installed already
+    bench/python/users.py vllm --dtypes float32  # models of one dtype alone, in half the time
 
     megatron   steps of a small GPT of hidden size 1024 on 2 ranks: Megatron's own layers over
                gloo against plait's, in f32 and bf16, with sequence parallelism and without
@@ -48,7 +49,6 @@ CAPS = {
     "ATEN_CPU_CAPABILITY": "avx2",
 }
 LINK = "2gbit,20us"
-DTYPES = ("float32", "bfloat16")
 SIZES = ("rounds", "layers", "hidden", "tokens", "prompt", "generated")
 Rows = list[dict[str, Any]]
 
@@ -139,6 +139,7 @@ class Bench:
             for size in SIZES:
                 own += [f"--{size}", str(getattr(options, size))]
             own += ["--rounds", str(options.rounds if rounds is None else rounds)]
+            own += ["--dtypes", *options.dtypes]
             launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
             command = [sys.executable, *(launch if ranks > 1 else ()), *own]
             if cores is not None:
@@ -252,6 +253,8 @@ def llama(bench: Bench) -> Rows:
         )
     rows = []
     for (dtype, phase), bars in BARS.items():
+        if dtype not in bench.options.dtypes:
+            continue
         ranks = found["ranks"][dtype]
         before = {
             "its own TP=2 over gloo": ranks["before"],
@@ -284,13 +287,13 @@ def vllm(bench: Bench) -> Rows:
         model = {"PLAIT_BENCH_MODEL": folder}
         bench.start("make", ranks=1, **model)
         contenders: dict[str, dict[str, Any]] = {}
-        for dtype in DTYPES:
+        for dtype in bench.options.dtypes:
             engine = {"work": "vllm", "ranks": 1, "PLAIT_BENCH_DTYPE": dtype, **model}
             contenders[f"before {dtype}"] = {**engine, "VLLM_PLUGINS": ""}
             contenders[f"plait {dtype}"] = engine
         found = bench.start_in_turns(contenders)
     rows = []
-    for dtype in DTYPES:
+    for dtype in bench.options.dtypes:
         before, ours = (found[f"{who} {dtype}"]["engine"]["engine"] for who in ("before", "plait"))
         compared, agrees = compare_tokens(before["made"], ours["made"])
         for phase in ("prefill", "decode"):

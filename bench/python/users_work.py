@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+DTYPES = ("float32", "bfloat16")
 Seconds = dict[str, float]
 Round = tuple[Seconds, list[Any]]  # and what was made
 
@@ -28,6 +29,9 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     """Add the options that users.py hands on."""
     parser.add_argument(
         "--rounds", type=int, default=5, help="of each contender, after one that warms up"
+    )
+    parser.add_argument(
+        "--dtypes", nargs="+", choices=DTYPES, default=DTYPES, help="of the models, but Megatron's"
     )
     parser.add_argument("--layers", type=int, default=2, help="of the models")
     parser.add_argument("--hidden", type=int, default=1024, help="size of the models")
@@ -222,11 +226,11 @@ def generate(model: Any, options: argparse.Namespace) -> Round:
     return {"prefill": prefill, "decode": decode}, tokens[0].tolist()
 
 
-def dtypes() -> dict[str, Any]:
-    """Return the two dtypes by name."""
+def dtypes(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the dtypes that are asked for, by name."""
     import torch
 
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    return {name: getattr(torch, name) for name in options.dtypes}
 
 
 def measure_llama(options: argparse.Namespace) -> None:
@@ -241,7 +245,7 @@ def measure_llama(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     cases = {}
-    for name, dtype in dtypes().items():
+    for name, dtype in dtypes(options).items():
 
         def load(with_plait: Any, dtype: Any = dtype) -> Any:
             with with_plait:
@@ -271,7 +275,7 @@ def measure_one_process(options: argparse.Namespace) -> None:
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     cases = {}
-    for name, dtype in dtypes().items():
+    for name, dtype in dtypes(options).items():
         model = AutoModelForCausalLM.from_pretrained(os.environ["PLAIT_BENCH_MODEL"], dtype=dtype)
         cases[name] = in_turns(
             options.rounds, {"alone": lambda model=model: generate(model, options)}
