@@ -146,6 +146,23 @@ def test_gradients_and_modes(layer: Any, monkeypatch: Any) -> None:
         agree(flops.get_total_flops() == 2 * 2 * 24 * 40, "the product was not counted")
 
 
+def test_what_watches_sees_the_call(layer: Any, monkeypatch: Any) -> None:
+    owner, x, weight = Owner(), torch.randn(2, 40), torch.randn(24, 40)
+    expected = layer(x, weight, layer=owner)
+    with counted(monkeypatch) as made:
+        with torch.overrides.BaseTorchFunctionMode():
+            agree(torch.equal(layer(x, weight, layer=owner), expected), "a mode of functions")
+        agree(made[0] == 1, "a mode of functions was not seen")
+        with torch.autograd.forward_ad.dual_level():
+            agree(torch.equal(layer(x, weight, layer=owner), expected), "forward mode")
+        agree(made[0] == 2, "forward mode was not seen")
+        with pytest.raises(RuntimeError, match="vmap"):  # which layers don't serve
+            torch.vmap(lambda _: layer(x, weight, layer=owner))(torch.zeros(2))
+        agree(made[0] == 3, "a transform was not seen")
+        layer(x, weight, layer=owner)
+        agree(made[0] == 3, "it was not direct")
+
+
 def test_the_report_sees_them(layer: Any) -> None:
     owner, x, weight = Owner(), torch.randn(2, 40), torch.randn(24, 40)
     layer(x, weight, layer=owner)
