@@ -31,7 +31,7 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=5, help="of each contender, after one that warms up"
     )
     parser.add_argument(
-        "--dtypes", nargs="+", choices=DTYPES, default=DTYPES, help="of the models, but Megatron's"
+        "--dtypes", nargs="+", choices=DTYPES, default=DTYPES, help="of llama's and vllm's models"
     )
     parser.add_argument("--layers", type=int, default=2, help="of the models")
     parser.add_argument("--hidden", type=int, default=1024, help="size of the models")
