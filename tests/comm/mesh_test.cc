@@ -131,7 +131,7 @@ TEST_P(MeshTest, ACreditThatIsAloneGoesWithTheNextFrame) {
   Order order(1);
   const std::uint32_t number = near_->add(order);
   const auto send = [&](Kind kind, std::size_t size, Mesh::Urgency urgency) {
-    static const std::byte kByte{1};
+    static constexpr std::byte kByte{1};
     far_->send(0, {.kind = kind, .receiver = number, .bytes = size}, &kByte, nullptr, urgency);
   };
   const auto end_call = [&] {
