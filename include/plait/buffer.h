@@ -21,8 +21,8 @@
 namespace plait {
 
 struct BufferOptions {
-  // Asks for pages of 2 MiB, which spare the processor most page-table walks. If the system has
-  // none, or the size is below 2 MiB, the buffer has ordinary pages.
+  // Asks for huge pages, mostly of 2 MiB, which spare the processor most page-table walks. If the
+  // system has none, or the size is below one of them, the buffer has ordinary pages.
   bool huge_pages = false;
 
   Device device = kCpu;

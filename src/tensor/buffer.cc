@@ -16,9 +16,9 @@ namespace plait {
 Buffer::Buffer(std::size_t bytes, BufferOptions options) : bytes_(bytes), device_(options.device) {
   PLAIT_CHECK(device_ == kCpu, "Buffer: this build cannot allocate memory on ", name(device_));
   if (bytes == 0) return;
-  constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max() - tensor::kHugePage;
-  PLAIT_CHECK(bytes <= kMost, "Buffer: ", bytes, " bytes are more than memory can hold");
-  if (options.huge_pages && bytes >= tensor::kHugePage) data_ = in_huge_pages(bytes);
+  const std::size_t most = std::numeric_limits<std::ptrdiff_t>::max() - 2 * tensor::huge_page();
+  PLAIT_CHECK(bytes <= most, "Buffer: ", bytes, " bytes are more than memory can hold");
+  if (options.huge_pages) data_ = in_huge_pages(bytes);
   if (!data_) data_ = from_heap(bytes);
 }
 
@@ -62,9 +62,8 @@ Buffer::Memory Buffer::from_heap(std::size_t bytes) {
 }
 
 Buffer::Memory Buffer::in_huge_pages(std::size_t bytes) {
-  const std::size_t rounded =
-      (bytes + tensor::kHugePage - 1) / tensor::kHugePage * tensor::kHugePage;
-  return Memory(tensor::map_huge_pages(rounded), Release{rounded});
+  const std::size_t mapped = tensor::mapped_in_huge_pages(bytes);
+  return Memory(mapped == 0 ? nullptr : tensor::map_huge_pages(mapped), Release{mapped});
 }
 
 }  // namespace plait

@@ -9,18 +9,45 @@
 #include <fstream>
 #include <string>
 
-namespace plait::tensor {
+#include "base/round_up.h"
 
-std::byte* map_huge_pages(std::size_t bytes) {
+namespace plait::tensor {
+namespace {
+
+constexpr std::size_t kTwoMiB = std::size_t{2} << 20;
+
+}  // namespace
+
+std::size_t find_huge_page(const std::string& folder) {
+  // "always inherit [madvise] never"
+  std::ifstream joined(folder + "/hugepages-2048kB/enabled");
+  std::string words;
+  if (std::getline(joined, words) && words.find("[never]") == std::string::npos) return kTwoMiB;
+  std::ifstream file(folder + "/hpage_pmd_size");
+  std::size_t bytes = 0;
+  const bool told = static_cast<bool>(file >> bytes);
+  return told && bytes > kTwoMiB && bytes % kTwoMiB == 0 ? bytes : kTwoMiB;
+}
+
+std::size_t huge_page() {
+  static const std::size_t page = find_huge_page();
+  return page;
+}
+
+std::size_t mapped_in_huge_pages(std::size_t bytes, std::size_t page) {
+  return bytes < page ? 0 : base::round_up(bytes, kTwoMiB);
+}
+
+std::byte* map_huge_pages(std::size_t bytes, std::size_t page) {
   // mmap aligns to small pages only, so one huge page more is mapped, and the parts before and
   // after the aligned part are unmapped.
-  const std::size_t mapped = bytes + kHugePage;
+  const std::size_t mapped = bytes + page;
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return nullptr;
-  const std::size_t before = -reinterpret_cast<std::uintptr_t>(start) % kHugePage;
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(start) % page;
   std::byte* data = static_cast<std::byte*>(start) + before;
   if (before > 0) ::munmap(start, before);
-  ::munmap(data + bytes, kHugePage - before);
+  ::munmap(data + bytes, page - before);
   if (::madvise(data, bytes, MADV_HUGEPAGE) == 0) return data;
   ::munmap(data, bytes);
   return nullptr;

@@ -26,7 +26,7 @@ namespace {
 static_assert(!std::is_copy_constructible_v<Buffer> &&
               std::is_nothrow_move_constructible_v<Buffer>);
 
-constexpr std::size_t kHugePage = tensor::kHugePage;
+const std::size_t kHugePage = tensor::huge_page();
 
 std::size_t misalignment(const Buffer& buffer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment;
