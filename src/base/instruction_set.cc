@@ -29,7 +29,8 @@ struct Entry {
 
 #if defined(__aarch64__)
 constexpr std::string_view kBasic = "neon";
-constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::neon_bf16};
+constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::neon_bf16,
+                                    InstructionSet::neon_bfmmla};
 #elif !defined(__x86_64__)
 constexpr std::string_view kBasic = "basic";
 constexpr std::array kOfThisKind = {InstructionSet::basic};
@@ -41,7 +42,7 @@ constexpr std::array kOfThisKind = {InstructionSet::basic, InstructionSet::avx2,
 #endif
 
 // The order is that of the enumeration.
-constexpr std::array<Entry, 6> kSets = {{
+constexpr std::array<Entry, 7> kSets = {{
     {kBasic, nullptr, nullptr},
     {"avx2", "this processor has no AVX2", "PLAIT_ISA leaves out AVX2"},
     {"avx512", "this processor has no AVX-512", "PLAIT_ISA leaves out AVX-512"},
@@ -49,9 +50,16 @@ constexpr std::array<Entry, 6> kSets = {{
      "PLAIT_ISA leaves out AVX-512 for bf16"},
     {"amx", "this processor has no AMX tiles for bf16", "PLAIT_ISA leaves out AMX"},
     {"neon-bf16", "this processor has no NEON for bf16", "PLAIT_ISA leaves out NEON for bf16"},
+    {"neon-bfmmla", "this processor has no NEON for matrices of bf16",
+     "PLAIT_ISA leaves out NEON for matrices of bf16"},
 }};
 
 const Entry& entry(InstructionSet set) { return kSets[static_cast<std::size_t>(set)]; }
+
+// The largest that is used without being named.
+constexpr InstructionSet kUnnamed = kOfThisKind.back() == InstructionSet::neon_bfmmla
+                                        ? InstructionSet::neon_bf16
+                                        : kOfThisKind.back();
 
 // The set, which is of this kind, and those before it.
 Bits included_in(InstructionSet set) {
@@ -97,8 +105,9 @@ InstructionSet find_processor_set() {
 }
 #elif defined(__aarch64__)
 InstructionSet find_processor_set() {
+  // The feature has instructions of both sets.
   const bool multiplies_bf16 = (::getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
-  return multiplies_bf16 ? InstructionSet::neon_bf16 : InstructionSet::basic;
+  return multiplies_bf16 ? InstructionSet::neon_bfmmla : InstructionSet::basic;
 }
 #else
 InstructionSet find_processor_set() { return InstructionSet::basic; }
@@ -108,7 +117,7 @@ InstructionSet find_processor_set() { return InstructionSet::basic; }
 Bits allowed() {
   static const Bits bits = [] {
     const auto text = env("PLAIT_ISA");
-    return included_in(text ? parse_instruction_set(*text) : kOfThisKind.back());
+    return included_in(text ? parse_instruction_set(*text) : kUnnamed);
   }();
   return bits;
 }
@@ -156,7 +165,7 @@ bool multiplies_f32_faster() {
 std::string instruction_limit_note() {
   try {
     const InstructionSet usable = usable_instruction_set();
-    if (usable == processor_instruction_set()) return {};
+    if (usable == std::min(processor_instruction_set(), kUnnamed)) return {};
     return std::string(", PLAIT_ISA=").append(name(usable));
   } catch (const Error&) {
     return {};  // code that uses vector instructions reports the error

@@ -18,6 +18,7 @@ enum class InstructionSet : std::uint8_t {
   avx512_bf16,  // dot products of bf16
   amx,          // tiles of bf16
   neon_bf16,    // Arm: multiplications of bf16 that add to f32
+  neon_bfmmla,  // Arm: products of matrices of bf16, in an order of their own
 };
 
 // Those of this kind of processor, which PLAIT_ISA may name.
@@ -32,8 +33,8 @@ InstructionSet parse_instruction_set(std::string_view text);
 // The largest set that the processor and its operating system support, whatever PLAIT_ISA says.
 InstructionSet processor_instruction_set();
 
-// The largest that kernels may use; the variable is read once. Throws as parse_instruction_set()
-// does.
+// The largest that kernels may use; the variable is read once. Without it, that is never
+// neon_bfmmla, whose bits no other set has. Throws as parse_instruction_set() does.
 InstructionSet usable_instruction_set();
 
 // Null if kernels may use the set; otherwise the reason why not.
@@ -46,7 +47,7 @@ inline bool may_use(InstructionSet set) { return refusal(set) == nullptr; }
 // (measured on one of the Emerald Rapids generation).
 bool multiplies_f32_faster();
 
-// ", PLAIT_ISA=avx2" where the variable excludes instructions that this processor has. Empty
+// ", PLAIT_ISA=avx2" where kernels use other instructions than without the variable. Empty
 // otherwise, also if the variable's value is invalid.
 std::string instruction_limit_note();
 

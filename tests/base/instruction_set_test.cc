@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -12,11 +13,13 @@ namespace plait::base {
 namespace {
 
 #if defined(__aarch64__)
-const std::string kNames = "neon, neon-bf16";
+const std::string kNames = "neon, neon-bf16, neon-bfmmla";
 constexpr InstructionSet kOfAnotherKind = InstructionSet::avx2;
+constexpr InstructionSet kUnnamed = InstructionSet::neon_bf16;
 #else
 const std::string kNames = "sse2, avx2, avx512, avx512-bf16, amx";
 constexpr InstructionSet kOfAnotherKind = InstructionSet::neon_bf16;
+constexpr InstructionSet kUnnamed = InstructionSet::amx;
 #endif
 
 TEST(InstructionSet, IsReadAsItIsWritten) {
@@ -50,17 +53,28 @@ TEST(InstructionSet, OfAnotherKindOfProcessorMayNotBeUsed) {
 // Each case runs in its own process, because the variable is read once.
 class InstructionSetDeathTest : public testing::TestWithParam<InstructionSet> {};
 
-TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItLeavesSomethingOut) {
+TEST_P(InstructionSetDeathTest, TheVariableIsALimitAndIsNamedWhereItChangesSomething) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto check = [] {
     ::setenv("PLAIT_ISA", std::string(name(GetParam())).c_str(), 1);
-    const bool leaves_out = GetParam() < processor_instruction_set();
+    const InstructionSet used = std::min(GetParam(), processor_instruction_set());
+    const bool differs = used != std::min(kUnnamed, processor_instruction_set());
     for (const InstructionSet set : instruction_sets()) {
       if (may_use(set) != (set <= GetParam() && set <= processor_instruction_set())) std::exit(1);
     }
     const std::string note = ", PLAIT_ISA=" + std::string(name(GetParam()));
-    if (read_processor().model.ends_with(note) != leaves_out) std::exit(2);
+    if (read_processor().model.ends_with(note) != differs) std::exit(2);
     std::exit(0);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
+}
+
+TEST(UnnamedInstructionSetDeathTest, OneWithBitsOfItsOwnIsUsedOnlyIfNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto check = [] {
+    ::unsetenv("PLAIT_ISA");
+    if (usable_instruction_set() != std::min(processor_instruction_set(), kUnnamed)) std::exit(1);
+    std::exit(may_use(InstructionSet::neon_bfmmla) ? 2 : 0);
   };
   EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }

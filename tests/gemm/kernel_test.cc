@@ -85,6 +85,48 @@ TEST_P(Kernel, CountsDenormalSumsOfPairsAsZero) {
   EXPECT_GT(left, 0) << "the sums are too small";
 }
 
+// The exact a + b without the bits that f32 has no room for; the last one it has becomes 1 if any is
+// lost. Denormals are 0.
+float add_to_odd(double a, double b) {
+  const double sum = a + b;
+  const double rest = sum - a;
+  const double lost = (a - (sum - rest)) + (b - rest);  // exactly what `sum` lacks
+  auto got = static_cast<float>(sum);
+  const auto toward_zero = [&] { got = std::nextafter(got, 0.0F); };
+  if (std::abs(got) > std::abs(sum)) toward_zero();
+  const bool exact = got == sum && lost == 0;
+  if (got == sum && lost * sum < 0) toward_zero();
+  if (std::fpclassify(got) == FP_SUBNORMAL) return std::copysign(0.0F, got);
+  return exact ? got : std::bit_cast<float>(std::bit_cast<std::uint32_t>(got) | 1U);
+}
+
+// Other kernels have other bits: it is this one that is tested.
+TEST_P(Kernel, OfMatricesAddsTwoProductsAtOnceRoundedToOdd) {
+  if (!GetParam().matrices) GTEST_SKIP() << "has an order of its own";
+  for (std::int64_t k = 0; k < kDepth; k += 7) x(0, k) = std::ldexp(x(0, k), -135);  // denormals
+  for (std::int64_t k = 0; k < kDepth; ++k)
+    x(1, k) = static_cast<float>(Bf16(std::ldexp(x(1, k), -122)));  // products and sums too
+  const Sums got = product({0, max_rows()});
+  const auto flushed = [](double value) { return std::abs(value) < 0x1p-126 ? 0.0 : value; };
+  int unlike_chain = 0;
+  for (std::int64_t row = 0; row < max_rows(); ++row) {
+    for (std::int64_t col = 0; col < kPanelColumns; ++col) {
+      float want = 0;
+      float chain = 0;
+      for (std::int64_t k = 0; k < kDepth; ++k) {
+        chain = fused(chain, x(row, k), w(k, col));
+        if (k % 2 == 0) continue;
+        const auto term = [&](std::int64_t i) { return flushed(flushed(x(row, i)) * w(i, col)); };
+        want = add_to_odd(want, add_to_odd(term(k - 1), term(k)));
+      }
+      ASSERT_EQ(got[static_cast<std::size_t>(row * kPanelColumns + col)], want)
+          << "row " << row << ", column " << col;
+      unlike_chain += want != chain ? 1 : 0;
+    }
+  }
+  EXPECT_GT(unlike_chain, max_rows() * kPanelColumns / 2);
+}
+
 constexpr std::int64_t kRowsApart = kIsSlow ? 5 : 1;  // of the numbers of rows to try
 
 TEST_P(Kernel, GivesARowTheSameBitsInAnyCompany) {

@@ -34,6 +34,8 @@ struct Maker {
   // The order is that of instructions for pairs of bf16: the odd k comes first, and denormals are
   // 0.
   bool pairs = false;
+  // The order is that of Arm's instruction for matrices.
+  bool matrices = false;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Maker& maker) { return out << maker.name; }
@@ -53,7 +55,9 @@ inline std::vector<Maker> kernels() {
                    .create = [set] { return vector::create(set); },
                    .operand = set.operand,
                    .add = set.fused ? fused : rounded,
-                   .pairs = set.needs == base::InstructionSet::avx512_bf16});
+                   .pairs = set.needs == base::InstructionSet::avx512_bf16,
+                   .matrices = set.needs == base::InstructionSet::neon_bfmmla});
+    if (all.back().matrices) all.back().add = nullptr;
   }
   return all;
 }

@@ -252,7 +252,7 @@ std::vector<Case> cases() {
     for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
       const bool widens = maker.operand == Dtype::f32;
       const bool has_halves = maker.name != "vector_sse2" || dtype != Dtype::f16;
-      if (maker.name.starts_with("xsmm") || !has_halves) continue;  // which pack such weights
+      if (maker.matrices || !has_halves) continue;  // which pack such weights
       if (!widens && dtype != Dtype::bf16) continue;
       for (const WeightLayout layout : {WeightLayout::out_in, WeightLayout::in_out})
         all.emplace_back(maker, dtype, layout);

@@ -30,8 +30,8 @@ class VectorKernel final : public TileKernel {
   bool adds_nodes() const override { return true; }
   bool rounds() const override { return set_.rounds; }
   FewRows few_rows(Storage storage) const override {
-    if (set_.operand == Dtype::bf16) return few_rows_in_pairs(storage);
-    return set_.fused ? few_rows_in_sequence(storage) : FewRows{};
+    if (!set_.fused) return {};
+    return set_.operand == Dtype::bf16 ? few_rows_in_pairs(storage) : few_rows_in_sequence(storage);
   }
   PlainRows plain_rows(Storage storage) const override { return set_.plain_rows(storage); }
 

@@ -5,8 +5,9 @@
 // rows of a panel may have store(to, dtype, sums), which does what Loops::finish does with sums
 // alone. A word is what a lane multiplies at once: an f32, or kWordK bf16. A set that multiplies
 // one bf16 of a word after the other has part_of<part>(word) and widen(), and hold() and let_go()
-// around what it adds up. Sets are types of unnamed namespaces, so that no code compiled for one
-// processor is linked into what runs on another.
+// around what it adds up. One that multiplies several rows at once has multiply_block<Rows>(call,
+// row, column) in place of multiply_add. Sets are types of unnamed namespaces, so that no code
+// compiled for one processor is linked into what runs on another.
 #pragma once
 
 #include <algorithm>
@@ -195,7 +196,9 @@ template <class Set, int Rows>
 void multiply_rows(const TileCall& call, Asked& asked, std::int64_t row) {
   constexpr int kVectors = Set::vectors(Rows);
   for (int col = 0; col < kPanelColumns; col += kVectors * Set::kLanes) {
-    if (Rows == Set::kRows && col == 0 && call.rows_ahead != nullptr) {
+    if constexpr (requires { Set::template multiply_block<Rows>(call, row, col); }) {
+      Set::template multiply_block<Rows>(call, row, col);
+    } else if (Rows == Set::kRows && col == 0 && call.rows_ahead != nullptr) {
       multiply_block<Set, Rows, kVectors, Rows == Set::kRows>(call, asked, row, col);
     } else {
       multiply_block<Set, Rows, kVectors, false>(call, asked, row, col);

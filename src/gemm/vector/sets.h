@@ -14,7 +14,7 @@ struct Set {
   base::InstructionSet needs;
   void (*multiply)(const TileCall& call);
   Dtype operand;
-  bool fused;   // a product is not rounded before it is added
+  bool fused;   // each product is added to the sum, and not rounded before
   bool rounds;  // multiply() takes a TileOut: the Set has store()
   PlainRows (*plain_rows)(Storage storage);
   // True on a processor that is faster with it than with the next one of its bits; nullptr: on any.

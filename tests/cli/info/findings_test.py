@@ -8,7 +8,7 @@ import unittest
 from info_case import InfoCase
 
 X86 = ["sse2", "avx2", "avx512", "avx512-bf16", "amx"]  # instruction sets; each includes those before it
-SETS = ["neon", "neon-bf16"] if platform.machine() == "aarch64" else X86
+SETS = ["neon", "neon-bf16", "neon-bfmmla"] if platform.machine() == "aarch64" else X86
 
 
 class FindingsTest(InfoCase):

@@ -19,6 +19,7 @@ struct NeonRegisters {
 
   static constexpr int groups(int rows, int /*parts*/) { return rows <= 2 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 2; }
+  static constexpr int outputs(int /*vectors*/) { return kLanes; }
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_four(rows, to);
   }

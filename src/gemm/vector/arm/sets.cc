@@ -9,7 +9,17 @@ namespace {
 
 using base::InstructionSet;
 
-constexpr std::array<Set, 2> kSets = {
+// More rows would have other bits by the functions for few.
+PlainRows no_plain_rows(Storage /*storage*/) { return {}; }
+
+constexpr std::array<Set, 3> kSets = {
+    Set{.name = "vector-neon-bfmmla",
+        .needs = InstructionSet::neon_bfmmla,
+        .multiply = multiply_neon_bfmmla,
+        .operand = Dtype::bf16,
+        .fused = false,
+        .rounds = false,
+        .plain_rows = no_plain_rows},
     Set{.name = "vector-neon-bf16",
         .needs = InstructionSet::neon_bf16,
         .multiply = multiply_neon_bf16,

@@ -11,4 +11,6 @@ PlainRows plain_rows_neon(Storage storage);
 void multiply_neon_bf16(const TileCall& call);
 PlainRows plain_rows_neon_bf16(Storage storage);
 
+void multiply_neon_bfmmla(const TileCall& call);
+
 }  // namespace plait::gemm::vector
