@@ -85,8 +85,8 @@ TEST_P(Kernel, CountsDenormalSumsOfPairsAsZero) {
   EXPECT_GT(left, 0) << "the sums are too small";
 }
 
-// The exact a + b without the bits that f32 has no room for; the last one it has becomes 1 if any is
-// lost. Denormals are 0.
+// The exact a + b without the bits that f32 has no room for. If any is lost, the last one kept
+// becomes 1. Denormals are 0.
 float add_to_odd(double a, double b) {
   const double sum = a + b;
   const double rest = sum - a;
