@@ -31,8 +31,9 @@ ExpertsDesc random_desc(Random& random, int world) {
     desc.added = 1.0F;
   }
   if (random.one_in(3)) desc.weights_at = ExpertWeightsAt::activation;
+  if (random.one_in(4)) desc.parts = random.between(2, 4);
   if (random.one_in(3)) {
-    for (std::int64_t i = 0; i < desc.experts; ++i)
+    for (std::int64_t i = 0; i < desc.experts * desc.parts; ++i)
       desc.ranks.push_back(static_cast<int>(random.below(world)));
   }
   return desc;
@@ -67,12 +68,12 @@ std::string describe(const ExpertsCase& one) {
   const ExpertsDesc& desc = one.desc;
   std::string text = base::sentence(
       "expert_parallel_mlp hidden=", desc.hidden, " inner=", desc.inner, " experts=", desc.experts,
-      " top=", desc.top, " x=", name(desc.dtype), " w=", name(desc.weight), " out=", name(desc.out),
-      " wire=", name(desc.wire), " ", name(desc.activation), " ", name(desc.weights_at),
-      one.layout == WeightLayout::out_in ? " out_in" : " in_out", one.biases ? " biases" : "",
-      one.gradients ? " gradients" : "", one.replicated ? " replicated" : "",
-      one.skewed ? " skewed" : "", one.delays ? " delays" : "", one.modes ? " modes" : "",
-      " numbers=", name(one.numbers), " rows=");
+      " top=", desc.top, " parts=", desc.parts, " x=", name(desc.dtype), " w=", name(desc.weight),
+      " out=", name(desc.out), " wire=", name(desc.wire), " ", name(desc.activation), " ",
+      name(desc.weights_at), one.layout == WeightLayout::out_in ? " out_in" : " in_out",
+      one.biases ? " biases" : "", one.gradients ? " gradients" : "",
+      one.replicated ? " replicated" : "", one.skewed ? " skewed" : "", one.delays ? " delays" : "",
+      one.modes ? " modes" : "", " numbers=", name(one.numbers), " rows=");
   for (std::size_t rank = 0; rank < one.rows.size(); ++rank)
     text += base::sentence(rank > 0 ? "/" : "", one.rows[rank]);
   for (std::size_t expert = 0; expert < desc.ranks.size(); ++expert)

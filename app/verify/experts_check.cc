@@ -27,7 +27,7 @@ class ExpertsOperands {
         x_(made(one.desc.dtype, rows_, one.desc.hidden, kSeedOfX)),
         grad_(made(one.desc.dtype, rows_, one.desc.hidden, kSeedOfGrad)) {
     const ExpertsDesc& desc = one.desc;
-    for (std::int64_t expert = 0; expert < desc.experts; ++expert) {
+    for (std::int64_t expert = 0; expert < desc.experts * desc.parts; ++expert) {
       add(up_, turned_up_, outputs(), desc.hidden, 8 * expert + kSeedOfUp);
       add(down_, turned_down_, desc.hidden, desc.inner, 8 * expert + kSeedOfDown);
       if (!one.biases) continue;
@@ -203,7 +203,7 @@ class ExpertsSubject final : public Subject {
     return calls;
   }
 
-  // One rank with all experts and all rows.
+  // One rank with all experts, or all parts of them, and all rows.
   std::string check_serial(const std::vector<Results>& serial) override {
     Results all;
     run_in_threads(1, [&](Communicator& alone) {
@@ -226,7 +226,7 @@ class ExpertsSubject final : public Subject {
         const std::int64_t top = case_.desc.top;
         compare(got.matrix.view(), whole.column_range(rows_.begin * top, rows_.end * top));
       } else {
-        const std::int64_t each = whole.rows / case_.desc.experts;
+        const std::int64_t each = whole.rows / (case_.desc.experts * case_.desc.parts);
         for (std::size_t j = 0; j < own_.size(); ++j) {
           const auto first = static_cast<std::int64_t>(j) * each;
           compare(got.matrix.view().row_range(first, first + each),

@@ -143,6 +143,7 @@ class PredictTest(PredictCase):
                 (("experts", "--dtype", "f32"), "--dtype f32: only the rate of bf16 and f16 is known for h100"),
                 (("experts", "--ranks", 65), "--ranks 65: a layer of experts is predicted for at most 64"),
                 (("experts", "--skew", "steep"), "--skew steep"),
+                (("experts", "--tokens", 16777216), "a prediction with --tokens 16777216 may take"),
                 (("expert",), "did you mean experts"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),

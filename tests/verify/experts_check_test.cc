@@ -30,11 +30,12 @@ TEST(ExpertsCases, AreOfEveryKind) {
     if (!one.desc.ranks.empty()) ++kinds["placed"];
     if (!one.replicated && (one.rows[0] == 0 || one.rows[1] == 0)) ++kinds["no rows"];
     if (one.skewed) ++kinds["skewed"];
+    if (one.desc.parts > 1) ++kinds[one.gradients ? "gradients of parts" : "parts"];
     if (one.layout == WeightLayout::in_out && one.gradients) ++kinds["in_out"];
   }
-  for (const char* kind :
-       {"swiglu", "swiglu_interleaved", "silu", "combine", "activation", "replicated", "gradients",
-        "forward", "quantised", "packed", "placed", "no rows", "skewed", "in_out"})
+  for (const char* kind : {"swiglu", "swiglu_interleaved", "silu", "combine", "activation",
+                           "replicated", "gradients", "forward", "quantised", "packed", "placed",
+                           "no rows", "skewed", "in_out", "parts", "gradients of parts"})
     EXPECT_GE(kinds[kind], 3) << kind;
 }
 

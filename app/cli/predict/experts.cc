@@ -18,6 +18,7 @@
 #include "cli/table.h"
 #include "cli/values.h"
 #include "measure/experts_case.h"
+#include "measure/memory.h"
 #include "predict/experts.h"
 
 namespace plait::cli {
@@ -90,6 +91,19 @@ std::optional<Asked> read_options(Words words) {
               ": a layer of experts is predicted for at most ", kMostRanks);
   check_rate_is_known(asked.dtype, asked.machine, machine);
   return asked;
+}
+
+// Ranks keep what travels, since they read their numbers of rows from it: a row for each slot, its
+// result where it is made, and again where it is added, and about so many bytes of numbers.
+constexpr double kBytesOfASlot = 64;
+
+void check_rows_fit(const Asked& asked, const measure::ExpertsModel& model, std::int64_t tokens) {
+  const double slots = static_cast<double>(asked.machine.ranks) * static_cast<double>(tokens) *
+                       static_cast<double>(model.top);
+  const double travelling = asked.replicated ? slots / asked.machine.ranks : slots;
+  const double row = static_cast<double>(model.k) * static_cast<double>(size_of(asked.dtype));
+  measure::check_memory(3 * travelling * row + slots * kBytesOfASlot,
+                        base::sentence("a prediction with --tokens ", tokens));
 }
 
 predict::ExpertsProblem problem_of(const Asked& asked, const measure::ExpertsModel& model,
@@ -168,6 +182,8 @@ nlohmann::ordered_json as_json(const Asked& asked,
 int predict_experts(Words words) {
   const auto asked = read_options(words);
   if (!asked) return kDone;
+  for (const measure::ExpertsModel& model : asked->models)
+    for (const std::int64_t tokens : asked->tokens) check_rows_fit(*asked, model, tokens);
   check_writable(asked->files);
   std::vector<ExpertsPrediction> predictions;
   for (const measure::ExpertsModel& model : asked->models) {
