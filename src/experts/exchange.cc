@@ -92,11 +92,13 @@ void ExpertExchange::run(const Tag& tag, const Call& call, RowUser& user, overla
     shards_.push_back(balanced_shard(static_cast<std::size_t>(call.rows), peer, world()));
   results_.assign(static_cast<std::size_t>(own_rows() * shape_.rows.top), nullptr);
   is_apart_.assign(static_cast<std::size_t>(groups()), false);
+  work_apart_ = {};
   if (call.replicated) {
     find_replicated();
   } else {
     begin_dispatch();
-    multiply_apart();
+    take_apart();
+    while (!dispatch_.flow().has_places() && multiply_apart()) step();
     wait([&] { return call_.fused ? dispatch_.flow().has_places() : dispatch_.done(); });
   }
   multiply_all();
@@ -148,24 +150,38 @@ void ExpertExchange::take(std::int64_t slot, const RowStore& store, std::int64_t
     results_[static_cast<std::size_t>(own)] = store.results().row(row);
 }
 
-// This rank's own rows of experts that have many of them, while those of others are on their way.
-void ExpertExchange::multiply_apart() {
-  Work work = {.first_group = 0, .begin = 0, .end = 0, .counts = {}};
-  for (std::int64_t group = 0; group < groups(); ++group) {
-    const bool is_apart = is_apart_[static_cast<std::size_t>(group)];
-    work.counts.push_back(is_apart ? order_.count(rank(), group) : 0);
-    work.end += work.counts.back();
-  }
-  if (work.end == 0) return;
-  apart_.make(work.end);
-  run_here("take", work.end * shape_.rows.stored_bytes(), [&] {
+// This rank's own rows of experts that have many of them, which are multiplied by themselves.
+void ExpertExchange::take_apart() {
+  std::int64_t rows = 0;
+  for (std::int64_t group = 0; group < groups(); ++group)
+    if (is_apart_[static_cast<std::size_t>(group)]) rows += order_.count(rank(), group);
+  if (rows == 0) return;
+  apart_.make(rows);
+  run_here("take", rows * shape_.rows.stored_bytes(), [&] {
     std::int64_t row = 0;
     for (std::int64_t group = 0; group < groups(); ++group) {
       if (!is_apart_[static_cast<std::size_t>(group)]) continue;
       for (const std::int64_t slot : order_.slots(rank(), group)) take(slot, apart_, row++);
     }
   });
+}
+
+// The next of them, whenever there are no rows of others, whose results have a way to go. False:
+// none are left.
+bool ExpertExchange::multiply_apart() {
+  Work& work = work_apart_;
+  work.first_group += std::ssize(work.counts);
+  work.begin = work.end;
+  work.counts.clear();
+  for (std::int64_t group = work.first_group;
+       group < groups() && work.end - work.begin < kRowsOfARun; ++group) {
+    const bool is_apart = is_apart_[static_cast<std::size_t>(group)];
+    work.counts.push_back(is_apart ? order_.count(rank(), group) : 0);
+    work.end += work.counts.back();
+  }
+  if (work.begin == work.end) return false;
   multiply(apart_, work);
+  return true;
 }
 
 // All numbers of rows are known.
@@ -266,18 +282,27 @@ void ExpertExchange::multiply_all() {
   const std::int64_t most =
       call_.fused && world() > 1 ? std::max(kRowsOfARun, store_.rows() / kRuns) : comm::kMostRows;
   Work work;
+  const auto find = [&] {
+    for (const int peer : exchange_.peers())
+      if (dispatch_.has_begun()) progress_.set_received(peer, dispatched_.received(peer));
+    return progress_.find(most, work);
+  };
   send_results();
-  while (!progress_.done()) {
-    std::uint64_t seen = ~std::uint64_t{0};
-    bool is_found = false;  // a wait that has slept asks again what woke it
-    wait([&] {
-      if (is_found || exchange_.moves() == seen) return is_found;
-      seen = exchange_.moves();
-      for (const int peer : exchange_.peers()) {
-        if (dispatch_.has_begun()) progress_.set_received(peer, dispatched_.received(peer));
+  while (true) {
+    bool is_found = find();
+    if (!is_found) {
+      if (multiply_apart()) {
+        step();
+        continue;
       }
-      return is_found = progress_.find(most, work);
-    });
+      if (progress_.done()) return;
+      std::uint64_t seen = ~std::uint64_t{0};
+      wait([&] {  // which has slept asks again what woke it
+        if (is_found || exchange_.moves() == seen) return is_found;
+        seen = exchange_.moves();
+        return is_found = find();
+      });
+    }
     multiply(store_, work);
     progress_.finish(work);
     send_results();

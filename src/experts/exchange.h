@@ -93,7 +93,8 @@ class ExpertExchange {
   int owner_of(std::int64_t slot) const;
 
   void begin_dispatch();
-  void multiply_apart();
+  void take_apart();
+  bool multiply_apart();
   void make_places();
   void find_replicated();
   void take(std::int64_t slot, const RowStore& store, std::int64_t row);
@@ -133,6 +134,7 @@ class ExpertExchange {
   std::vector<Shard> shards_;   // of rows, by rank, if all ranks have the same
   std::vector<bool> is_apart_;  // by group: its own rows are multiplied by themselves
   RowStore apart_;
+  Work work_apart_ = {};  // the last rows of it that were multiplied
   RowStore store_;
   Progress progress_;
   Buffer results_memory_;  // of slots on other ranks

@@ -53,10 +53,10 @@ class RowStore {
 
 // Rows [begin, end) of a store, which belong to consecutive groups.
 struct Work {
-  std::int64_t first_group;
-  std::int64_t begin;
-  std::int64_t end;
-  std::vector<std::int64_t> counts;  // of each of the groups
+  std::int64_t first_group = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::vector<std::int64_t> counts = {};  // of each of the groups
 };
 
 // The rows of each group are those of rank 0, of rank 1, ... Says which may be multiplied, and
