@@ -113,6 +113,13 @@ class PredictTest(PredictCase):
         self.assertTrue(text.startswith("Predicted, not measured"))
         self.assertIn("gpt-oss-quarter       4  balanced", text)
 
+    def test_experts_whose_rows_are_few_on_a_rank_get_their_results_early(self):
+        """A rank that has most rows doesn't multiply its own ones first."""
+        found = self.json("experts", "--model", "gpt-oss-quarter", "--tokens", 512, "--ranks", 2, "--device", "cpu",
+                          "--rate", 0.12, "--memory", 25, "--link", "400mbit,5us", "--skew", "balanced,4:1")
+        for one in found["results"]:
+            self.assertGreater(one["overlap_efficiency"], 0.93)
+
     def test_help_of_measured_needs_no_file(self):
         for flag in ("-h", "--help"):
             self.assertIn("Usage: plait predict --measured FILE", self.predict("--measured", flag))
