@@ -159,7 +159,7 @@ struct Stopped {};
 TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
   if (size_of(MPI_COMM_WORLD) == 1) return;
   using std::chrono::milliseconds;
-  constexpr milliseconds kTimeout{4000};
+  constexpr milliseconds kTimeout{3000};
   for (const char* transport : {"shm", "tcp", "mpi"}) {
     if (std::string(transport) == "mpi" && level() < MPI_THREAD_SERIALIZED) continue;
     // MPI can't free one whose all-gather a process doesn't end.
@@ -173,7 +173,7 @@ TEST(FromMpi, HasOneDeadlineForAllItsWaits) {
     CommunicatorOptions options = {.transport = transport, .timeout = kTimeout};
     MPI_Barrier(MPI_COMM_WORLD);
     if (stops) {
-      std::this_thread::sleep_for(kTimeout - milliseconds(1500));
+      std::this_thread::sleep_for(kTimeout - milliseconds(1100));
       options.timeout = 20 * kTimeout;
       EXPECT_THROW(connect_mpi(gathering.ranks(), options), Stopped);
       continue;
@@ -192,7 +192,7 @@ TEST(FromMpi, ConnectsThroughMpiAfterCallsThatFailedHalfWay) {
     const int key = round % 2 == 0 ? -my_rank() : my_rank();  // other duplicates
     const SplitComm& first = *new SplitComm(0, key);  // NOLINT(cppcoreguidelines-owning-memory)
     Gathering gathering(first.get());
-    CommunicatorOptions options = {.transport = "mpi", .timeout = std::chrono::seconds(2)};
+    CommunicatorOptions options = {.transport = "mpi", .timeout = std::chrono::seconds(1)};
     if (my_rank() == 1) {
       options.timeout = std::chrono::seconds(60);
       options.interrupted = [&] {

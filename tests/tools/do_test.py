@@ -207,7 +207,8 @@ class SummaryTest(unittest.TestCase):
 
     def test_a_step_waits_for_an_environment_that_is_made_meanwhile(self):
         ran = self.run_steps(f"""source {TOOLS}/build.sh; source {TOOLS}/python.sh; mkdir -p build/log
-                                 build() {{ echo $1; }}; prepare_venv() {{ [[ -e made ]] || {{ sleep 1; touch made; }}; }}
+                                 build() {{ echo $1; }}
+                                 prepare_venv() {{ [[ -e made ]] || {{ sleep 1; touch made; }}; }}
                                  prepare_vllm() {{ echo none; false; }}; build_meanwhile environments asan
                                  sleep 0.5; in_turn test -e made; wait; cat 'build/log/build-meanwhile.log'""")
         self.assertEqual((ran.returncode, ran.stdout.splitlines()[-2:]), (0, ["none", "asan"]), ran.stderr)

@@ -3,8 +3,9 @@
 
 group_tests.py BUILD [CTEST_OPTIONS...]  writes BUILD/grouped: what ctest runs instead of the tests that it would choose
                                          in BUILD with these options. Tests that are not GoogleTest's stay as they are.
-group_tests.py --run SECONDS PROGRAM TEST...
-                                         runs one group; each test has so many seconds. The output is GoogleTest's.
+group_tests.py --run SECONDS WORDS PROGRAM TEST...
+                                         runs one group; each test has so many seconds. The program may be several
+                                         words: an emulator with its own. The output is GoogleTest's.
                                          A test that crashes or is late has failed, and those after it run in a new
                                          process, so every test gets its line of result.
 """
@@ -22,32 +23,39 @@ from pathlib import Path
 
 SIZE = 10  # tests of a group
 NAME = "group"  # the first word of its name
+# Forks ranks that must have as many threads as their parent; after another test had threads, they have one each.
+ALONE = ("ThreeHosts.HaveThePlansOfAllThree",)
 RUNS = re.compile(r"\[ RUN      \] (\S+)")
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \((\d+) ms\)")
 
 
-def is_single(test: dict) -> bool:
-    """True of a case of GoogleTest that ctest would run in a process of its own."""
-    return test.get("command", [])[1:2] == ["--gtest_filter=" + test["name"]]
+def program_of(test: dict) -> tuple[str, ...]:
+    """The program, with the emulator before it, of a case of GoogleTest that ctest would run alone, else nothing."""
+    words = test.get("command", [])
+    name = "--gtest_filter=" + test["name"]
+    return tuple(words[:words.index(name)]) if name in words and test["name"] not in ALONE else ()
 
 
 def groups_of(tests: list[dict]) -> list[dict]:
     """The tests with as many as possible in groups, in the same order."""
     made = []
-    for (single, program, properties), some in itertools.groupby(
-            tests, key=lambda test: (is_single(test), test.get("command", [""])[0], properties_of(test))):
+    numbers: dict[str, int] = {}
+    for (program, properties), some in itertools.groupby(tests, lambda test: (program_of(test), properties_of(test))):
         some = list(some)
-        if not single:
+        if not program:
             made += some
             continue
         kept = {name: value for name, value in json.loads(properties).items() if name != "SKIP_REGULAR_EXPRESSION"}
         limit = kept.get("TIMEOUT", 120)
         for first in range(0, len(some), SIZE):
             names = [test["name"] for test in some[first:first + SIZE]]
-            command = [sys.executable, "-B", str(Path(__file__).resolve()), "--run", str(limit), program, *names]
+            command = [sys.executable, "-B", str(Path(__file__).resolve()), "--run", str(limit), str(len(program)),
+                       *program, *names]
             # The group ends itself; this is for a group that does not.
             values = kept | {"TIMEOUT": limit * (len(names) + 1)}
-            made.append({"name": f"{NAME} {Path(program).name} {first // SIZE + 1}", "command": command,
+            short = Path(program[-1]).name
+            numbers[short] = numbers.get(short, 0) + 1
+            made.append({"name": f"{NAME} {short} {numbers[short]}", "command": command,
                          "properties": [{"name": name, "value": value} for name, value in values.items()]})
     return made
 
@@ -75,9 +83,9 @@ def write(folder: Path, tests: list[dict]) -> None:
 class Process:
     """The program, with the tests that are left."""
 
-    def __init__(self, program: str, tests: list[str]):
+    def __init__(self, program: list[str], tests: list[str]):
         self.process = subprocess.Popen(
-            [program, "--gtest_filter=" + ":".join(tests), "--gtest_also_run_disabled_tests"],
+            [*program, "--gtest_filter=" + ":".join(tests), "--gtest_also_run_disabled_tests"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         self.left = tests
         self.running = None
@@ -128,7 +136,7 @@ class Process:
         return self.process.wait()
 
 
-def run_group(seconds: float, program: str, tests: list[str]) -> int:
+def run_group(seconds: float, program: list[str], tests: list[str]) -> int:
     failed = False
     while tests:
         begin = time.monotonic()
@@ -146,7 +154,7 @@ def run_group(seconds: float, program: str, tests: list[str]) -> int:
             tests.remove(blamed)
         elif status not in (0, 1) or (status == 1 and not process.failed):
             # Leaks are reported at the end.
-            blamed = f"{Path(program).name}.ends"
+            blamed = f"{Path(program[-1]).name}.ends"
             print(f"\n[ RUN      ] {blamed}")
         else:
             failed |= process.failed
@@ -159,7 +167,8 @@ def run_group(seconds: float, program: str, tests: list[str]) -> int:
 
 def main() -> int:
     if sys.argv[1:2] == ["--run"]:
-        return run_group(float(sys.argv[2]), sys.argv[3], sys.argv[4:])
+        words, count = sys.argv[4:], int(sys.argv[3])
+        return run_group(float(sys.argv[2]), words[:count], words[count:])
     build = Path(sys.argv[1])
     listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *sys.argv[2:]],
                              check=True, stdout=subprocess.PIPE)
