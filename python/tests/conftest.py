@@ -1,4 +1,4 @@
-"""What tests share: ranks that begin in a moment, and how soon Ctrl-C ends a wait.
+"""Tests share this: ranks that begin in a moment, and how soon Ctrl-C ends a wait.
 
 That is within 0.2 s on a machine with a core to spare.
 """

@@ -67,8 +67,8 @@ inline void PrintTo(const RanksCase& one, std::ostream* out) {  // NOLINT: gtest
   *out << one.maker.name << one.world;
 }
 
-// With the address sanitizer, at most three ranks where there are several numbers of them: more find
-// no other errors of memory, and take their time.
+// With the address sanitizer, at most three ranks where there are several numbers of them: more
+// find no other errors of memory, and take their time.
 inline auto worlds_of(const RankMaker& maker, const std::vector<int>& worlds) {
   std::vector<RanksCase> cases;
   cases.reserve(worlds.size());

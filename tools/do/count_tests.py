@@ -20,7 +20,7 @@ from pathlib import Path
 LINES = 60  # of a failed test's output
 EXPECTED = Path(__file__).with_name("expected_skips.txt")
 NO_REASON = "no reason given"
-# What ends a test of a group that group_tests.py ran.
+# The last line of a test in a group that group_tests.py ran.
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \((\d+) ms\)$", re.MULTILINE)
 STATUS = {"OK": "run", "FAILED": "fail", "SKIPPED": "notrun"}
 # Indexed by the labels of tests/CMakeLists.txt.

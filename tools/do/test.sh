@@ -71,10 +71,11 @@ run_tests() {
 # More tests at a time than there are cores, because many wait on purpose, for a deadline or a late rank. Their threads
 # sleep while they wait for one another; spinning would take the cores from the other tests.
 #
-# In the release build each test has a process of its own. Elsewhere a program's start takes longer than most tests.
+# In the release build each test has a process of its own. With the address sanitizer and in an emulator a program's
+# start takes longer than most tests. The thread sanitizer ends children of a process that has had threads.
 ctest_preset() {
   local folder=build/$1 options=("${@:3}")
-  if [[ $1 != release ]]; then
+  if [[ $1 != release && $1 != tsan ]]; then
     tools/do/group_tests.py "$folder" "${options[@]}" || return
     folder+=/grouped
     options=(--test-output-size-passed 50000000 --test-output-size-failed 50000000)  # count_tests.py reads it
