@@ -46,8 +46,8 @@ int tell(const Json& record, const std::string& text, bool json) {
 
 int explain(const std::vector<std::string>& typed, bool json) {
   // Checked before commas separate words, because a link contains one.
-  if (const Json explained = explain_exchange(typed); !explained.is_null())
-    return tell(explained, show_exchange(explained), json);
+  if (const Json explained = explain_one_plan(typed); !explained.is_null())
+    return tell(explained, show_one_plan(explained), json);
   if (is_plan_problem(typed)) {
     const PlanChoice choice = choose_plan(typed);
     return tell(show_json(choice), show_text(choice), json);

@@ -86,7 +86,7 @@ int predict(Words words) {
   std::vector<std::string> names = measured_words();
   names.emplace_back(kExperts);
   for (const plan::Model& model : plan::models()) names.emplace_back(model.name);
-  PLAIT_CHECK(op && (op->ulysses || traits_of(op->op).communicates()), "cannot predict ", first,
+  PLAIT_CHECK(op && (op->exchange || traits_of(op->op).communicates()), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");
   return predict_operator(*op, words.subspan(1));
 }

@@ -154,35 +154,36 @@ std::vector<Plan> read_plan_list(std::string_view, const std::string& text) {
 
 namespace {
 
-measure::UlyssesSetup read_head_counts(std::string_view option, const std::string& text,
-                                       measure::UlyssesSetup ulysses) {
+measure::ExchangeSetup read_head_counts(std::string_view option, const std::string& text,
+                                        measure::ExchangeSetup exchange) {
   const std::vector<std::int64_t> heads = read_size_list(option, text);
   PLAIT_CHECK(heads.size() <= 2, option, " ", text,
               " is not a number of heads and one of kv heads");
-  ulysses.heads = heads.front();
-  ulysses.kv_heads = heads.back();
-  return ulysses;
+  exchange.heads = heads.front();
+  exchange.kv_heads = heads.back();
+  return exchange;
 }
 
 }  // namespace
 
-void add_heads_option(Options& options, measure::UlyssesSetup& ulysses) {
+void add_heads_option(Options& options, measure::ExchangeSetup& exchange) {
   options.add(
-      "--heads", "H[,KV]", ulysses,
-      [of = ulysses](std::string_view option, const std::string& text) {
+      "--heads", "H[,KV]", exchange,
+      [of = exchange](std::string_view option, const std::string& text) {
         return read_head_counts(option, text, of);
       },
-      ulysses.product_first ? "heads, and kv heads: the columns are those of q, k and v (default:\n"
-                              "equal shares of columns)"
-                            : "heads, and kv heads: a rank has the columns of its heads (default:\n"
-                              "equal shares of k)");
+      exchange.product_first
+          ? "heads, and kv heads: the columns are those of q, k and v (default:\n"
+            "equal shares of columns)"
+          : "heads, and kv heads: a rank has the columns of its heads (default:\n"
+            "equal shares of k)");
 }
 
-std::vector<Plan> read_plans(const measure::UlyssesSetup& ulysses, const PlanOptions& plans,
+std::vector<Plan> read_plans(const measure::ExchangeSetup& exchange, const PlanOptions& plans,
                              const std::string& parts) try {
-  return read_plans(ulysses.like(), plans, parts);
+  return read_plans(exchange.like(), plans, parts);
 } catch (const Error& error) {
-  throw ops::in_words_of(ulysses.name(), error);
+  throw ops::in_words_of(exchange.name(), error);
 }
 
 }  // namespace plait::cli

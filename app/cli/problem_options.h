@@ -33,7 +33,7 @@ struct DtypeOptions {
 void add_options(Options& options, DtypeOptions& dtypes);
 
 // The heads of an operator of Ulysses, as "32,4", or "32" with as many kv heads.
-void add_heads_option(Options& options, measure::UlyssesSetup& ulysses);
+void add_heads_option(Options& options, measure::ExchangeSetup& exchange);
 
 // The texts are kept as typed, because the plans depend on the operator.
 struct PlanOptions {
@@ -49,7 +49,7 @@ std::vector<Plan> read_plans(Operator op, const PlanOptions& plans,
                              const std::string& parts = "2,4,8");
 
 // Sentences name the operator of Ulysses, and not the one whose plans it has.
-std::vector<Plan> read_plans(const measure::UlyssesSetup& ulysses, const PlanOptions& plans,
+std::vector<Plan> read_plans(const measure::ExchangeSetup& exchange, const PlanOptions& plans,
                              const std::string& parts = "2,4,8");
 
 // How the linear layers of a step communicate.

@@ -42,7 +42,7 @@ int trace(Words words) {
   if (asks_for_help(words)) return show_overview(overview(), words), kDone;
   const std::vector<std::string> known = measured_words();
   const auto op = find_measured(first);
-  PLAIT_CHECK(op && (op->ulysses || traits_of(op->op).communicates()), "cannot trace ", first,
+  PLAIT_CHECK(op && (op->exchange || traits_of(op->op).communicates()), "cannot trace ", first,
               base::did_you_mean(first, known), " (plait trace --help)");
   return measure_operator("trace", first, words.subspan(1));
 }

@@ -21,9 +21,9 @@
 #include "cli/verbs.h"
 #include "comm/session/state.h"
 #include "measure/collective_check.h"
+#include "measure/exchange_case.h"
 #include "measure/op_setup.h"
 #include "measure/progress.h"
-#include "measure/ulysses_case.h"
 #include "ops/shapes.h"
 #include "plan/cache.h"
 #include "plan/machine.h"
@@ -83,15 +83,37 @@ class Tuning {
         const double done = (static_cast<double>(i) + part) / static_cast<double>(problems.size());
         progress.show(static_cast<std::int64_t>(100 * done), 100);
       };
-      const tune::Tuned tuned = problems[i].columns > 0
+      const tune::Tuned tuned = problems[i].family != Family::operators
                                     ? tune_exchange(problems[i], model, effort)
                                     : tune_problem(problems[i], model, effort, comm_);
       on_rank_0([&] { keep(tuned); });
     }
   }
 
+  // A layer of experts is that of a model, of which the key has the sizes.
+  const measure::ExpertsModel& experts_of(const PlanKey& key) const {
+    return *std::find_if(options_.experts.models.begin(), options_.experts.models.end(),
+                         [&](const measure::ExpertsModel& one) {
+                           return one.experts == key.columns && one.k == key.k && one.top == key.m;
+                         });
+  }
+
+  measure::ExpertsSetup experts_setup(const PlanKey& key) const {
+    measure::ExpertsSetup setup = options_.experts;
+    setup.replicated = is_compute_first(key.op);
+    setup.x = key.x;
+    setup.threads = key.threads;
+    return setup;
+  }
+
   tune::Tuned tune_exchange(const PlanKey& key, const plan::CostModel& model,
                             const tune::TuneEffort& effort) const {
+    Communicator over = comm_.with_link(key.link);
+    const std::vector<Plan> plans = tune::shortlist(model, key, effort.plans);
+    if (key.family == Family::experts) {
+      const auto run = measure::experts_calls(experts_setup(key), experts_of(key), plans, over);
+      return tune_plans(key, plans, run, effort, comm_);
+    }
     const measure::OpSetup setup = {.sizes = {},
                                     .x = key.x,
                                     .out = key.out,
@@ -103,11 +125,10 @@ class Tuning {
                                     .backend = key.backend,
                                     .plans = {},
                                     .effort = {}};
-    measure::UlyssesSetup heads = options_.heads;
+    measure::ExchangeSetup heads = options_.heads;
+    heads.family = key.family;
     heads.product_first = is_compute_first(key.op);
-    const measure::UlyssesCase one(setup, heads, {key.m, key.n, key.k}, comm_);
-    Communicator over = comm_.with_link(key.link);
-    const std::vector<Plan> plans = tune::shortlist(model, key, effort.plans);
+    const measure::ExchangeCase one(setup, heads, {key.m, key.n, key.k}, comm_);
     const auto run = [&](std::size_t i) { one.runner(plans[i], over)->run(); };
     return tune_plans(key, plans, run, effort, comm_);
   }
@@ -124,16 +145,26 @@ class Tuning {
     }
     for (PlanKey key : options_.problems) {
       check_hosts(key);
-      key.world = comm_.world();
-      key.wire = wire_of(key);
-      if (key.columns > 0) key.columns = measure::most_columns(key, options_.heads);
-      measure::check_memory(key);
+      settle(key);
+      if (key.family == Family::experts) {
+        measure::check_memory(experts_setup(key), experts_of(key));
+      } else {
+        measure::check_memory(key);
+      }
     }
+  }
+
+  // Sets what follows from the ranks that there are.
+  void settle(PlanKey& key) const {
+    key.world = comm_.world();
+    key.wire = wire_of(key);
+    if (key.family == Family::ulysses || key.family == Family::columns)
+      key.columns = measure::most_columns(key, options_.heads);
   }
 
   // The wire that a program has here if it does not ask for another.
   Dtype wire_of(const PlanKey& key) const {
-    if (key.columns > 0) return key.x;
+    if (key.family != Family::operators) return key.x;
     return ops::wire_of(key.op, key.x, key.wire, comm_.state().hosts());
   }
 
@@ -202,10 +233,8 @@ class Tuning {
     const int threads = tune::least(base::thread_count(options_.threads), comm_);
     std::vector<PlanKey> problems = options_.problems;
     for (PlanKey& key : problems) {
-      key.world = comm_.world();
-      if (key.columns > 0) key.columns = measure::most_columns(key, options_.heads);
+      settle(key);
       key.hosts = comm_.state().hosts();
-      key.wire = wire_of(key);
       key.threads = threads;
       key.transport = comm_.transport();
       // programs that run with PLAIT_LINK use it in their keys

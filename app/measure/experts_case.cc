@@ -355,6 +355,29 @@ void check_memory(const ExpertsSetup& setup, const ExpertsModel& model) {
                base::sentence("the experts of ", model.name));
 }
 
+std::function<void(std::size_t)> experts_calls(const ExpertsSetup& setup, const ExpertsModel& model,
+                                               const std::vector<Plan>& plans, Communicator& comm) {
+  struct Case {
+    ExpertsOperands operands;
+    Batch batch;
+    Buffer out;
+    std::vector<std::function<void()>> calls;
+  };
+  const std::int64_t tokens = setup.tokens.front();
+  const auto seed = setup.replicated ? 1U : 1U + unsigned(comm.rank());
+  const std::vector<double> weights = experts_weights("balanced", model, comm.world());
+  const std::vector<std::int64_t> ids = draw_experts(model, tokens, weights, seed);
+  auto one = std::make_shared<Case>(
+      Case{.operands = ExpertsOperands(setup, model, comm),
+           .batch = {ids, std::vector<float>(ids.size(), 0.125F), tokens},
+           .out = Buffer::for_tensor(setup.x, tokens, describe(model, setup.x).hidden),
+           .calls = {}});
+  for (const Plan& plan : plans)
+    one->calls.push_back(
+        one->operands.call(one->batch, comm, plan.schedule, setup.replicated, one->out));
+  return [one](std::size_t i) { one->calls[i](); };
+}
+
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,
                                         Communicator& comm) {
   ExpertsOperands operands(setup, model, comm);

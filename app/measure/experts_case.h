@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,10 @@ ExpertsDesc describe(const ExpertsModel& model, Dtype dtype);
 
 // Refuses the experts of all ranks if this host has less memory now than they take.
 void check_memory(const ExpertsSetup& setup, const ExpertsModel& model);
+
+// Calls of a layer with a balanced batch of the first number of tokens: the i-th with plan i.
+std::function<void(std::size_t)> experts_calls(const ExpertsSetup& setup, const ExpertsModel& model,
+                                               const std::vector<Plan>& plans, Communicator& comm);
 
 // Collective; the results are the same on all ranks, except for weight_bytes.
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,

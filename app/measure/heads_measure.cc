@@ -100,6 +100,12 @@ class HeadsCase {
     if (head == "loss") {
       call = prepare_loss();
       products = [this] { products_of_loss(); };
+    } else if (head == "log-probs") {
+      prepare_targets();
+      call = [this] {
+        matmul_log_probs({.x = x_.view, .weight = packed_, .targets = targets_, .out = loss_},
+                         comm_, {.vocabulary = options()});
+      };
     } else {
       all_ = Operand(setup_.x, size_.m, size_.n);
       turned_ = Operand(setup_.x, own_, size_.m);
@@ -183,14 +189,18 @@ class HeadsCase {
     });
   }
 
-  std::function<void()> prepare_loss() {
+  void prepare_targets() {
     const auto rows = static_cast<std::size_t>(size_.m);
     targets_.resize(rows);
     for (std::size_t i = 0; i < rows; ++i)
       targets_[i] = static_cast<std::int64_t>(i * 7919) % size_.n;
     loss_.resize(rows);
-    sums_.resize(rows);
-    weights_.assign(rows, 1.0F / static_cast<float>(rows));
+  }
+
+  std::function<void()> prepare_loss() {
+    prepare_targets();
+    sums_.resize(loss_.size());
+    weights_.assign(loss_.size(), 1.0F / static_cast<float>(loss_.size()));
     dx_ = Operand(setup_.x, size_.m, size_.k);
     dw_ = Operand(setup_.x, own_, size_.k);
     return [this] {
@@ -238,7 +248,7 @@ class HeadsCase {
 }  // namespace
 
 const std::vector<std::string>& heads_words() {
-  static const std::vector<std::string> words = {"top", "logits", "columns", "loss"};
+  static const std::vector<std::string> words = {"top", "logits", "columns", "loss", "log-probs"};
   return words;
 }
 

@@ -12,7 +12,7 @@
 namespace plait::measure {
 
 // top: matmul_top(). logits: matmul_all_gather_columns(). columns: all_gather_columns(), of logits
-// that are there. loss: matmul_cross_entropy_with_gradient().
+// that are there. loss: matmul_cross_entropy_with_gradient(). log-probs: matmul_log_probs().
 const std::vector<std::string>& heads_words();
 
 struct HeadsSetup {
@@ -31,8 +31,8 @@ struct HeadTimes {
   std::string head;
   OpSize size;
   Times time;
-  // The time with gathered logits: the product, a gather of transposed logits, and a search. A loss
-  // has none: its logits would be gigabytes.
+  // The time with gathered logits: the product, a gather of transposed logits, and a search. Losses
+  // and probabilities have none: their logits would be gigabytes.
   std::optional<Times> gathered;
   Times products;  // alone; of "columns": nothing
   Times reading;   // of the weight that a rank has, by all ranks at once

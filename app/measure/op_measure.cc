@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "comm/session/transports.h"
 #include "measure/collective_race.h"
+#include "measure/exchange_case.h"
 #include "measure/link_search.h"
-#include "measure/ulysses_case.h"
 #include "plait/collectives.h"
 #include "tensor/compare.h"
 #include "tune/op_case.h"
@@ -177,15 +177,15 @@ Recorded record_case(const OpSetup& setup, const OpMeasurement& result, const Ca
 }  // namespace
 
 OpMeasurement measure(const OpSetup& setup, const OpSize& size, Communicator& comm) {
-  if (setup.ulysses)
-    return measure_case(setup, size, UlyssesCase(setup, *setup.ulysses, size, comm), comm);
+  if (setup.exchange)
+    return measure_case(setup, size, ExchangeCase(setup, *setup.exchange, size, comm), comm);
   return measure_case(setup, size, tune::OpCase(problem_of(setup, size), comm), comm);
 }
 
 Recorded record(const OpSetup& setup, const OpMeasurement& result, Communicator& comm) {
   const OpSize& size = result.size;
-  if (setup.ulysses)
-    return record_case(setup, result, UlyssesCase(setup, *setup.ulysses, size, comm), comm);
+  if (setup.exchange)
+    return record_case(setup, result, ExchangeCase(setup, *setup.exchange, size, comm), comm);
   return record_case(setup, result, tune::OpCase(problem_of(setup, size), comm), comm);
 }
 

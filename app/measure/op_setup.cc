@@ -2,20 +2,19 @@
 
 #include "base/check.h"
 #include "measure/memory.h"
+#include "plan/families.h"
 #include "plan/weight_kind.h"
 #include "ulysses/columns.h"
 
 namespace plait::measure {
 
-std::string_view UlyssesSetup::name() const {
-  return product_first ? "matmul_all_to_all" : "all_to_all_matmul";
+std::string_view ExchangeSetup::name() const {
+  return plan::find_family_call(family, product_first)->name;
 }
 
-Operator UlyssesSetup::like() const {
-  return product_first ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul;
-}
+Operator ExchangeSetup::like() const { return plan::find_family_call(family, product_first)->like; }
 
-ColumnGroups UlyssesSetup::columns(const OpSize& size, int world) const {
+ColumnGroups ExchangeSetup::columns(const OpSize& size, int world) const {
   const std::int64_t columns = product_first ? size.n : size.k;
   if (heads == 0) return equal_columns(columns, world);
   const std::int64_t all = product_first ? heads + 2 * kv_heads : heads;
@@ -25,8 +24,10 @@ ColumnGroups UlyssesSetup::columns(const OpSize& size, int world) const {
   return product_first ? qkv_columns(of, world) : head_columns(of, world);
 }
 
-std::int64_t most_columns(const PlanKey& key, UlyssesSetup heads) {
+std::int64_t most_columns(const PlanKey& key, ExchangeSetup heads) {
+  heads.family = key.family;
   heads.product_first = is_compute_first(key.op);
+  if (key.family == Family::columns) heads.heads = 0;
   return ulysses::most_of(heads.columns({key.m, key.n, key.k}, key.world));
 }
 
@@ -49,7 +50,7 @@ tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
 
 void check_memory(const PlanKey& key) {
   PlanKey operands = key;
-  if (key.columns > 0) operands.op = Operator::matmul;  // ranks have the whole weight
+  if (key.family != Family::operators) operands.op = Operator::matmul;  // a whole weight on each
   check_memory(tune::OpCase::operand_bytes(operands),
                base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " with ", key.world,
                               key.world == 1 ? " rank" : " ranks"));

@@ -29,10 +29,11 @@ struct RequestedLink {
   explicit operator bool() const { return link.has_value() || ratio > 0; }
 };
 
-// An operator of plait/ulysses.h. It is no Operator: groups of columns belong to its ranks.
-struct UlyssesSetup {
-  bool product_first = true;  // matmul_all_to_all, else all_to_all_matmul
-  std::int64_t heads = 0;     // 0: ranks have equal shares of columns
+// A call of plait/ulysses.h or plait/columns.h. It is no Operator: columns belong to its ranks.
+struct ExchangeSetup {
+  Family family = Family::ulysses;
+  bool product_first = true;
+  std::int64_t heads = 0;  // 0: ranks have equal shares of columns, as in Family::columns
   std::int64_t kv_heads = 0;
 
   std::string_view name() const;
@@ -43,11 +44,11 @@ struct UlyssesSetup {
 };
 
 // The most columns that a rank has in an exchange of these sizes and ranks, for its key.
-std::int64_t most_columns(const PlanKey& key, UlyssesSetup heads);
+std::int64_t most_columns(const PlanKey& key, ExchangeSetup heads);
 
 struct OpSetup {
-  Operator op = Operator::matmul;  // with `ulysses`: its product
-  std::optional<UlyssesSetup> ulysses = {};
+  Operator op = Operator::matmul;  // with `exchange`: its product
+  std::optional<ExchangeSetup> exchange = {};
   std::vector<OpSize> sizes;
   Dtype x = Dtype::bf16;
   Dtype out = Dtype::bf16;
@@ -63,7 +64,7 @@ struct OpSetup {
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
 
-  std::string_view name() const { return ulysses ? ulysses->name() : plait::name(op); }
+  std::string_view name() const { return exchange ? exchange->name() : plait::name(op); }
 };
 
 // The problem of one size, for plans and operands.

@@ -8,6 +8,7 @@
 #include "comm/session/state.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
+#include "plait/columns.h"
 #include "plan/sizes.h"
 #include "predict/modelled_product.h"
 #include "predict/reserved_memory.h"
@@ -22,13 +23,17 @@ namespace {
 // The nanoseconds in which a waiting rank polls one peer, one after another.
 constexpr base::Nanoseconds kPollCost = 10;
 
+bool gathers_columns(const Problem& problem) {
+  return problem.exchange && problem.exchange->family == Family::columns;
+}
+
 // One rank's share of n and k.
 struct Shares {
   std::int64_t n, k;
 
   Shares(const Problem& problem, int rank, int world) : n(problem.n), k(problem.k) {
     const OperatorTraits& traits = traits_of(problem.op);
-    if (traits.shares_n) n = ops::share_of(n, rank, world);
+    if (traits.shares_n || gathers_columns(problem)) n = ops::share_of(n, rank, world);
     if (traits.shares_k) k = ops::share_of(k, rank, world);
   }
 };
@@ -64,8 +69,9 @@ double time_of_product(const Machine& machine, const Problem& problem) {
   constexpr double kLongest = 1e17;
   const Shares shares(problem, 0, machine.ranks);
   const std::int64_t rows =
-      problem.exchange ? ops::share_of(problem.m, 0, machine.ranks)
-                       : ops::count(ops::multiplied_rows(problem.op), problem.m, 0, machine.ranks);
+      problem.exchange && !gathers_columns(problem)
+          ? ops::share_of(problem.m, 0, machine.ranks)
+          : ops::count(ops::multiplied_rows(problem.op), problem.m, 0, machine.ranks);
   const double takes = product_time(machine.device, {rows, shares.n, shares.k}, bytes_of(problem));
   PLAIT_CHECK(takes <= kLongest, "m=", problem.m, " n=", problem.n, " k=", problem.k,
               " would take more than three years");
@@ -101,7 +107,25 @@ class RankRun {
     prepared.run(call(shares, comm));
   }
 
+  void run_gather(const Exchange& what, const Plan& plan, Communicator& comm) const {
+    const ColumnRange own = what.columns[static_cast<std::size_t>(comm.rank())].front();
+    const std::int64_t outputs = ops::share_of(problem_.n, comm.rank(), comm.world());
+    const ReservedMemory apart(largest_matrix(problem_));
+    const Weight weight = WeightView{.view = apart.view(problem_.x, outputs, problem_.k),
+                                     .layout = WeightLayout::out_in};
+    const TensorView x = memory_.view(problem_.x, problem_.m, problem_.k);
+    const ColumnsOptions options = {.threads = 1, .plan = plan};
+    if (what.product_first) {
+      const TensorView out = apart.view(problem_.out, problem_.m, problem_.n);
+      return matmul_all_gather_columns(x, weight, out, comm, options);
+    }
+    const ReservedMemory results(largest_matrix(problem_));
+    all_gather_columns_matmul(x.column_range(own.first, own.first + own.count), weight, x,
+                              results.view(problem_.out, problem_.m, outputs), comm, options);
+  }
+
   void run_exchange(const Exchange& what, const Plan& plan, Communicator& comm) const {
+    if (gathers_columns(problem_)) return run_gather(what, plan, comm);
     const std::int64_t rows = ops::share_of(problem_.m, comm.rank(), comm.world());
     const std::int64_t columns =
         ulysses::count_of(what.columns[static_cast<std::size_t>(comm.rank())]);

@@ -31,9 +31,10 @@ struct Machine {
 // The options of the simulation that runs the machine's ranks.
 comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records);
 
-// An operator of plait/ulysses.h.
+// A call of plait/ulysses.h or plait/columns.h.
 struct Exchange {
-  bool product_first = true;  // matmul_all_to_all
+  Family family = Family::ulysses;
+  bool product_first = true;
   ColumnGroups columns = {};
 };
 

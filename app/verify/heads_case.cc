@@ -44,6 +44,8 @@ HeadsCase random_heads_case(std::uint64_t seed, std::int64_t number, int world) 
   one.modes = random.one_in(2);
   one.numbers = random.one_in(3) ? Numbers::wide : Numbers::usual;
   one.variants = {{.threads = 2}, {.threads = 1, .gives_first_id = true}};
+  for (HeadsVariant& variant : one.variants)
+    variant.plan = random_plan(random, Operator::matmul_reduce_scatter);
   return one;
 }
 

@@ -16,6 +16,7 @@ namespace plait::verify {
 struct HeadsVariant {
   int threads = 1;
   bool gives_first_id = false;
+  Plan plan = {};  // of gathered columns
 };
 
 struct HeadsCase {

@@ -74,9 +74,10 @@ class Heads {
     add(results, "log_sum_exp", sums, 1);
     results.push_back({"columns", Guarded(case_.x, case_.m, case_.ids())});
     results.back().matrix.poison();
-    matmul_all_gather_columns(x_.view(), weight(), results.back().matrix.view(), comm_,
-                              {.counts = shares_, .threads = variant.threads});
-    gather_first(results, variant.threads);
+    matmul_all_gather_columns(
+        x_.view(), weight(), results.back().matrix.view(), comm_,
+        {.counts = shares_, .threads = variant.threads, .plan = variant.plan});
+    gather_first(results, variant);
     if (!has_gradients()) return results;
     const std::vector<float> grads(rows, 0.5F);
     for (const bool at_once : {false, true}) {
@@ -104,7 +105,7 @@ class Heads {
 
  private:
   // Ranks have some columns of x each, in balanced shares.
-  void gather_first(Results& results, int threads) {
+  void gather_first(Results& results, const HeadsVariant& variant) {
     const Shard share =
         balanced_shard(static_cast<std::size_t>(case_.k), comm_.rank(), comm_.world());
     const auto begin = static_cast<std::int64_t>(share.offset);
@@ -113,7 +114,8 @@ class Heads {
     results.back().matrix.poison();
     all_gather_columns_matmul(
         x_.view().column_range(begin, begin + static_cast<std::int64_t>(share.count)), weight(),
-        gathered.view(), results.back().matrix.view(), comm_, {.threads = threads});
+        gathered.view(), results.back().matrix.view(), comm_,
+        {.threads = variant.threads, .plan = variant.plan});
   }
 
   static void add(Results& results, const char* name, const std::vector<float>& values,
@@ -161,7 +163,8 @@ class HeadsSubject final : public Subject {
   std::string place_of(std::size_t number, std::size_t) const override {
     const HeadsVariant& variant = case_.variants[number - 1];
     return base::sentence("with ", variant.threads, " threads",
-                          variant.gives_first_id ? " and first_id: " : ": ");
+                          variant.gives_first_id ? " and first_id" : "", ", and with the plan \"",
+                          name(variant.plan), "\": ");
   }
 
   std::vector<Results> run(std::size_t number) override {

@@ -15,11 +15,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "plait/communicator.h"
 #include "plait/export.h"
+#include "plait/plan.h"
 #include "plait/tensor_view.h"
 #include "plait/weight.h"
 
@@ -39,6 +41,12 @@ struct ColumnsOptions {
   ConstTensorView bias = {};  // [1, n_r], of this rank's columns
   int threads = 0;            // 0: as many as OpenMP would use
   std::string backend = {};   // of the product; empty: the best
+
+  // A part or a chunk is multiplied at once: some of this rank's columns if the product comes
+  // first, else some rows, which are gathered together. All ranks give the same plan. Axes are
+  // natural.
+  std::optional<Plan> plan = {};  // empty: that of `plans`; without them fused
+  const PlanSource* plans = nullptr;
 };
 
 // Collective. The weight may be packed and quantised.

@@ -98,6 +98,9 @@ struct ExpertsOptions {
   // give the same bits. All ranks give the same.
   Schedule schedule = Schedule::fused;
 
+  // Its plan for the layer (see PlanKey), if it has one, says the schedule.
+  const PlanSource* plans = nullptr;
+
   // All ranks have the same rows, ids and weights, as in decoding. No row goes to its experts.
   // Their results go to the rank that owns the row (see balanced_shard()), which adds them, and its
   // sums go to all. The same bits again. All ranks give the same.

@@ -80,6 +80,10 @@ constexpr bool has_schedule(Operator op, Schedule schedule) {
 // has no such schedule, and the natural axis if it can't be cut along the other.
 PLAIT_EXPORT Plan followed_by(Operator op, Plan plan);
 
+// The family of a call that plans are for. Operators are described by m, n and k; the calls of
+// plait/ulysses.h, plait/columns.h and plait/experts.h have one number more.
+enum class Family : std::uint8_t { operators, ulysses, columns, experts };
+
 // The problem that a plan is for: everything that the ranks of a call have in common.
 struct PlanKey {
   Operator op;
@@ -97,8 +101,13 @@ struct PlanKey {
   std::string transport = {};
   // An emulated link; or, if the ranks are on several hosts, about the one that they have measured.
   std::optional<Link> link = {};
-  // For an operator of plait/ulysses.h, the most columns that a rank has; 0: it is none. `op` is
-  // the one with the same schedules, matmul_reduce_scatter or all_gather_matmul, and wire is x.
+
+  // In other families than operators, `op` is an operator with the same schedules, which is
+  // matmul_reduce_scatter if the product comes first, as in replicated batches of experts, else
+  // all_gather_matmul. `wire` is x, and `columns` the most columns that a rank has. A layer of
+  // experts has one plan for all batches: m is `top`, n `inner`, k `hidden`, and columns
+  // the experts, or their parts.
+  Family family = Family::operators;
   std::int64_t columns = 0;
 
   bool operator==(const PlanKey&) const = default;

@@ -9,6 +9,7 @@
 #include "experts/combine.h"
 #include "ops/busy.h"
 #include "ops/call_parts.h"
+#include "ops/family_plan.h"
 #include "ops/op_checks.h"
 #include "plait/trace.h"
 
@@ -21,6 +22,26 @@ ExpertsDesc checked(const ExpertsDesc& desc, const ExpertsOptions& options,
                     const Communicator& comm) {
   experts::check(desc, options, {.rank = comm.rank(), .world = comm.world()});
   return desc;
+}
+
+ExpertsOptions planned(const ExpertsDesc& desc, ExpertsOptions options, Communicator& comm) {
+  if (options.plans == nullptr) return options;
+  const auto plan = ops::plan_of_family(
+      *options.plans,
+      {.op = options.replicated ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul,
+       .m = desc.top,
+       .n = desc.inner,
+       .k = desc.hidden,
+       .x = desc.dtype,
+       .weight = name(desc.weight),
+       .out = desc.out,
+       .threads = options.threads,
+       .backend = options.backend,
+       .family = Family::experts,
+       .columns = desc.experts * desc.parts},
+      comm);
+  if (plan) options.schedule = plan->schedule;
+  return options;
 }
 
 std::int64_t bytes_of(const ExpertsDesc& desc, Dtype dtype) {
@@ -54,12 +75,12 @@ std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& opti
 ExpertParallelMLP::State::State(const ExpertsDesc& desc, Communicator& comm,
                                 const ExpertsOptions& options)
     : desc_(checked(desc, options, comm)),
-      options_(options),
+      options_(planned(desc, options, comm)),
       state_(comm.state()),
       placement_({.experts = desc.experts, .parts = desc.parts}, comm.world(), desc.ranks),
       products_(desc, options, comm.state().group()),
       exchange_(comm.state(), placement_, shape_of(desc)),
-      fingerprint_(fingerprint_of(desc, options, placement_)) {}
+      fingerprint_(fingerprint_of(desc, options_, placement_)) {}
 
 Tag ExpertParallelMLP::State::tag_of(const ExpertsForward& call) const {
   Tag tag = {.operation = Operation::expert_parallel_mlp,

@@ -4,20 +4,27 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/default_floats.h"
-#include "base/fingerprint.h"
 #include "base/parallel.h"
-#include "comm/flow/gather_flow.h"
+#include "base/round_up.h"
 #include "comm/session/state.h"
 #include "gemm/checks.h"
 #include "heads/agreement.h"
+#include "heads/gather_columns.h"
 #include "heads/logits.h"
+#include "ops/family_plan.h"
+#include "overlap/multiplier.h"
+#include "plait/collectives.h"
 #include "plait/trace.h"
+#include "plan/families.h"
+#include "plan/sizes.h"
 #include "tensor/apart.h"
 #include "tensor/validate.h"
 
@@ -29,109 +36,10 @@ constexpr const char* kGather = "all_gather_columns";
 constexpr const char* kProduct = "matmul_all_gather_columns";
 constexpr const char* kGatherFirst = "all_gather_columns_matmul";
 
-// Windows of fewer columns take the product longer, and their rows are short runs of bytes.
-constexpr std::int64_t kLeastWindow = 512;
-
-// If columns are gathered before a product, rows arrive in blocks: at most so many, and each of at
-// least so many rows, because the product of a block reads the whole weight.
+// If columns are gathered before a product, rows arrive in blocks: usually at most so many, and
+// each of at least so many rows, because the product of a block reads the whole weight.
 constexpr std::int64_t kRowBlocks = 8;
 constexpr std::int64_t kLeastRows = 64;
-
-// How a matrix is cut: each rank's columns in windows, and a window's rows in chunks.
-class ColumnCut {
- public:
-  ColumnCut(const TensorView& all, std::vector<std::int64_t> counts, std::size_t chunk_bytes)
-      : rows_(all.rows), counts_(std::move(counts)) {
-    std::int64_t first = 0;
-    for (const std::int64_t count : counts_) {
-      firsts_.push_back(first);
-      first += count;
-    }
-    const auto elements = static_cast<std::int64_t>(chunk_bytes / size_of(all.dtype));
-    const std::int64_t wanted = elements / std::max<std::int64_t>(rows_, 1) / kPanel * kPanel;
-    window_ = std::clamp(wanted, kLeastWindow, elements / kPanel * kPanel);
-    rows_of_chunk_ = std::max<std::int64_t>(elements / window_, 1);
-    chunks_of_window_ = std::max<std::int64_t>((rows_ + rows_of_chunk_ - 1) / rows_of_chunk_, 1);
-  }
-
-  Range columns(int rank) const {
-    const auto at = static_cast<std::size_t>(rank);
-    return {firsts_[at], firsts_[at] + counts_[at]};
-  }
-  const std::vector<std::int64_t>& counts() const { return counts_; }
-
-  // Even nothing is one window, so that ranks that disagree about it notice.
-  std::int64_t windows(int rank) const {
-    const std::int64_t count = counts_[static_cast<std::size_t>(rank)];
-    return std::max<std::int64_t>((count + window_ - 1) / window_, 1);
-  }
-  Range window(int rank, std::int64_t number) const {
-    const Range own = columns(rank);
-    const std::int64_t begin = std::min(own.begin + number * window_, own.end);
-    return {begin, std::min(begin + window_, own.end)};
-  }
-
-  std::uint32_t chunks(int rank) const { return chunks_until(windows(rank)); }
-  std::uint32_t chunks_until(std::int64_t window) const {
-    return static_cast<std::uint32_t>(window * chunks_of_window_);
-  }
-  TensorView block(const TensorView& all, int rank, std::uint32_t chunk) const {
-    const Range columns = window(rank, chunk / chunks_of_window_);
-    const std::int64_t first = chunk % chunks_of_window_ * rows_of_chunk_;
-    return all.row_range(first, std::min(first + rows_of_chunk_, rows_))
-        .column_range(columns.begin, columns.end);
-  }
-
- private:
-  std::int64_t rows_;
-  std::vector<std::int64_t> counts_, firsts_;
-  std::int64_t window_, rows_of_chunk_, chunks_of_window_;
-};
-
-// Brings the windows of all ranks to their places; this rank's are there already. `rows` are those
-// of the whole call, about which ranks must agree.
-class GatherColumns final : public Pending::Task, private comm::Shares {
- public:
-  GatherColumns(Communicator::State& state, const TensorView& all, const ColumnCut& cut,
-                std::int64_t rows)
-      : Task({.operation = Operation::all_gather,
-              .dtype = all.dtype,
-              .wire = all.dtype,
-              .sizes = {rows * all.cols, fingerprint_of(cut, rows), 1}}),
-        rank_(state.group().rank()),
-        all_(all),
-        cut_(cut),
-        flow_(state.lanes(), state.host_ranks(), *this) {
-    flow_.begin();
-  }
-
-  void ready(std::int64_t windows) { ready_ = cut_.chunks_until(windows); }
-
- private:
-  static std::int64_t fingerprint_of(const ColumnCut& cut, std::int64_t rows) {
-    const std::uint64_t of_rows = base::fingerprint(std::vector<std::int64_t>{rows});
-    return static_cast<std::int64_t>(base::fingerprint(cut.counts(), of_rows));
-  }
-
-  std::uint32_t chunks(int owner) const override { return cut_.chunks(owner); }
-  ConstTensorView own(std::uint32_t chunk) const override { return cut_.block(all_, rank_, chunk); }
-  TensorView place(std::uint32_t chunk, int owner) const override {
-    return cut_.block(all_, owner, chunk);
-  }
-
-  bool advance() override {
-    flow_.ready(ready_);
-    flow_.step();
-    return ready_ == cut_.chunks(rank_) && flow_.done();
-  }
-  comm::Awaited awaited() const override { return flow_.awaited(); }
-
-  int rank_;
-  TensorView all_;
-  ColumnCut cut_;
-  comm::GatherFlow flow_;
-  std::uint32_t ready_ = 0;
-};
 
 ColumnCut cut_of(const char* name, const TensorView& all, std::int64_t own, ColumnCounts given,
                  Communicator& comm) {
@@ -179,27 +87,79 @@ void put_own(const char* caller, const ConstTensorView& mine, const TensorView& 
 }
 
 // The product of the calls before, if it was alike.
-struct KeptGemm {
+struct KeptProduct {
   std::optional<GemmDesc> desc;
   GemmOptions options;
-  std::unique_ptr<Gemm> gemm;
-  PackedInput packed;
+  std::unique_ptr<overlap::Multiplier> multiplier;
 
-  static KeptGemm& of(Communicator& comm) {
-    std::shared_ptr<void>& kept = comm.state().kept(typeid(KeptGemm));
-    if (kept == nullptr) kept = std::make_shared<KeptGemm>();
-    return *static_cast<KeptGemm*>(kept.get());
-  }
-
-  void prepare(GemmDesc wanted, const ColumnsOptions& how) {
+  static overlap::Multiplier& of(GemmDesc wanted, Communicator& comm, const ColumnsOptions& how) {
+    std::shared_ptr<void>& memory = comm.state().kept(typeid(KeptProduct));
+    if (memory == nullptr) memory = std::make_shared<KeptProduct>();
+    auto& kept = *static_cast<KeptProduct*>(memory.get());
     const std::int64_t rows = std::exchange(wanted.m, 0);
-    if (desc == wanted && options.threads == how.threads && options.backend == how.backend) return;
-    options = {.backend = how.backend, .threads = how.threads};
-    desc = wanted;
+    if (kept.desc == wanted && kept.options.threads == how.threads &&
+        kept.options.backend == how.backend)
+      return *kept.multiplier;
+    kept.options = {.backend = how.backend, .threads = how.threads};
+    kept.desc = wanted;
     wanted.m = rows;
-    gemm = std::make_unique<Gemm>(select_gemm(wanted, options));
+    kept.multiplier = std::make_unique<overlap::Multiplier>(select_gemm(wanted, kept.options),
+                                                            &comm.state().group());
+    return *kept.multiplier;
   }
 };
+
+// x by some columns of the weight, into these columns of `out`.
+void multiply(overlap::Multiplier& product, Range columns, const TensorView& out,
+              overlap::Multiplier::PollStep poll_step) {
+  const TensorView place = out.column_range(columns.begin, columns.end);
+  product.multiply({.rows = {}, .columns = columns, .outs = {&place, 1}}, poll_step);
+}
+
+// The plan of a call, whose key has the operator and the sizes of all ranks together.
+Plan plan_for(PlanKey key, const Weight& weight, Communicator& comm,
+              const ColumnsOptions& options) {
+  key.family = Family::columns;
+  if (options.plan) {
+    check(*options.plan, plan::call_name(key));
+    return plan::followed_by(key, *options.plan);
+  }
+  if (options.plans == nullptr) return {};
+  key.weight = name(weight.kind());
+  key.threads = options.threads;
+  key.backend = options.backend;
+  return ops::plan_of_family(*options.plans, std::move(key), comm).value_or(Plan{});
+}
+
+std::int64_t most_of(const ColumnCut& cut) {
+  return *std::max_element(cut.counts().begin(), cut.counts().end());
+}
+
+// The n of all ranks, for a plan's key.
+std::int64_t whole_n(std::int64_t own, Communicator& comm) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(comm.world()));
+  all_gather({&own, sizeof(own), Dtype::s8}, {all.data(), all.size() * sizeof(own), Dtype::s8},
+             comm);
+  return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+}
+
+// The ranges that a plan multiplies at once: at least one, which may be empty. `usual` is the size
+// of a chunk if a fused plan does not say it, and borders are multiples of `unit`.
+std::vector<Range> parts_of(std::int64_t total, const Plan& plan, std::int64_t usual,
+                            std::int64_t unit) {
+  std::vector<Range> parts;
+  if (plan.schedule == Schedule::pipelined) {
+    parts = plan::ranges_of(total, plan, unit);
+    std::erase_if(parts, [](Range part) { return plan::length(part) == 0; });
+  } else {
+    const std::int64_t wanted = plan.chunk > 0 ? base::round_up(plan.chunk, unit) : usual;
+    const std::int64_t size = plan.schedule == Schedule::fused ? wanted : total;
+    for (std::int64_t begin = 0; begin < total; begin += size)
+      parts.push_back({begin, std::min(begin + size, total)});
+  }
+  if (parts.empty()) parts.push_back({0, 0});
+  return parts;
+}
 
 }  // namespace
 }  // namespace heads
@@ -212,7 +172,7 @@ void all_gather_columns(const ConstTensorView& mine, const TensorView& all, Comm
   const Span span(comm.trace(), Lane::comm, kGather,
                   {.bytes = static_cast<std::int64_t>(all.bytes())});
   put_own(kGather, mine, all, cut.columns(comm.rank()));
-  GatherColumns task(comm.state(), all, cut, all.rows);
+  GatherColumns task(comm.state(), all, cut, {.rows = all.rows});
   task.ready(cut.windows(comm.rank()));
   comm.state().run(task);
 }
@@ -223,35 +183,33 @@ void matmul_all_gather_columns(const ConstTensorView& x, const Weight& weight,
   using namespace heads;  // NOLINT(google-build-using-namespace): the call's own parts
   const Communicator::State::Use use(comm.state());
   const base::DefaultFloats floats;
-  const int rank = comm.rank();
   const ColumnCut cut = cut_of(kProduct, out, weight.n(), options.counts, comm);
   base::check_threads(options.threads, kProduct);
-  const Range own = cut.columns(rank);
+  const Range own = cut.columns(comm.rank());
   const TensorView place = out.column_range(own.begin, own.end);
-  const auto run_window = [&](Gemm& gemm, Range window, const PackedInput* packed) {
-    const Span span(comm.trace(), Lane::compute, "product",
-                    {.flops = 2 * x.rows * x.cols * (window.end - window.begin)});
-    const Range columns = {window.begin - own.begin, window.end - own.begin};
-    gemm.run({.x = {.view = x},
-              .weight = weight,
-              .out = place.column_range(columns.begin, columns.end),
-              .window = {.columns = columns},
-              .bias = options.bias,
-              .packed_x = packed});
-  };
-  KeptGemm& kept = KeptGemm::of(comm);
-  kept.prepare(logits_of(x, weight, out.dtype), options);
-  kept.gemm->pack({.view = x}, kept.packed);
-  // The first window refuses what a product refuses, before other ranks see a chunk.
-  run_window(*kept.gemm, cut.window(rank, 0), &kept.packed);
-  const auto task = std::make_shared<GatherColumns>(comm.state(), out, cut, out.rows);
-  task->ready(1);
+  const Plan plan = plan_for({.op = Operator::matmul_reduce_scatter,
+                              .m = x.rows,
+                              .n = out.cols,
+                              .k = x.cols,
+                              .x = x.dtype,
+                              .out = out.dtype,
+                              .columns = most_of(cut)},
+                             weight, comm, options);
+  const std::vector<Range> parts = parts_of(plan::length(own), plan, cut.width(), kPanel);
+  overlap::Multiplier& product = KeptProduct::of(logits_of(x, weight, out.dtype), comm, options);
+  product.begin({x, weight, options.bias}, {.poll = plan.poll});
+  product.pack();
+  // The first part refuses what a product refuses, before other ranks see a chunk.
+  multiply(product, parts.front(), place, [] {});
+  const auto task =
+      std::make_shared<GatherColumns>(comm.state(), out, cut, Agreed{.rows = out.rows});
+  task->ready_to(parts.front().end);
   Pending pending(task, comm);
   fail_together(kProduct, comm, [&] {
-    for (std::int64_t window = 1; window < cut.windows(rank); ++window) {
+    for (std::size_t part = 1; part < parts.size(); ++part) {
       pending.progress();
-      run_window(*kept.gemm, cut.window(rank, window), &kept.packed);
-      task->ready(window + 1);
+      multiply(product, parts[part], place, [&] { pending.progress(); });
+      task->ready_to(parts[part].end);
     }
   });
   pending.wait();
@@ -270,56 +228,56 @@ void all_gather_columns_matmul(const ConstTensorView& x, const Weight& weight,
               weight.n(), ']');
   PLAIT_CHECK(tensor::are_apart(out, gathered) && tensor::are_apart(out, x), kGatherFirst,
               ": the output overlaps the input");
-  KeptGemm& kept = KeptGemm::of(comm);
-  kept.prepare(logits_of(gathered, weight, out.dtype), options);
-  const auto run_window = [&](Range rows, Range columns, const PackedInput* packed) {
-    const TensorView x_of_rows = gathered.row_range(rows.begin, rows.end);
-    const Span span(comm.trace(), Lane::compute, "product",
-                    {.flops = 2 * x_of_rows.rows * x_of_rows.cols * (columns.end - columns.begin)});
-    kept.gemm->run(
-        {.x = {.view = x_of_rows},
-         .weight = weight,
-         .out = out.row_range(rows.begin, rows.end).column_range(columns.begin, columns.end),
-         .window = {.columns = columns},
-         .bias = options.bias,
-         .packed_x = packed});
-  };
+  const GemmDesc desc = logits_of(gathered, weight, out.dtype);
+  overlap::Multiplier& product = KeptProduct::of(desc, comm, options);
   // All that a product refuses, before other ranks see a chunk; `gathered` is written too.
-  gemm::check(kept.gemm->desc(),
-              {.x = {.view = gathered}, .weight = weight, .out = out, .bias = options.bias});
+  gemm::check(desc, {.x = {.view = gathered}, .weight = weight, .out = out, .bias = options.bias});
   PLAIT_CHECK(weight.is_packed() || tensor::are_apart(gathered, weight.view().view), kGatherFirst,
               ": the place for all columns overlaps the weight");
   PLAIT_CHECK(tensor::are_apart(gathered, options.bias), kGatherFirst,
               ": the place for all columns overlaps the bias");
+  const bool asks = !options.plan && options.plans != nullptr;
+  const Plan plan = plan_for({.op = Operator::all_gather_matmul,
+                              .m = gathered.rows,
+                              .n = asks ? whole_n(weight.n(), comm) : 0,
+                              .k = gathered.cols,
+                              .x = x.dtype,
+                              .out = out.dtype,
+                              .columns = most_of(cut)},
+                             weight, comm, options);
+  const std::int64_t usual = std::max(kLeastRows, base::ceil_div(gathered.rows, kRowBlocks));
+  const std::vector<Range> blocks = parts_of(gathered.rows, plan, usual, /*unit=*/1);
   put_own(kGatherFirst, x, gathered, cut.columns(comm.rank()));
-  const auto block = [&](std::int64_t number) {
-    const std::int64_t rows = std::max(kLeastRows, (gathered.rows + kRowBlocks - 1) / kRowBlocks);
-    const std::int64_t begin = std::min(number * rows, gathered.rows);
-    return Range{begin, std::min(begin + rows, gathered.rows)};
+  const auto rows_of = [](const TensorView& all, Range rows) {
+    return all.row_range(rows.begin, rows.end);
   };
   const auto start = [&](Range rows) {
-    const TensorView part = gathered.row_range(rows.begin, rows.end);
+    const TensorView part = rows_of(gathered, rows);
     const ColumnCut cut_of_part(part, cut.counts(), comm.state().lane_capacity().chunk_bytes);
-    const auto task =
-        std::make_shared<GatherColumns>(comm.state(), part, cut_of_part, gathered.rows);
+    const Agreed agreed = {.rows = gathered.rows, .plan = fingerprint(plan)};
+    const auto task = std::make_shared<GatherColumns>(comm.state(), part, cut_of_part, agreed);
     task->ready(cut_of_part.windows(comm.rank()));
     return Pending(task, comm);
   };
   // Even no rows are one block, so that ranks that disagree about them notice.
-  Pending arriving = start(block(0));
+  Pending arriving = start(blocks.front());
   fail_together(kGatherFirst, comm, [&] {
-    for (std::int64_t number = 0;; ++number) {
-      const Range rows = block(number);
+    for (std::size_t number = 0; number < blocks.size(); ++number) {
+      const Range rows = blocks[number];
       arriving.wait();
-      const bool is_last = rows.end == gathered.rows;
-      if (!is_last) arriving = start(block(number + 1));
-      kept.gemm->pack({.view = gathered.row_range(rows.begin, rows.end)}, kept.packed);
+      const bool is_last = number + 1 == blocks.size();
+      if (!is_last) arriving = start(blocks[number + 1]);
+      const auto poll_step = [&] {
+        if (!is_last) arriving.progress();
+      };
+      product.begin({rows_of(gathered, rows), weight, options.bias}, {.poll = plan.poll});
+      product.pack();
       for (std::int64_t begin = 0; begin < weight.n() && rows.begin < rows.end;
            begin += kLeastWindow) {
-        if (!is_last) arriving.progress();
-        run_window(rows, {begin, std::min(begin + kLeastWindow, weight.n())}, &kept.packed);
+        poll_step();
+        multiply(product, {begin, std::min(begin + kLeastWindow, weight.n())}, rows_of(out, rows),
+                 poll_step);
       }
-      if (is_last) return;
     }
   });
 }

@@ -87,7 +87,7 @@ double CostModel::doubt(const PlanKey& key, const Prediction& one, const Predict
 Plan CostModel::choose(const PlanKey& key) const {
   // It knows nothing of exchanges. An unknown network is more likely slow than so fast that nothing
   // is gained.
-  if (key.columns > 0 || !profile_.knows_link(key)) return default_plan(key.op);
+  if (key.family != Family::operators || !profile_.knows_link(key)) return default_plan(key.op);
   const std::vector<Plan> plans = candidates(key);
   const Prediction serial = predict(key, plans.front());
   std::vector<Candidate> faster;
@@ -123,7 +123,7 @@ std::string CostModel::why(const PlanKey& key, const Prediction& serial) const {
 }
 
 std::optional<PlanReason> CostModel::reason(const PlanKey& key) const {
-  if (key.columns > 0) return std::nullopt;
+  if (key.family != Family::operators) return std::nullopt;
   if (key.world == 1) return PlanReason{.sentence = "one rank has nothing to hide"};
   const Prediction serial = predict(key, {.schedule = Schedule::serial});
   return PlanReason{

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "plait/plan.h"
+#include "plan/families.h"
 #include "plan/weight_kind.h"
 
 namespace plait {
@@ -20,28 +21,6 @@ constexpr int kMostRanks = 65536;
 constexpr std::array<std::string_view, 15> kWords = {
     "op",    "m",     "n",       "k",       "x",         "w",    "out",    "wire",
     "ranks", "hosts", "threads", "backend", "transport", "link", "columns"};
-
-struct Exchange {
-  std::string_view name;
-  Operator like;
-};
-constexpr std::array<Exchange, 2> kExchanges = {
-    {{"matmul_all_to_all", Operator::matmul_reduce_scatter},
-     {"all_to_all_matmul", Operator::all_gather_matmul}}};
-
-std::string_view name_of(const PlanKey& key) {
-  if (key.columns == 0) return name(key.op);
-  return kExchanges[is_compute_first(key.op) ? 0 : 1].name;
-}
-
-std::optional<Operator> like_exchange(std::string_view spelling) {
-  std::string word(spelling);
-  std::replace(word.begin(), word.end(), '-', '_');
-  for (const Exchange& one : kExchanges) {
-    if (one.name == word) return one.like;
-  }
-  return std::nullopt;
-}
 
 // The words of a problem's text, each at most once.
 class Words {
@@ -139,6 +118,15 @@ class Words {
   std::array<std::string_view, kWords.size()> values_ = {};
 };
 
+// Without columns= ranks have equal shares. How many experts there are follows from nothing else.
+void take_family(const Words& words, const plan::FamilyCall& call, PlanKey& key) {
+  key.family = call.family;
+  PLAIT_CHECK(call.family != Family::experts || !words["columns"].empty(),
+              "problem: op=", call.name, " needs columns=, the number of experts");
+  const std::int64_t shared = is_compute_first(call.like) ? key.n : key.k;
+  key.columns = words.number("columns", 1, kLargest, (shared + key.world - 1) / key.world);
+}
+
 std::string rather_than(std::string_view spelling) {
   std::vector<std::string> names;
   names.reserve(kOperators);
@@ -150,9 +138,9 @@ std::string rather_than(std::string_view spelling) {
 }  // namespace
 
 std::string name(const PlanKey& key) {
-  std::string text = base::sentence("op=", name_of(key), " m=", key.m, " n=", key.n, " k=", key.k,
-                                    " x=", name(key.x), " w=", key.weight, " out=", name(key.out),
-                                    " wire=", name(key.wire), " ranks=", key.world);
+  std::string text = base::sentence(
+      "op=", plan::call_name(key), " m=", key.m, " n=", key.n, " k=", key.k, " x=", name(key.x),
+      " w=", key.weight, " out=", name(key.out), " wire=", name(key.wire), " ranks=", key.world);
   if (key.hosts != 1) text += base::sentence(" hosts=", key.hosts);
   if (key.threads != 0) text += base::sentence(" threads=", key.threads);
   if (!key.backend.empty()) text += base::sentence(" backend=", key.backend);
@@ -167,11 +155,11 @@ PlanKey parse_plan_key(std::string_view text) {
   const std::string_view spelling = words["op"];
   PLAIT_CHECK(!spelling.empty(), "problem: \"", text,
               "\" has no op=; write, for example, op=matmul_all_reduce");
-  const auto exchange = like_exchange(spelling);
-  const auto op = exchange ? exchange : parse_operator(spelling);
+  const plan::FamilyCall* const call = plan::find_family_call(spelling);
+  const auto op = call != nullptr ? call->like : parse_operator(spelling);
   PLAIT_CHECK(op, "problem: op=", spelling, " is not an operator", rather_than(spelling));
-  PLAIT_CHECK(exchange.has_value() == !words["columns"].empty(), "problem: op=", spelling,
-              exchange ? " needs columns=, the most that a rank has" : " has no columns=");
+  PLAIT_CHECK(call != nullptr || words["columns"].empty(), "problem: op=", spelling,
+              " has no columns=");
   const Dtype x = words.dtype("x", Dtype::bf16);
   PlanKey key = {.op = *op,
                  .m = words.size("m"),
@@ -188,8 +176,8 @@ PlanKey parse_plan_key(std::string_view text) {
                  .transport = words.word("transport")};
   PLAIT_CHECK(key.hosts <= key.world, "problem: ranks=", key.world, " cannot run on ", key.hosts,
               " hosts");
-  key.columns = exchange ? words.number("columns", 1, kLargest, 0) : 0;
-  if (exchange || !traits_of(*op).shares_k) key.wire = x;
+  if (call != nullptr || !traits_of(*op).shares_k) key.wire = x;
+  if (call != nullptr) take_family(words, *call, key);
   if (const std::string_view link = words["link"]; !link.empty()) key.link = parse_link(link);
   return key;
 }

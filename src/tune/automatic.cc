@@ -111,7 +111,7 @@ class Automatic final : public PlanSource {
     if (known_.size() == kMostKnown) known_.clear();
     const auto measured = measured_plan(key);
     const PlanKey shared = tune::shared_problem(key);
-    const bool is_tried = online_ && key.world > 1 && key.columns == 0 &&
+    const bool is_tried = online_ && key.world > 1 && key.family == Family::operators &&
                           traits_of(key.op).communicates() && (!measured || key == shared);
     if (is_tried && measured) online_->know(key, *measured);
     if (is_tried && key != shared) {

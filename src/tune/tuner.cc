@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "plait/collectives.h"
+#include "plan/families.h"
 #include "tune/agree.h"
 #include "tune/halving.h"
 #include "tune/op_case.h"
@@ -16,7 +17,7 @@ std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, st
   std::vector<Plan> plans = {{.schedule = Schedule::serial}};
   const auto add = [&](const Plan& plan) {
     const bool known = std::find(plans.begin(), plans.end(), plan) != plans.end();
-    if (!known && has_schedule(key.op, plan.schedule) && plans.size() <= most)
+    if (!known && plan::has_schedule(key, plan.schedule) && plans.size() <= most)
       plans.push_back(plan);
   };
   if (key.world == 1 || !traits_of(key.op).communicates()) return plans;
@@ -25,7 +26,7 @@ std::vector<Plan> shortlist(const plan::CostModel& model, const PlanKey& key, st
   add({.schedule = Schedule::fused});
   add({.schedule = Schedule::pipelined, .parts = 4});
   add({.schedule = Schedule::pipelined, .parts = 8});
-  if (key.columns > 0) {
+  if (key.family != Family::operators) {
     add({.schedule = Schedule::pipelined, .parts = 2});
     add({.schedule = Schedule::pipelined, .parts = 16});
     return plans;

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/default_floats.h"
 #include "comm/session/state.h"
 #include "ops/busy.h"
+#include "ops/family_plan.h"
 #include "plait/ulysses.h"
 #include "ulysses/checks.h"
 #include "ulysses/columns.h"
@@ -46,29 +46,18 @@ class Cache {
   std::vector<std::unique_ptr<UlyssesOp>> ops_;
 };
 
-std::optional<Plan> plan_for(const Kind& kind, std::int64_t m, const PlanSource& plans,
-                             Communicator& comm) {
-  const Operator like =
-      kind.product_first ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul;
-  const base::DefaultFloats floats;  // predictions may decide it, which ranks must agree upon
-  const std::optional<Plan> found = plans.find({.op = like,
-                                                .m = m,
-                                                .n = kind.n,
-                                                .k = kind.k,
-                                                .x = kind.x,
-                                                .weight = name(kind.weight),
-                                                .out = kind.out,
-                                                .wire = kind.x,
-                                                .world = comm.world(),
-                                                .hosts = comm.state().hosts(),
-                                                .threads = kind.threads,
-                                                .backend = kind.backend,
-                                                .transport = std::string(comm.transport()),
-                                                .link = comm.link(),
-                                                .columns = most_of(kind.columns)});
-  if (!found) return std::nullopt;
-  check(*found, kind.caller());
-  return followed_by(like, *found);
+PlanKey key_of(const Kind& kind, std::int64_t m) {
+  return {.op = kind.product_first ? Operator::matmul_reduce_scatter : Operator::all_gather_matmul,
+          .m = m,
+          .n = kind.n,
+          .k = kind.k,
+          .x = kind.x,
+          .weight = name(kind.weight),
+          .out = kind.out,
+          .threads = kind.threads,
+          .backend = kind.backend,
+          .family = Family::ulysses,
+          .columns = most_of(kind.columns)};
 }
 
 void run(Kind kind, const Operands& operands, Communicator& comm, UlyssesOptions options) {
@@ -77,7 +66,7 @@ void run(Kind kind, const Operands& operands, Communicator& comm, UlyssesOptions
   const std::int64_t m = check_call(kind, operands, options, comm);
   kind.columns = joined(kind.columns);
   if (!options.plan && options.plans != nullptr)
-    options.plan = plan_for(kind, m, *options.plans, comm);
+    options.plan = ops::plan_of_family(*options.plans, key_of(kind, m), comm);
   Cache::of(comm).find(std::move(kind), comm).run(operands, m, options);
 }
 

@@ -47,6 +47,35 @@ class TuneTest(TuneCase):
                           for op, columns in (("all_to_all_matmul", 32), ("matmul_all_to_all", 96))])
         self.assertIn("op=matmul_all_to_all", self.plait("tune", "--show").stdout)
 
+    def test_columns_have_plans_too(self):
+        self.give_profile()
+        self.tune("--op", "matmul-all-gather-columns,all-gather-columns-matmul", *SMALL)
+        self.explain_stored([("all_gather_columns_matmul", 32), ("matmul_all_gather_columns", 64)])
+
+    def test_experts_have_plans_too(self):
+        self.give_profile()
+        words = ("--experts", "gpt-oss-quarter", "--m", 2, "--seconds", 0.01)
+        self.tune(*words)
+        self.tune(*words, "--replicated")
+        self.explain_stored([("experts", 32), ("replicated_experts", 32)])
+
+    def explain_stored(self, wanted):
+        """The stored plan is the one that a call finds, and settings come before it."""
+        entries = self.entries()
+        self.assertEqual([re.search(r"^op=(\w+) .* columns=(\d+)$", key).groups() for key, *_ in entries],
+                         [(op, str(columns)) for op, columns in wanted])
+        for key, plan, *_ in entries:
+            why = json.loads(self.plait("info", "--json", "--why", key).stdout)
+            self.assertEqual((why["problem"], why["source"], why["chosen"]), (key, "cache", plan))
+            self.assertIn(f'It is "{plan}", measured: ', self.plait("info", "--why", key).stdout)
+            self.environment["PLAIT_PLAN"] = "fused poll=7"
+            said = self.plait("info", "--why", key).stdout
+            del self.environment["PLAIT_PLAN"]
+            self.assertIn(f'set by plan (PLAIT_PLAN).\nThe measured plan, "{plan}", is not used', said)
+            other = self.plait("info", "--why", key.replace(" k=", " k=9")).stdout
+            self.assertIn('It is "fused", the default: the cost model knows nothing of such calls.', other)
+            self.assertIn(f"It has no measured plan in {self.cache}.\n", other)
+
     def test_plans_of_several_hosts_belong_to_their_network(self):
         self.give_profile()
         words = shlex.join(map(str, [PLAIT, "tune", "--op", "matmul-all-reduce", *SMALL]))
@@ -161,6 +190,10 @@ class TuneTest(TuneCase):
              "--model cannot be combined with --op matmul-all-gather"),
             (("--from", "x", "--heads", 8), "--from cannot be combined with --heads 8"),
             (("--model", "llama2-7b", "--heads", 8), "--model cannot be combined with --heads 8"),
+            (("--experts", "gpt-oss-quarter", "--heads", 8), "--experts cannot be combined with --heads 8"),
+            (("--experts", "gpt-oss-quarter", "--m", "8,9"), "--experts: a layer has one plan for all batches, so --m "
+                                                             "takes one number of tokens"),
+            ((*SMALL, "--replicated"), "--replicated requires --experts"),
             ((*SMALL, "--heads", 8), "--heads 8 applies to matmul-all-to-all and all-to-all-matmul, and neither is in "
              "--op matmul-all-reduce"),
             (("--no-sequence-parallel", *SMALL), "--no-sequence-parallel requires --model"),

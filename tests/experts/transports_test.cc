@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/lost_ranks.h"
+#include "conformance/one_plan.h"
 #include "experts/batch.h"
 #include "plait/collectives.h"
 
@@ -46,6 +47,25 @@ const RankMaker kThreads = {.name = "threads", .run = run_as_threads};
 INSTANTIATE_TEST_SUITE_P(Threads, ExpertsOver, worlds_of(kThreads, {1, 2, 3, 5}), case_name);
 const RankMaker kLinked = {.name = "linked", .run = run_as_threads, .link = "1gbit,50us"};
 INSTANTIATE_TEST_SUITE_P(Linked, ExpertsOver, worlds_of(kLinked, {2, 3}), case_name);
+
+// Ranks that followed other schedules would refuse one another.
+TEST(Experts, FollowThePlanOfTheirSource) {
+  const Experts experts(kTravelling, Dtype::bf16, "", false);
+  const Batch batch(experts.desc, {20, 20});
+  const std::vector<std::byte> wanted = by_one_rank(experts, batch);
+  const OnePlan serial("serial");
+  const OnePlan parts("pipelined parts=2");  // they have none
+  run_in_threads(2, [&](Communicator& comm) {
+    const bool is_first = comm.rank() == 0;
+    const ExpertsOptions by_hand = {.schedule = Schedule::serial, .threads = 1};
+    const ExpertsOptions by_plan = {.plans = &serial, .threads = 1};
+    expect_bits(comm, experts, batch, is_first ? by_hand : by_plan, wanted);
+    const ExpertsOptions fused = {.schedule = Schedule::serial, .plans = &parts, .threads = 1};
+    expect_bits(comm, experts, batch, is_first ? ExpertsOptions{.threads = 1} : fused, wanted);
+    barrier(comm);
+  });
+  EXPECT_TRUE(serial.asked.starts_with("op=experts m=")) << serial.asked;
+}
 
 // All others wait for its numbers of rows, and for nothing else of it.
 TEST(ExpertsOfALateRank, AreAwaitedUntilTheDeadlineNamesIt) {

@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <optional>
 
+#include "comm/core/executor.h"
+#include "comm/session/state.h"
+#include "conformance/one_plan.h"
 #include "problem.h"
 
 namespace plait {
@@ -38,7 +43,7 @@ struct Gapped {
 
 class ColumnsOfRanks : public RanksTest {
  protected:
-  void expect_product(const Head& head, Dtype out) const {
+  void expect_product(const Head& head, Dtype out, const std::optional<Plan>& plan = {}) const {
     std::vector<float> bias(static_cast<std::size_t>(head.v));
     for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i % 7);
     for (const bool has_bias : {false, true}) {
@@ -57,7 +62,7 @@ class ColumnsOfRanks : public RanksTest {
           const auto counts = counts_of(firsts);
           const auto rank = static_cast<std::size_t>(comm.rank());
           const WeightView weight = head.weight(firsts[rank], counts[rank]);
-          ColumnsOptions options = {.counts = counts, .threads = 2};
+          ColumnsOptions options = {.counts = counts, .threads = 2, .plan = plan};
           if (has_bias)
             options.bias = ConstTensorView::of(bias.data() + firsts[rank], 1, counts[rank]);
           Gapped found(head.m, head.v, out);
@@ -81,7 +86,8 @@ class ColumnsOfRanks : public RanksTest {
   }
 
   // Ranks share the columns of x, and each multiplies by its own part of the weight.
-  void expect_product_of_gathered(const Head& head, Dtype out) const {
+  void expect_product_of_gathered(const Head& head, Dtype out,
+                                  const std::optional<Plan>& plan = {}) const {
     Gapped wanted(head.m, head.v, out);
     Gemm gemm = select_gemm(
         {.m = head.m, .n = head.v, .k = head.k, .x = head.dtype, .weight = head.dtype, .out = out});
@@ -100,7 +106,7 @@ class ColumnsOfRanks : public RanksTest {
           const ConstTensorView mine =
               in_place ? gathered.view.column_range(firsts[rank], firsts[rank + 1]) : x;
           all_gather_columns_matmul(mine, head.weight(ids[rank], own), gathered.view, found.view,
-                                    comm, {.counts = counts, .threads = 2});
+                                    comm, {.counts = counts, .threads = 2, .plan = plan});
           EXPECT_TRUE(same_rows(gathered.view, head.x_view()));
           EXPECT_TRUE(same_rows(found.view, wanted.view.column_range(ids[rank], ids[rank + 1])));
         }
@@ -126,6 +132,16 @@ TEST_P(ColumnsOfRanks, HaveTheBitsOfOneProduct) {
   expect_product(Head(1, 40'000, 16, Dtype::bf16), Dtype::bf16);
   expect_product(Head(64, 1300, 64, Dtype::bf16), Dtype::f16);
   expect_product(Head(3, 2, 17), Dtype::f32);
+}
+
+TEST_P(ColumnsOfRanks, HaveTheSameBitsInEveryPlan) {
+  for (const char* words : {"serial", "pipelined parts=3", "pipelined parts=64", "fused chunk=1",
+                            "fused chunk=100", "pipelined parts=2 axis=rows"}) {
+    const Plan plan = parse_plan(words);
+    expect_product(Head(70, 1300, 17), Dtype::f32, plan);
+    expect_product_of_gathered(Head(70, 37, 203), Dtype::f32, plan);
+  }
+  expect_product_of_gathered(Head(0, 37, 203), Dtype::f32, parse_plan("serial"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ColumnsOfRanks,
@@ -207,6 +223,68 @@ TEST(Columns, GatheredBeforeAProductRefuseInASentence) {
     EXPECT_EQ(sentence(head.weight(0, 3), gathered, nowhere, {}),
               "matmul: out is 2 x 3 but its data is null");
     EXPECT_EQ(memory, std::vector<float>(22, -7));
+  });
+}
+
+// Counts products in place of making them.
+class CountedProducts final : public comm::Executor {
+ public:
+  bool has_products() const override { return true; }
+  void multiply(const comm::ProductWork& /*product*/, PollStep poll_step) override {
+    ++count;
+    poll_step();
+  }
+  int count = 0;
+};
+
+// The number of products of a call, which its plan decides.
+int products_of(Communicator& comm, const std::function<void()>& call) {
+  CountedProducts products;
+  const comm::ScopedExecutor scoped(comm.state().group(), products);
+  call();
+  return products.count;
+}
+
+TEST(Columns, FollowThePlanOfTheirSource) {
+  const Head head(130, 1000, 64, Dtype::bf16);
+  run_in_threads(2, [&](Communicator& comm) {
+    std::vector<std::byte> logits(static_cast<std::size_t>(head.m * head.v) * 2);
+    const TensorView out = {
+        .data = logits.data(), .dtype = Dtype::bf16, .rows = head.m, .cols = head.v};
+    const std::int64_t first = comm.rank() * 500;
+    const auto gather = [&](const PlanSource& plans) {
+      return products_of(comm, [&] {
+        matmul_all_gather_columns(head.x_view(), head.weight(first, 500), out, comm,
+                                  {.threads = 1, .plans = &plans});
+      });
+    };
+    const OnePlan serial("serial");
+    const OnePlan parts("pipelined parts=4");
+    EXPECT_EQ(gather(serial), 1);
+    EXPECT_EQ(gather(parts), 4);
+    EXPECT_EQ(parts.asked,
+              "op=matmul_all_gather_columns m=130 n=1000 k=64 x=bf16 w=bf16:plain out=bf16 "
+              "wire=bf16 ranks=2 threads=1 transport=threads columns=500");
+    // Each rank has its own n, and one key.
+    std::vector<std::byte> x(static_cast<std::size_t>(head.m * head.k) * 2);
+    const TensorView gathered = {
+        .data = x.data(), .dtype = Dtype::bf16, .rows = head.m, .cols = head.k};
+    const std::int64_t own = comm.rank() == 0 ? 100 : 300;
+    const auto gather_first = [&](const PlanSource& plans) {
+      return products_of(comm, [&] {
+        all_gather_columns_matmul(
+            head.x_view().column_range(comm.rank() * 32, comm.rank() * 32 + 32),
+            head.weight(0, own), gathered, out.column_range(0, own), comm,
+            {.threads = 1, .plans = &plans});
+      });
+    };
+    EXPECT_EQ(gather_first(serial), 1);
+    EXPECT_EQ(gather_first(parts), 4);
+    EXPECT_EQ(parts.asked,
+              "op=all_gather_columns_matmul m=130 n=400 k=64 x=bf16 w=bf16:plain out=bf16 "
+              "wire=bf16 ranks=2 threads=1 transport=threads columns=32");
+    const OnePlan other(comm.rank() == 0 ? "serial" : "fused");
+    expect_error(Code::mismatch, [&] { gather_first(other); });
   });
 }
 

@@ -28,7 +28,12 @@ TEST(PlanKeys, AreWrittenAsTheyAreRead) {
         "transport=mpi",
         "op=matmul_all_to_all m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 columns=4",
         "op=all_to_all_matmul m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 link=1gbit,0us "
-        "columns=4"})
+        "columns=4",
+        "op=matmul_all_gather_columns m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 columns=5",
+        "op=all_gather_columns_matmul m=5 n=6 k=7 x=f16 w=f16 out=f32 wire=f16 ranks=2 columns=4",
+        "op=experts m=8 n=768 k=2048 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2 columns=128",
+        "op=replicated_experts m=8 n=768 k=2048 x=bf16 w=bf16 out=bf16 wire=bf16 ranks=2 "
+        "columns=128"})
     EXPECT_EQ(name(parse_plan_key(text)), text);
 }
 
@@ -55,6 +60,11 @@ TEST(PlanKeys, HaveTheWireOfXWhereNoPartialSumsTravel) {
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3").wire, Dtype::bf16);
   EXPECT_EQ(parse_plan_key("op=all_gather_matmul m=1 n=2 k=3 wire=f16").wire, Dtype::bf16);
   EXPECT_EQ(parse_plan_key("op=matmul_reduce_scatter m=1 n=2 k=3 wire=f16").wire, Dtype::f16);
+}
+
+TEST(PlanKeys, HaveEqualSharesOfColumnsWhereNoneAreSaid) {
+  EXPECT_EQ(parse_plan_key("op=matmul-all-to-all m=1 n=7 k=3 ranks=2").columns, 4);
+  EXPECT_EQ(parse_plan_key("op=all_gather_columns_matmul m=1 n=7 k=9 ranks=3").columns, 3);
 }
 
 TEST(PlanKeys, DifferInAllThatADecisionDependsOn) {
@@ -85,8 +95,8 @@ TEST(PlanKeys, SayWhatCannotBeRead) {
             "problem: unknown word speed; known are op, m, n, k, x, w, out, wire, "
             "ranks, hosts, threads, backend, transport, link and columns");
   EXPECT_EQ(refusal_of(usual + " columns=9"), "problem: op=matmul_all_reduce has no columns=");
-  EXPECT_EQ(refusal_of("op=matmul-all-to-all m=1 n=2 k=3"),
-            "problem: op=matmul-all-to-all needs columns=, the most that a rank has");
+  EXPECT_EQ(refusal_of("op=experts m=1 n=2 k=3"),
+            "problem: op=experts needs columns=, the number of experts");
   EXPECT_NE(refusal_of(usual + " link=fast"), "nothing was refused");
 }
 

@@ -66,9 +66,27 @@ TEST(PredictedOperator, ExchangesAreProductAndAllToAll) {
     // Each rank multiplies its 32 rows, and sends 32 rows of half of the columns.
     Problem problem = {.m = 64, .n = 512, .k = 64};
     const std::int64_t columns = product_first ? problem.n : problem.k;
-    problem.exchange = {product_first, equal_columns(columns, 2)};
+    problem.exchange = {.product_first = product_first, .columns = equal_columns(columns, 2)};
     const base::Nanoseconds product = 32 * 512 * 64 / 2;
     const base::Nanoseconds sent = 32 * columns / 2 * 2;
+    EXPECT_EQ(product_alone(machine, problem), product);
+    expect_time(predict(machine, problem, kSerial, {.product = false}).time, sent + kLatency, 2);
+    expect_time(predict(machine, problem, kSerial).time, product + sent + kLatency, 2);
+    EXPECT_LE(predict(machine, problem, kFused).time, product + sent + kLatency + 40);
+  }
+}
+
+TEST(PredictedOperator, GatheredColumnsAreProductAndGather) {
+  const Machine machine = plain_machine(2);
+  for (const bool product_first : {true, false}) {
+    // Each rank multiplies all rows by half of the outputs, and sends half of the columns.
+    Problem problem = {.m = 64, .n = 512, .k = 64};
+    const std::int64_t columns = product_first ? problem.n : problem.k;
+    problem.exchange = {.family = Family::columns,
+                        .product_first = product_first,
+                        .columns = equal_columns(columns, 2)};
+    const base::Nanoseconds product = 64 * 512 / 2 * 64 / 2;
+    const base::Nanoseconds sent = 64 * columns / 2 * 2;
     EXPECT_EQ(product_alone(machine, problem), product);
     expect_time(predict(machine, problem, kSerial, {.product = false}).time, sent + kLatency, 2);
     expect_time(predict(machine, problem, kSerial).time, product + sent + kLatency, 2);

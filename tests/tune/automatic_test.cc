@@ -11,6 +11,7 @@
 #include "ops/problem.h"
 #include "plait/tune.h"
 #include "plan/cache.h"
+#include "plan/families.h"
 #include "plan/machine.h"
 #include "tune/automatic_case.h"
 #include "tune/online.h"
@@ -29,6 +30,28 @@ TEST_F(AutomaticPlans, AreThoseThatWereMeasured) {
     EXPECT_NE(other.plan(), kOdd) << "it was measured with another backend";
     matmul_all_reduce(one.x.view, one.packed, one.out.view, comm, {.plans = plans.get()});
   });
+}
+
+TEST_F(AutomaticPlans, OfCallsThatAreNoOperatorsAreMeasuredOrFused) {
+  for (const plan::FamilyCall& call : plan::family_calls()) {
+    PlanKey key =
+        parse_plan_key("m=40 n=200 k=96 transport=threads columns=48 op=" + std::string(call.name));
+    EXPECT_EQ(key.family, call.family);
+    plan::PlanCache cache(plan::machine_fingerprint());
+    key.threads = base::thread_count(0);
+    const Plan serial = parse_plan("serial");
+    cache.add(key, {.plan = serial, .nanoseconds = 1, .serial = 1});
+    plan::save_cache(path(std::string(call.name)), cache);
+    run_as_threads(2, [&](Communicator& comm) {
+      const auto plans = automatic_plans(comm, {.cache = path(std::string(call.name))});
+      PlanKey asked = key;
+      asked.threads = 0;  // as many as there are
+      EXPECT_EQ(plans->find(asked), serial);
+      EXPECT_TRUE(plans->reason(asked)->is_measured);
+      ++asked.columns;
+      EXPECT_EQ(plans->find(asked), parse_plan("fused"));
+    });
+  }
 }
 
 TEST_F(AutomaticPlans, AreTheModelsWhereNothingWasMeasured) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/one_plan.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
 #include "ops/shapes.h"
@@ -298,19 +299,6 @@ TEST_P(Ranks, ShareColumns) {
     }
   });
 }
-
-class OnePlan final : public PlanSource {
- public:
-  explicit OnePlan(const char* plan) : plan_(parse_plan(plan)) {}
-  std::optional<Plan> find(const PlanKey& key) const override {
-    asked = name(key);
-    return plan_;
-  }
-  mutable std::string asked;
-
- private:
-  Plan plan_;
-};
 
 TEST(Ulysses, AsksForAPlan) {
   const Problem problem(40, 96, 64);

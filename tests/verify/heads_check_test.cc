@@ -49,8 +49,9 @@ TEST(HeadsCheck, FindsABitOfAVariantAndOfAllOfThem) {
     const std::string one = found([&](std::size_t variant, const Results& all) {
       if (variant == 2) damage(all);
     });
-    EXPECT_TRUE(contains(
-        one, std::string("with 1 threads and first_id: ") + matrix + " differs from serial: "))
+    EXPECT_TRUE(contains(one, std::string("with 1 threads and first_id, and with the plan "
+                                          "\"fused\": ") +
+                                  matrix + " differs from serial: "))
         << one;
     const std::string both = found([&](std::size_t, const Results& all) { damage(all); });
     EXPECT_TRUE(contains(both, std::string(matrix) + " differs from that of one rank: ")) << both;

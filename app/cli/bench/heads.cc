@@ -26,12 +26,13 @@ constexpr Options::About kAboutHeads = {
     .usage = "--m M --n N --k K [OPTIONS]",
     .purpose =
         "Measures what follows a product by ranks' shares of a vocabulary of n ids:\n\n"
-        "  top      the largest logits (matmul_top)\n"
-        "  logits   the product, and all logits on every rank (matmul_all_gather_columns)\n"
-        "  columns  logits that are there, brought to every rank (all_gather_columns)\n"
-        "  loss     cross entropy and its gradient (matmul_cross_entropy_with_gradient)\n\n"
+        "  top        the largest logits (matmul_top)\n"
+        "  logits     the product, and all logits on every rank (matmul_all_gather_columns)\n"
+        "  columns    logits that are there, brought to every rank (all_gather_columns)\n"
+        "  loss       cross entropy and its gradient (matmul_cross_entropy_with_gradient)\n"
+        "  log-probs  the logarithms of targets' probabilities (matmul_log_probs)\n\n"
         "Gathered is the time of the same with logits that are gathered as the rows of a\n"
-        "transposed matrix, and searched afterwards; a loss, which has none, shows \"-\".\n"
+        "transposed matrix, and searched afterwards; the last two have none.\n"
         "Products is the time of the products alone: one, or the three of a loss. Reading is the\n"
         "time in which all ranks read their weights.",
     .examples =
@@ -60,7 +61,7 @@ std::optional<HeadsOptions> read_heads_options(Words words) {
   Options options(kAboutHeads);
   add_options(options, sizes);
   options.add("--head", "HEAD[,...]", heads.heads, read_heads,
-              "top, logits, columns, loss (default: all)");
+              "top, logits, columns, loss, log-probs (default: all)");
   options.offer(measure::heads_words());
   options.add("--top", whole(1, 1024, "K"), heads.top, "logits kept of a row (default: 1)");
   options.add("-d,--dtype", kDtype, heads.x, "dtype of x, weight and logits (default: bf16)");

@@ -21,10 +21,10 @@ int bench_model(Words words);
 
 // An operator that bench and trace measure.
 struct MeasuredOperator {
-  Operator op = Operator::matmul;  // of `ulysses`: its product
-  std::optional<measure::UlyssesSetup> ulysses = {};
+  Operator op = Operator::matmul;  // of `exchange`: its product
+  std::optional<measure::ExchangeSetup> exchange = {};
 
-  std::string_view name() const { return ulysses ? ulysses->name() : plait::name(op); }
+  std::string_view name() const { return exchange ? exchange->name() : plait::name(op); }
 };
 std::optional<MeasuredOperator> find_measured(std::string_view spelling);
 std::vector<std::string> measured_words();  // all that communicate

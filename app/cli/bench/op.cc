@@ -14,6 +14,7 @@
 #include "measure/collective_check.h"
 #include "measure/op_measure.h"
 #include "ops/shapes.h"
+#include "plan/families.h"
 
 namespace plait::cli {
 namespace {
@@ -86,18 +87,16 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
 
 std::optional<MeasuredOperator> find_measured(std::string_view spelling) {
   if (const auto op = parse_operator(spelling)) return MeasuredOperator{.op = *op};
-  for (const bool product_first : {true, false}) {
-    const measure::UlyssesSetup ulysses = {.product_first = product_first};
-    if (spelling == ulysses.name() || spelling == word_of(ulysses.name()))
-      return MeasuredOperator{.ulysses = ulysses};
-  }
-  return std::nullopt;
+  const plan::FamilyCall* const call = plan::find_family_call(spelling);
+  if (call == nullptr || call->family == Family::experts) return std::nullopt;
+  return MeasuredOperator{
+      .exchange = {{.family = call->family, .product_first = is_compute_first(call->like)}}};
 }
 
 std::vector<std::string> measured_words() {
   std::vector<std::string> words = operator_words();
-  for (const bool product_first : {true, false})
-    words.push_back(word_of(measure::UlyssesSetup{.product_first = product_first}.name()));
+  for (const plan::FamilyCall& call : plan::family_calls())
+    if (call.family != Family::experts) words.push_back(word_of(call.name));
   return words;
 }
 

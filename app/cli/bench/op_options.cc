@@ -47,12 +47,13 @@ constexpr const char* kTraceExamples =
     "  plait trace all-gather-matmul --m 1024 --n 4096 --k 4096 --html page.html\n"
     "  plait trace matmul-all-reduce --m 256 --n 4096 --k 4096 --link 1gbit --svg picture.svg\n";
 
-constexpr const char* kUlyssesExamples =
+constexpr const char* kExchangeExamples =
     "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
     "3 a rank was lost.\n\n"
     "Examples:\n"
     "  plait bench matmul-all-to-all --m 1024 --n 6144 --k 4096 --heads 32,8 --link ratio=1\n"
-    "  plait trace all-to-all-matmul --m 1024 --n 4096 --k 4096 --heads 32 --link ratio=1\n";
+    "  plait trace all-to-all-matmul --m 1024 --n 4096 --k 4096 --heads 32 --link ratio=1\n"
+    "  plait bench matmul-all-gather-columns --m 512 --n 32000 --k 4096 --link ratio=1\n";
 
 // The default parts of pipelined plans. A page with many plans is hard to read.
 const char* usual_parts(OpVerb verb) { return verb == OpVerb::trace ? "4" : "2,4,8"; }
@@ -88,8 +89,8 @@ void check_backend(const OpBenchOptions& options) {
 
 // The options whose values need no others to be understood.
 void add_options(Options& options, OpBenchOptions& bench) {
-  if (bench.ulysses) {
-    add_heads_option(options, *bench.ulysses);
+  if (bench.exchange) {
+    if (bench.exchange->family == Family::ulysses) add_heads_option(options, *bench.exchange);
   } else {
     options.add("--wire", wire_of(bench.op), bench.wire,
                 "dtype in which partial sums are sent (default: f32 on one host, x's\n"
@@ -117,7 +118,7 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
   const bool traces = which == OpVerb::trace;
   OpBenchOptions bench;
   bench.op = op.op;
-  bench.ulysses = op.ulysses;
+  bench.exchange = op.exchange;
   const std::string verb = (traces ? "trace " : "bench ") + word_of(bench.name());
   bench.wire = kAutomaticWire;
   SizeOptions sizes;
@@ -127,9 +128,9 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
   Options options({.verb = verb,
                    .usage = "--m M --n N --k K [OPTIONS]",
                    .purpose = traces ? kTracePurpose : kPurpose,
-                   .examples = op.ulysses ? kUlyssesExamples
-                               : traces   ? kTraceExamples
-                                          : kExamples});
+                   .examples = op.exchange ? kExchangeExamples
+                               : traces    ? kTraceExamples
+                                           : kExamples});
   add_options(options, sizes);
   add_options(options, dtypes);
   add_options(options, ranks);
@@ -146,10 +147,10 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
   bench.transport = ranks.transport;
   bench.threads = ranks.threads;
   check_backend(bench);
-  bench.plans = bench.ulysses ? read_plans(*bench.ulysses, plans, usual_parts(which))
-                              : read_plans(bench.op, plans, usual_parts(which));
+  bench.plans = bench.exchange ? read_plans(*bench.exchange, plans, usual_parts(which))
+                               : read_plans(bench.op, plans, usual_parts(which));
   for (const measure::OpSize& size : bench.sizes)
-    if (bench.ulysses) static_cast<void>(bench.ulysses->columns(size, bench.ranks));
+    if (bench.exchange) static_cast<void>(bench.exchange->columns(size, bench.ranks));
   if (traces && !bench.files.traces()) {
     bench.files.trace = "plait-trace.json";
     bench.files.html = "plait-trace.html";

@@ -1,9 +1,9 @@
 #include "cli/info/why_plan.h"
-#include "cli/bench/measurements.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -20,6 +20,7 @@
 #include "plait/ops.h"
 #include "plait/quantized.h"
 #include "plait/settings.h"
+#include "plan/families.h"
 #include "plan/machine.h"
 #include "plan/settings/load.h"
 #include "plan/weight_kind.h"
@@ -35,6 +36,7 @@ bool is_operator(std::string_view word) {
   const bool says_so = word.starts_with(kOp);
   const std::string_view spelling = word.substr(says_so ? kOp.size() : 0);
   const auto op = parse_operator(spelling);
+  if (plan::find_family_call(spelling) != nullptr) return true;
   return op ? traits_of(*op).communicates() : says_so;
 }
 
@@ -74,6 +76,8 @@ const plan::Prediction& prediction_of(const PlanChoice& choice, const Plan& plan
       ->prediction;
 }
 
+bool has_model(const PlanKey& key) { return key.family == Family::operators; }
+
 // The setting that determines the plan of a problem.
 std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
   const bool custom = loaded.settings.customized.contains(shape_of(key));
@@ -83,6 +87,13 @@ std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
 
 // The model's choice compared with serial; if it chose serial, the best of the others.
 std::string show_model(const PlanChoice& choice) {
+  if (!has_model(choice.key)) {
+    return fmt::format(
+        "It is \"{}\", the default: the cost model knows nothing of such calls. plait tune "
+        "measures "
+        "plans.\n",
+        name(choice.chosen));
+  }
   if (!choice.profile.knows_link(choice.key)) {
     return fmt::format(
         "It is \"{}\", the default between hosts: their network is not known here. A program "
@@ -118,8 +129,13 @@ std::string show_model(const PlanChoice& choice) {
 
 // Says in a sentence where the plan comes from.
 std::string show_source(const PlanChoice& choice) {
-  if (choice.set)
-    return fmt::format("It is \"{}\", set by {}.\n", name(choice.chosen), choice.setting);
+  if (choice.set) {
+    const std::string unused = choice.measured
+                                   ? fmt::format("The measured plan, \"{}\", is not used ({}).\n",
+                                                 name(choice.measured->plan), choice.cache_path)
+                                   : "";
+    return fmt::format("It is \"{}\", set by {}.\n{}", name(choice.chosen), choice.setting, unused);
+  }
   if (!choice.refusal.empty()) {
     return fmt::format("automatic_plans() refuses: {}.\nWithout automatic plans it is \"{}\".\n",
                        choice.refusal, name(choice.chosen));
@@ -154,6 +170,7 @@ std::string show_profile_source(const PlanChoice& choice) {
 
 // Says in which tree the sums are added if ranks have equal shares of k.
 SumTree sum_tree_of(const PlanKey& key) {
+  if (!has_model(key)) return {};  // no sum passes from rank to rank
   const bool shares_k = traits_of(key.op).shares_k;
   if (shares_k && key.k % key.world != 0) return {"the ranks' shares of k differ"};
   WeightKind kind = {.is_packed = true};
@@ -191,65 +208,22 @@ bool is_plan_problem(const std::vector<std::string>& words) {
   });
 }
 
-namespace {
-
-// The words of an operator that has such plans describe it, but sentences name it.
-void check_problem(const measure::UlyssesSetup& ulysses, const std::string& problem) try {
-  parse_plan_key(base::sentence(kOp, name(ulysses.like()), problem));
-} catch (const Error& error) {
-  std::string text = error.what();
-  const std::string_view like = name(ulysses.like());
-  if (const std::size_t at = text.find(like); at != std::string::npos)
-    text.replace(at, like.size(), ulysses.name());
-  throw Error(error.code(), text);
-}
-
-Json always_fused(std::string_view op, std::string_view problem) {
-  return {{"problem", base::sentence(kOp, op, problem)},
-          {"op", op},
-          {"chosen", name(Schedule::fused)},
-          {"source", "default"},
-          {"as_on_one_rank", true}};
-}
-
-}  // namespace
-
-Json explain_exchange(const std::vector<std::string>& words) {
-  constexpr std::string_view kExperts = "experts";
-  std::string problem;
-  std::optional<measure::UlyssesSetup> ulysses;
-  bool is_experts = false;
+Json explain_one_plan(const std::vector<std::string>& words) {
+  constexpr std::array kHeads = {"matmul_top", "matmul_cross_entropy", "matmul_log_probs"};
   for (const std::string& some : words) {
-    for (const std::string_view word : base::split(some, ' ')) {
-      const std::string_view op = word.substr(word.starts_with(kOp) ? kOp.size() : 0);
-      const auto found = find_measured(op);
-      if (op == kExperts) {
-        is_experts = true;
-      } else if (found && found->ulysses) {
-        ulysses = found->ulysses;
-      } else {
-        problem += base::sentence(' ', word);
-      }
-    }
+    const std::string first(base::split(some, ' ').front());
+    for (const std::string_view op : kHeads)
+      if (first == op || first == word_of(op) || first == base::sentence(kOp, op))
+        return {{"op", op}, {"chosen", name(Schedule::serial)}, {"source", "only"}};
   }
-  if (is_experts) {
-    PLAIT_CHECK(problem.empty() && !ulysses, "problem: a layer of experts has one plan for all ",
-                "sizes; leave out", problem);
-    return always_fused(kExperts, "");
-  }
-  if (!ulysses) return {};
-  check_problem(*ulysses, problem);
-  return always_fused(ulysses->name(), problem);
+  return {};
 }
 
-std::string show_exchange(const Json& explained) {
-  const std::string word = word_of(explained["op"].get<std::string>());
+std::string show_one_plan(const Json& explained) {
   return fmt::format(
-      "The plan for {}\n\nIt is \"fused\", for all sizes and networks, unless a call gives "
-      "another, or a source of\nplans that plait tune has measured.\n"
-      "Its sums have the same bits as on one rank, in every plan.\n"
-      "plait bench {} measures plans, and plait predict {} predicts them.\n",
-      explained["problem"].get<std::string>(), word, word);
+      "{} has one plan: the product, then one message of a few bytes for each row.\n"
+      "Its results have the same bits as on one rank.\n",
+      explained["op"].get<std::string>());
 }
 
 namespace {
@@ -290,8 +264,9 @@ PlanChoice choose_plan(const std::vector<std::string>& words) {
   choice.cache_path = loaded.settings.plan_cache;
   take_files(choice);
   const plan::CostModel model(choice.profile);
-  choice.candidates = model.rank(choice.key);
   choice.chosen = chosen_of(choice, model);
+  if (!has_model(choice.key)) return choice;  // nothing is predicted
+  choice.candidates = model.rank(choice.key);
   const bool is_there =
       std::any_of(choice.candidates.begin(), choice.candidates.end(),
                   [&](const plan::Candidate& one) { return one.plan == choice.chosen; });
@@ -323,17 +298,18 @@ std::string show_text(const PlanChoice& choice) {
                show_time(parts.product), show_time(parts.work), show_time(parts.waited),
                show_time(parts.transfer), show_time(parts.exposed())});
   }
-  text += table.text();
+  if (!choice.candidates.empty()) text += table.text();
   if (left_out > 0)
     text += fmt::format("{} more plans are not shown; --json lists all.\n", left_out);
-  return text + '\n' + show_source(choice) + show_tree(choice.key) + show_profile_source(choice);
+  if (!choice.candidates.empty()) text += '\n';
+  return text + show_source(choice) + show_tree(choice.key) + show_profile_source(choice);
 }
 
 Json show_json(const PlanChoice& choice) {
   Json plans = Json::array();
   const plan::CostModel model(choice.profile);
-  const plan::Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
   for (const plan::Candidate& one : choice.candidates) {
+    const plan::Prediction& serial = prediction_of(choice, {.schedule = Schedule::serial});
     plans.push_back({{"plan", name(one.plan)},
                      {"predicted_ns", one.prediction.total},
                      {"product_ns", one.prediction.product},
@@ -349,7 +325,8 @@ Json show_json(const PlanChoice& choice) {
           {"source", choice.set                ? "settings"
                      : !choice.refusal.empty() ? "default"
                      : choice.measured         ? "cache"
-                                               : "model"},
+                     : has_model(choice.key)   ? "model"
+                                               : "default"},
           {"setting", choice.set ? Json(choice.setting) : Json()},
           {"cache", choice.cache_path},
           {"as_on_one_rank", static_cast<bool>(sum_tree_of(choice.key))},

@@ -33,8 +33,8 @@ PlanChoice choose_plan(const std::vector<std::string>& words);
 std::string show_text(const PlanChoice& choice);
 Json show_json(const PlanChoice& choice);
 
-// Explains the plan of an operator of Ulysses; null if the words name none.
-Json explain_exchange(const std::vector<std::string>& words);
-std::string show_exchange(const Json& explained);
+// Explains a call that has no choice of plans; null if the words name none.
+Json explain_one_plan(const std::vector<std::string>& words);
+std::string show_one_plan(const Json& explained);
 
 }  // namespace plait::cli

@@ -142,8 +142,10 @@ predict::Problem OpPredictOptions::problem_of(const measure::OpSize& size) const
   one.m = size.m;
   one.n = size.n;
   one.k = size.k;
-  if (op.ulysses)
-    one.exchange = {op.ulysses->product_first, op.ulysses->columns(size, machine.ranks)};
+  if (op.exchange)
+    one.exchange = {.family = op.exchange->family,
+                    .product_first = op.exchange->product_first,
+                    .columns = op.exchange->columns(size, machine.ranks)};
   return one;
 }
 
@@ -162,9 +164,9 @@ std::optional<OpPredictOptions> read_op_predict_options(const MeasuredOperator& 
                    .examples = kExamples});
   add_options(options, sizes);
   add_options(options, dtypes);
-  if (what.op.ulysses) {
-    add_heads_option(options, *what.op.ulysses);
-  } else {
+  if (what.op.exchange && what.op.exchange->family == Family::ulysses) {
+    add_heads_option(options, *what.op.exchange);
+  } else if (!what.op.exchange) {
     options.add("--wire", wire_of(op.op), wire,
                 "dtype in which partial sums are sent (default: f32)");
   }
@@ -183,7 +185,7 @@ std::optional<OpPredictOptions> read_op_predict_options(const MeasuredOperator& 
                   .weight_bytes = weight_bytes(what.weight, dtypes.x)};
   what.machine = machine_of(machine);
   check_rate_is_known(dtypes.x, what.machine, machine);
-  what.plans = op.ulysses ? read_plans(*op.ulysses, plans) : read_plans(op.op, plans);
+  what.plans = op.exchange ? read_plans(*op.exchange, plans) : read_plans(op.op, plans);
   for (const measure::OpSize& size : what.sizes) static_cast<void>(what.problem_of(size));
   PLAIT_CHECK(what.sizes.size() == 1 || !what.files.traces(),
               "a timeline needs exactly one size, not ", what.sizes.size());

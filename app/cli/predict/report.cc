@@ -18,7 +18,7 @@ double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 // Without partial sums chunks have x's dtype, whatever wire was requested.
 Dtype wire_of(const OpPredictOptions& options) {
   const predict::Problem& problem = options.problem;
-  if (options.op.ulysses) return options.op.ulysses->product_first ? problem.out : problem.x;
+  if (options.op.exchange) return options.op.exchange->product_first ? problem.out : problem.x;
   return ops::wire_of(problem.op, problem.x, problem.wire);
 }
 

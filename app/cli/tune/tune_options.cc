@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
+#include "cli/bench/experts_words.h"
 #include "cli/bench/measurements.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
@@ -15,6 +16,7 @@
 #include "plait/quantized.h"
 #include "plait/settings.h"
 #include "plan/cache.h"
+#include "plan/families.h"
 #include "plan/weight_kind.h"
 
 namespace plait::cli {
@@ -34,6 +36,7 @@ constexpr Options::About kAbout = {
         "Examples:\n"
         "  plait tune --op matmul-all-reduce --m 512,2048 --n 8192 --k 8192\n"
         "  plait tune --model llama2-7b --tp 2 --m 2048 --link 25gbit,5us --missing\n"
+        "  plait tune --experts qwen3-30b-a3b --m 512 --ranks 2\n"
         "  plait tune --from plait-trace.json\n"
         "  plait tune --profile\n"
         "  plait tune --show\n"};
@@ -41,8 +44,9 @@ constexpr Options::About kAbout = {
 // The problems as given: by sizes, by a model or by a timeline.
 struct ProblemOptions {
   std::string ops = "matmul-all-reduce";
-  measure::UlyssesSetup heads = {};
+  measure::ExchangeSetup heads = {};
   SizeOptions sizes = {};
+  measure::ExpertsSetup experts = {};
   const plan::Model* model = nullptr;
   double scale = 1;
   bool no_sequence_parallel = false;
@@ -71,6 +75,12 @@ void add_options(Options& options, ProblemOptions& problem) {
               "factor for the model's widths, as in plait bench model (default: 1)");
   options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,
                    "for --model: all-reduce sums in place of sequence parallelism");
+  options.add("--experts", "NAME[,...]", problem.experts.models, read_experts,
+              "tune a layer of experts, as in plait bench experts, with --m tokens on\n"
+              "each rank (default: 512)");
+  options.offer(experts_words());
+  options.add_flag("--replicated", problem.experts.replicated,
+                   "for --experts: all ranks have the same tokens, as in decoding");
   options.add("--from", "FILE", problem.from,
               "tune the operators that a timeline contains (plait trace,\n"
               "Trace::write_json)");
@@ -144,7 +154,7 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
     const MeasuredOperator found = find_measured(spelling).value_or(MeasuredOperator{});
-    const Operator op = found.ulysses ? found.ulysses->like() : found.op;
+    const Operator op = found.exchange ? found.exchange->like() : found.op;
     PLAIT_CHECK(traits_of(op).communicates(), "--op ", spelling,
                 " has no plans; operators such as matmul-all-reduce have");
     for (const measure::OpSize& size : read_sizes(given.sizes)) {
@@ -153,10 +163,30 @@ std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const Pl
       key.m = size.m;
       key.n = size.n;
       key.k = size.k;
-      if (found.ulysses) key.columns = measure::most_columns(key, given.heads);
-      if (key.columns > 0 || !traits_of(op).shares_k) key.wire = key.x;
+      if (found.exchange) {
+        key.family = found.exchange->family;
+        key.columns = measure::most_columns(key, given.heads);
+      }
+      if (found.exchange || !traits_of(op).shares_k) key.wire = key.x;
       add_problem(problems, key);
     }
+  }
+  return problems;
+}
+
+// A layer has one plan for all batches; it is measured with one.
+std::vector<PlanKey> problems_of_experts(const ProblemOptions& given, PlanKey usual) {
+  std::vector<PlanKey> problems;
+  for (const measure::ExpertsModel& model : given.experts.models) {
+    const ExpertsDesc desc = measure::describe(model, usual.x);
+    usual.op = plan::find_family_call(Family::experts, given.experts.replicated)->like;
+    usual.family = Family::experts;
+    usual.m = desc.top;
+    usual.n = desc.inner;
+    usual.k = desc.hidden;
+    usual.columns = desc.experts;
+    usual.wire = usual.x;
+    add_problem(problems, usual);
   }
   return problems;
 }
@@ -180,7 +210,7 @@ void check_together(const Options& options, const TuneOptions& tune, const Probl
     refuse(options, request + " concerns no problem, so it",
            {"--op", "--m", "--n", "--k", "--shapes", "--model", "--scale", "--from", "--dtype",
             "--out", "--wire", "--weight", "--link", "--plans", "--missing",
-            "--no-sequence-parallel", "--heads"});
+            "--no-sequence-parallel", "--heads", "--experts", "--replicated"});
     if (tune.show) {
       refuse(options, "--show measures nothing, so it",
              {"--seconds", "--ranks", "--tp", "--transport", "--threads", "--backend"});
@@ -195,6 +225,15 @@ void check_together(const Options& options, const TuneOptions& tune, const Probl
               "--model and --from cannot be combined");
   for (const char* option : {"--no-sequence-parallel", "--scale"})
     PLAIT_CHECK(given.model != nullptr || !options.is_given(option), option, " requires --model");
+  if (!given.experts.models.empty()) {
+    refuse(options, "--experts",
+           {"--op", "--heads", "--model", "--from", "--n", "--k", "--shapes", "--out", "--wire",
+            "--weight"});
+    PLAIT_CHECK(given.sizes.m.size() <= 1, "--experts: a layer has one plan for all batches, so ",
+                "--m takes one number of tokens");
+  }
+  PLAIT_CHECK(!given.experts.replicated || !given.experts.models.empty(),
+              "--replicated requires --experts");
   if (given.model != nullptr) {
     refuse(options, "--model", {"--op", "--heads"});
     PLAIT_CHECK(given.sizes.n.empty() && given.sizes.k.empty() && given.sizes.shapes.empty(),
@@ -228,6 +267,10 @@ void find_problems(TuneOptions& tune, const Options& options, const ProblemOptio
   const PlanKey usual = usual_key(given, tune.ranks);
   if (given.model != nullptr) {
     tune.problems = problems_of_model(given, usual);
+  } else if (!given.experts.models.empty()) {
+    tune.problems = problems_of_experts(given, usual);
+    tune.experts = given.experts;
+    tune.experts.tokens = given.sizes.m.empty() ? std::vector<std::int64_t>{512} : given.sizes.m;
   } else if (!given.from.empty()) {
     take_from_trace(tune, options, usual);
   } else {
@@ -235,12 +278,14 @@ void find_problems(TuneOptions& tune, const Options& options, const ProblemOptio
     const auto have = [&](auto&& is_such) {
       return std::any_of(tune.problems.begin(), tune.problems.end(), is_such);
     };
-    PLAIT_CHECK(
-        have([](const PlanKey& key) { return key.columns > 0; }) || !options.is_given("--heads"),
-        options.as_given("--heads"),
-        " applies to matmul-all-to-all and all-to-all-matmul, and neither is in --op ", given.ops);
-    const bool sums =
-        have([](const PlanKey& key) { return key.columns == 0 && traits_of(key.op).shares_k; });
+    PLAIT_CHECK(have([](const PlanKey& key) { return key.family == Family::ulysses; }) ||
+                    !options.is_given("--heads"),
+                options.as_given("--heads"),
+                " applies to matmul-all-to-all and all-to-all-matmul, and neither is in --op ",
+                given.ops);
+    const bool sums = have([](const PlanKey& key) {
+      return key.family == Family::operators && traits_of(key.op).shares_k;
+    });
     PLAIT_CHECK(sums || !options.is_given("--wire"), options.as_given("--wire"),
                 " applies to partial sums, and there are none in --op ", given.ops);
   }

@@ -7,6 +7,7 @@
 
 #include "cli/output_files.h"
 #include "cli/verbs.h"
+#include "measure/experts_case.h"
 #include "measure/op_setup.h"
 #include "plait/plan.h"
 #include "tune/measure_profile.h"
@@ -16,7 +17,8 @@ namespace plait::cli {
 
 struct TuneOptions {
   std::vector<PlanKey> problems = {};  // their threads are set later, by the ranks
-  measure::UlyssesSetup heads = {};    // of those with columns
+  measure::ExchangeSetup heads = {};   // of those with columns
+  measure::ExpertsSetup experts = {};  // of layers of experts
   int ranks = 2;
   int threads = 0;  // of each rank; 0: its share of the cores
   std::string transport = {};

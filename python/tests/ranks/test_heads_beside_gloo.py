@@ -76,6 +76,16 @@ def columns_before(one: _Problem) -> Answers:
     return out, functional.linear(_gathered(x, one.inputs_of, one.group), one.own)
 
 
+def sums_after(one: _Problem) -> Answers:
+    """Multiply shares of k, and add up the ranks' sums (13)."""
+    x, weight = one.x[:, one.inputs].contiguous(), one.weight[:, one.inputs].contiguous()
+    sums = functional.linear(x.float(), weight.float())
+    dist.all_reduce(sums, group=one.group)
+    out = torch.empty_like(sums, dtype=x.dtype)
+    _native.matmul_all_reduce(view(x), _weight(weight), view(out), pt.communicator())
+    return out, sums
+
+
 def greedy(one: _Problem) -> Answers:
     """Choose the largest of all ranks' logits: compared are the logits that were chosen."""
     logits = one.logits()
@@ -107,10 +117,41 @@ def log_probs(one: _Problem) -> Answers:
     return found, wanted
 
 
+def log_probs_of_the_largest(one: _Problem) -> Answers:
+    """Compute probabilities among the 5 largest logits of a row, of the third of them (83)."""
+    values, _ = pt.linear_top(one.x, one.own, 5, logits=one.x.dtype)
+    logits = one.logits().float()
+    kept = logits.masked_fill(logits < logits.topk(5).values[:, -1:], -torch.inf)
+    third = logits.topk(5).indices[:, 2:3]
+    return values.log_softmax(1)[:, 2], kept.log_softmax(1).gather(1, third)[:, 0]
+
+
+def gradient_of_log_probs(one: _Problem) -> Answers:
+    """Compute the gradient of x for the probabilities of targets (84)."""
+    x = one.x.clone().requires_grad_()
+    pt.linear_log_probs(x, one.own, one.targets, logits=one.x.dtype).sum().backward()
+    assert x.grad is not None
+    by_logits = -one.logits().float().softmax(1)
+    by_logits.scatter_add_(1, one.targets[:, None], torch.ones_like(by_logits))
+    wanted = functional.linear(by_logits[:, one.ids], one.own.float().T)
+    dist.all_reduce(wanted, group=one.group)
+    return x.grad, wanted
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("sizes", [(1, 515, 96), (130, 260, 67)], ids=str)
 @pytest.mark.parametrize(
-    "problem", [columns_after, columns_before, greedy, cross_entropy, log_probs]
+    "problem",
+    [
+        columns_after,
+        columns_before,
+        sums_after,
+        greedy,
+        cross_entropy,
+        log_probs,
+        log_probs_of_the_largest,
+        gradient_of_log_probs,
+    ],
 )
 def test_both_agree(
     problem: Callable[[_Problem], Answers],

@@ -34,6 +34,17 @@ class OperatorTest(OperatorCase):
                 self.check(found, op)
                 self.assertEqual((found["ranks"], found["link"]), (3, "10gbit,20us"))
 
+    def test_gathered_columns(self):
+        for op in "matmul-all-gather-columns", "all-gather-columns-matmul":
+            with self.subTest(op):
+                found = self.json(op, *self.SIZE, "--transport", "threads", "--ranks", 3, "--parts", "2")
+                self.check(found, op)
+                self.assertEqual([one["plan"] for one in found["schedules"]],
+                                 ["serial", "pipelined parts=2", "fused"])
+                found = self.json(op, *self.SIZE, "--link", "10gbit,20us", "--transport", "threads", "--plan", "fused",
+                                  "--timed-product")
+                self.check(found, op)
+
     def test_columns_that_heads_cannot_share(self):
         for words, sentence in ((("--heads", "7,7"), "matmul_all_to_all: 200 columns are not those of 21 heads"),
                                 (("--heads", "8,4,2"), "--heads 8,4,2 is not a number of heads and one of kv heads"),

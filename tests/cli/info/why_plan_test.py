@@ -81,20 +81,23 @@ class WhyTest(TuneCase):
                          'plait info: PLAIT_LINK: the link "rope" is not like "25gbit,5us": a bandwidth, a latency, '
                          "or both")
 
-    def test_exchanges_are_fused(self):
-        for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32", "experts",
-                      "op=experts"):
+    def test_calls_that_are_no_operators(self):
+        for words in ("matmul-all-to-all m=64 n=96 k=64", "m=64 n=96 op=all_to_all_matmul k=64 x=f32",
+                      "experts m=8 n=768 k=2048 columns=128", "op=matmul-all-gather-columns m=1 n=64 k=8"):
             page = self.plait("info", "--why", words).stdout
-            self.assertIn('It is "fused", for all sizes and networks, unless a call gives another,', page)
+            self.assertIn('It is "fused", the default: the cost model knows nothing of such calls.', page)
             found = json.loads(self.plait("info", "--why", words, "--json").stdout)
-            self.assertEqual((found["chosen"], found["source"]), ("fused", "default"))
+            self.assertEqual((found["chosen"], found["source"], found["as_on_one_rank"], found["plans"]),
+                             ("fused", "default", True, []))
             self.assertIn(f"The plan for {found['problem']}\n", page)
+        for words in ("matmul-top", "op=matmul_cross_entropy", "matmul_log_probs m=8"):
+            self.assertIn(" has one plan: the product, then one message", self.plait("info", "--why", words).stdout)
 
     def test_what_it_cannot_explain(self):
         for words, sentence in [
             ("op=foo m=8 n=8 k=8", "problem: op=foo is not an operator; write, for example, op=matmul_all_reduce"),
-            ("experts m=8", "problem: a layer of experts has one plan for all sizes; leave out m=8"),
-            ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul_all_to_all m=8 n=8" has no k='),
+            ("experts m=8 n=8 k=8", "problem: op=experts needs columns=, the number of experts"),
+            ("matmul-all-to-all m=8 n=8", 'problem: "op=matmul-all-to-all m=8 n=8" has no k='),
             ("op=matmul-all-reduce m=8 n=8 k=8 w=s9",
              "w=s9 is not a weight; give, for example, bf16, bf16:plain, s8:channel or s8:group=128"),
             ("op=matmul-all-reduce m=8", 'problem: "op=matmul-all-reduce m=8" has no n='),

@@ -89,7 +89,6 @@ class Call:
         found = self.context.experts.get(key)
         if found is None:
             dtype = tensors.DTYPES[hidden.dtype]
-            plan = settings.plan
             found = self.context.experts[key] = _native._Experts(
                 self.context.comm,
                 hidden=width,
@@ -106,7 +105,7 @@ class Call:
                 limit=self.activation.limit,
                 added=self.activation.added,
                 ranks=self.placement.ranks,
-                fused=plan is None or plan.schedule != _native.Schedule.serial,
+                plans=self.context.plans,
                 replicated=self.shared_batch,
                 threads=settings.threads,
                 backend=settings.backend,
