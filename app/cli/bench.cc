@@ -19,7 +19,7 @@ struct Measurement {
   int (*run)(Words) = nullptr;  // null: an operator, by measure_operator()
 };
 
-constexpr std::array<Measurement, 14> kMeasurements = {{
+constexpr std::array<Measurement, 16> kMeasurements = {{
     {"matmul", "a matrix product, without communication", bench_matmul},
     {"grouped", "products of the experts of a layer, without communication", bench_grouped},
     {"experts", "a layer of experts, whose rows go to other ranks and back", bench_experts},
@@ -31,6 +31,8 @@ constexpr std::array<Measurement, 14> kMeasurements = {{
     {"all-reduce-matmul", "a product of rows summed over ranks"},
     {"matmul-all-to-all", "a product of own rows, whose columns go to the ranks of their heads"},
     {"all-to-all-matmul", "a product of own rows, gathered from the ranks of their heads"},
+    {"matmul-all-gather-columns", "a product by own columns, which go to every rank"},
+    {"all-gather-columns-matmul", "a product of columns gathered from all ranks"},
     {"heads", "what follows a product by ranks' shares of a vocabulary", bench_heads},
     {"layer", "a linear layer, forward and backward", bench_layer},
     {"model", "the linear layers of a model's blocks, forward and backward", bench_model},

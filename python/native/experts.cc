@@ -15,7 +15,6 @@
 
 #include "communicator.h"
 #include "named.h"
-#include "plans.h"
 #include "polled.h"
 #include "torch_tensors.h"
 #include "views.h"
@@ -188,7 +187,7 @@ void bind_experts(nb::module_& m) {
              std::int64_t experts, std::int64_t top, std::int64_t parts, Named<Dtype> dtype,
              Named<Dtype> wire, bool is_packed, Named<WeightLayout> layout, bool interleaved,
              float alpha, std::optional<float> limit, float added, std::vector<int> ranks,
-             const PlanSource* plans, bool replicated, int threads, std::string backend) {
+             bool fused, bool replicated, int threads, std::string backend) {
             ExpertsDesc desc = {.hidden = hidden,
                                 .inner = inner,
                                 .experts = experts,
@@ -205,7 +204,7 @@ void bind_experts(nb::module_& m) {
                                 .ranks = std::move(ranks)};
             if (limit) desc.limit = *limit;
             new (self) PyExperts(desc, layout, comm,
-                                 {.plans = plans,
+                                 {.schedule = fused ? Schedule::fused : Schedule::serial,
                                   .replicated = replicated,
                                   .threads = threads,
                                   .backend = std::move(backend)});
@@ -213,7 +212,7 @@ void bind_experts(nb::module_& m) {
           nb::arg("comm"), nb::kw_only(), nb::arg("hidden"), nb::arg("inner"), nb::arg("experts"),
           nb::arg("top"), nb::arg("parts"), nb::arg("dtype"), nb::arg("wire"), nb::arg("is_packed"),
           nb::arg("layout"), nb::arg("interleaved"), nb::arg("alpha"), nb::arg("limit").none(),
-          nb::arg("added"), nb::arg("ranks"), nb::arg("plans").none(), nb::arg("replicated"),
+          nb::arg("added"), nb::arg("ranks"), nb::arg("fused"), nb::arg("replicated"),
           nb::arg("threads"), nb::arg("backend"), nb::keep_alive<1, 2>())
       .def(
           "forward",

@@ -1120,7 +1120,7 @@ def _grouped_matmul_of_stack(x: TensorView, weights: TensorView, groups: int, la
 def _grouped_weight_gradients(grad: TensorView, x: TensorView, rows: Sequence[int], out: TensorView) -> None: ...
 
 class _Experts:
-    def __init__(self, comm: Communicator, *, hidden: int, inner: int, experts: int, top: int, parts: int, dtype: Dtype | str, wire: Dtype | str, is_packed: bool, layout: WeightLayout | str, interleaved: bool, alpha: float, limit: float | None, added: float, ranks: Sequence[int], plans: PlanSource | None, replicated: bool, threads: int, backend: str) -> None: ...
+    def __init__(self, comm: Communicator, *, hidden: int, inner: int, experts: int, top: int, parts: int, dtype: Dtype | str, wire: Dtype | str, is_packed: bool, layout: WeightLayout | str, interleaved: bool, alpha: float, limit: float | None, added: float, ranks: Sequence[int], fused: bool, replicated: bool, threads: int, backend: str) -> None: ...
 
     def forward(self, x: object, ids: int, weights: int, stacks: tuple[object, ...], out: object, gradients: bool, beside: object | None = None) -> tuple[int, list[int]]: ...
 
@@ -1139,7 +1139,7 @@ def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, comm: 
     it the columns are balanced.
     """
 
-def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '', plan: Plan | str | None = None, plans: PlanSource | None = None) -> None:
+def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
     """
     out = all ranks' columns of x·weight, of which each rank has a weight for its own.
 
@@ -1148,7 +1148,7 @@ def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | Weig
     without it the columns are balanced. `bias` is of this rank's columns.
     """
 
-def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '', plan: Plan | str | None = None, plans: PlanSource | None = None) -> None:
+def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
     """
     out = x·weight, where each rank has some columns of x.
 

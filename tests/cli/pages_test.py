@@ -13,11 +13,11 @@ from command import PATIENCE, PLAIT, CommandTest, plait
 VERBS = ["run", "bench", "tune", "trace", "predict", "verify", "info"]
 OPERATORS = ["matmul-all-reduce", "matmul-reduce-scatter", "matmul-all-gather", "all-gather-matmul",
              "reduce-scatter-matmul", "all-reduce-matmul"]
-ULYSSES = ["matmul-all-to-all", "all-to-all-matmul"]
+EXCHANGES = ["matmul-all-to-all", "all-to-all-matmul", "matmul-all-gather-columns", "all-gather-columns-matmul"]
 PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-70b",
          *(f"bench {name}" for name in ["matmul", "grouped", "experts", "heads", "layer", "model"]),
-         *(f"bench {name}" for name in OPERATORS + ULYSSES),
-         *(f"trace {name}" for name in OPERATORS + ULYSSES), *(f"predict {name}" for name in OPERATORS + ULYSSES)]
+         *(f"bench {name}" for name in OPERATORS + EXCHANGES),
+         *(f"trace {name}" for name in OPERATORS + EXCHANGES), *(f"predict {name}" for name in OPERATORS + EXCHANGES)]
 
 
 def options_of(page):
@@ -113,8 +113,8 @@ class CompletionTest(CommandTest):
             ("plait tr", ["trace"]),
             ("plait completion ", ["bash", "fish", "zsh"]),
             ("plait man in", ["info"]),
-            ("plait trace ", [*OPERATORS, *ULYSSES, "-h", "--help"]),
-            ("plait bench matmul-", [one for one in OPERATORS + ULYSSES if one.startswith("matmul-")]),
+            ("plait trace ", [*OPERATORS, *EXCHANGES, "-h", "--help"]),
+            ("plait bench matmul-", [one for one in OPERATORS + EXCHANGES if one.startswith("matmul-")]),
             ("plait predict --mea", ["--measured"]),
             ("plait run --bind ", ["core", "numa", "none"]),
             ("plait run --bind=n", ["numa", "none"]),
@@ -124,7 +124,7 @@ class CompletionTest(CommandTest):
             ("plait bench matmul --dtype ", ["f32", "bf16", "f16"]),
             ("plait bench matmul-all-reduce -d b", ["bf16"]),
             ("plait bench matmul-all-reduce --schedule serial,f", ["serial,fused"]),
-            ("plait tune --op all-g", ["all-gather-matmul"]),
+            ("plait tune --op all-g", ["all-gather-matmul", "all-gather-columns-matmul"]),
             ("plait tune --model llama2-7", ["llama2-7b", "llama2-70b"]),
             ("plait bench layer r", ["row"]),
             ("plait bench model bloom-1", ["bloom-176b"]),

@@ -120,10 +120,8 @@ def log_probs(one: _Problem) -> Answers:
 def log_probs_of_the_largest(one: _Problem) -> Answers:
     """Compute probabilities among the 5 largest logits of a row, of the third of them (83)."""
     values, _ = pt.linear_top(one.x, one.own, 5, logits=one.x.dtype)
-    logits = one.logits().float()
-    kept = logits.masked_fill(logits < logits.topk(5).values[:, -1:], -torch.inf)
-    third = logits.topk(5).indices[:, 2:3]
-    return values.log_softmax(1)[:, 2], kept.log_softmax(1).gather(1, third)[:, 0]
+    wanted = one.logits().float().topk(5).values
+    return values.log_softmax(1)[:, 2], wanted.log_softmax(1)[:, 2]
 
 
 def gradient_of_log_probs(one: _Problem) -> Answers:

@@ -89,6 +89,7 @@ class Call:
         found = self.context.experts.get(key)
         if found is None:
             dtype = tensors.DTYPES[hidden.dtype]
+            plan = settings.plan
             found = self.context.experts[key] = _native._Experts(
                 self.context.comm,
                 hidden=width,
@@ -105,7 +106,7 @@ class Call:
                 limit=self.activation.limit,
                 added=self.activation.added,
                 ranks=self.placement.ranks,
-                plans=self.context.plans,
+                fused=plan is None or plan.schedule != _native.Schedule.serial,
                 replicated=self.shared_batch,
                 threads=settings.threads,
                 backend=settings.backend,
