@@ -93,9 +93,9 @@ struct ExpertsDesc {
 };
 
 struct ExpertsOptions {
-  // serial: all rows go to their experts, are multiplied, and come back. fused: products begin with
-  // this rank's own rows, and go on with those that have come; results leave as they are made. Both
-  // give the same bits. All ranks give the same.
+  // serial: all rows go to their experts, are multiplied, and come back. fused: rows of other ranks
+  // are multiplied as they come, and this rank's own while none are there; results leave as they
+  // are made. Both give the same bits. All ranks give the same.
   Schedule schedule = Schedule::fused;
 
   // Its plan for the layer (see PlanKey), if it has one, says the schedule.
