@@ -51,10 +51,12 @@ int threads_of(int world) {
   return launch::bindings_for(bind, world, cores, limit).front().threads;
 }
 
+bool has_model(const PlanKey& key) { return key.family == Family::operators; }
+
 // Fills in what the problem leaves out, as a program that runs here would.
 PlanKey completed(const std::string& problem, const Settings& settings) {
   PlanKey key = parse_plan_key(problem);
-  if (problem.find("wire=") == std::string::npos)
+  if (has_model(key) && problem.find("wire=") == std::string::npos)
     key.wire = ops::wire_of(key.op, key.x, settings.wire, key.hosts);
   if (key.backend.empty()) key.backend = settings.backend;
   if (key.threads == 0) key.threads = settings.threads;
@@ -76,8 +78,6 @@ const plan::Prediction& prediction_of(const PlanChoice& choice, const Plan& plan
       ->prediction;
 }
 
-bool has_model(const PlanKey& key) { return key.family == Family::operators; }
-
 // The setting that determines the plan of a problem.
 std::string setting_of(const PlanKey& key, const plan::Loaded& loaded) {
   const bool custom = loaded.settings.customized.contains(shape_of(key));
@@ -90,16 +90,14 @@ std::string show_model(const PlanChoice& choice) {
   if (!has_model(choice.key)) {
     return fmt::format(
         "It is \"{}\", the default: the cost model knows nothing of such calls. plait tune "
-        "measures "
-        "plans.\n",
+        "measures plans.\n",
         name(choice.chosen));
   }
   if (!choice.profile.knows_link(choice.key)) {
     return fmt::format(
         "It is \"{}\", the default between hosts: their network is not known here. A program "
         "measures it,\nand tries plans in its first calls. Say link=1gbit,50us to predict plans "
-        "for "
-        "a network.\n",
+        "for a network.\n",
         name(choice.chosen));
   }
   const Plan serial_plan = {.schedule = Schedule::serial};

@@ -3,6 +3,7 @@
 
 #include "base/round_up.h"
 #include "plait/settings.h"
+#include "plan/families.h"
 
 namespace plait {
 
@@ -24,8 +25,8 @@ SettingsPlans::~SettingsPlans() = default;
 
 std::optional<Plan> SettingsPlans::set_for(const PlanKey& key) const {
   if (const auto found = customized_.find(shape_of(key)); found != customized_.end())
-    return followed_by(key.op, found->second);
-  if (plan_) return followed_by(key.op, *plan_);
+    return plan::followed_by(key, found->second);
+  if (plan_) return plan::followed_by(key, *plan_);
   return std::nullopt;
 }
 

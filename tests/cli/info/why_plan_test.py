@@ -1,6 +1,7 @@
 """plait info --why: the predicted times of all plans, and the origin of the choice."""
 
 import json
+import re
 import unittest
 
 from tune_case import TuneCase
@@ -90,6 +91,11 @@ class WhyTest(TuneCase):
             self.assertEqual((found["chosen"], found["source"], found["as_on_one_rank"], found["plans"]),
                              ("fused", "default", True, []))
             self.assertIn(f"The plan for {found['problem']}\n", page)
+            self.assertEqual(*re.findall(r" (?:x|wire)=(\w+)", found["problem"]))  # as a program's key has it
+        self.environment["PLAIT_PLAN"] = "pipelined axis=rows parts=7"
+        for words, plan in (("experts m=8 n=9 k=9 columns=8", "fused"),
+                            ("matmul-all-gather-columns m=8 n=8 k=8", "pipelined parts=7")):
+            self.assertEqual(json.loads(self.plait("info", "--why", words, "--json").stdout)["chosen"], plan)
         for words in ("matmul-top", "op=matmul_cross_entropy", "matmul_log_probs m=8"):
             self.assertIn(" has one plan: the product, then one message", self.plait("info", "--why", words).stdout)
 
