@@ -103,6 +103,7 @@ class Tuning {
     setup.replicated = is_compute_first(key.op);
     setup.x = key.x;
     setup.threads = key.threads;
+    setup.backend = key.backend;
     return setup;
   }
 

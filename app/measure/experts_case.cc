@@ -27,7 +27,7 @@ constexpr Effort kFew = {.repetitions = 3};
 class ExpertsOperands {
  public:
   ExpertsOperands(const ExpertsSetup& setup, const ExpertsModel& model, Communicator& comm)
-      : desc_(describe(model, setup.x)), threads_(setup.threads) {
+      : desc_(describe(model, setup.x)), threads_(setup.threads), backend_(setup.backend) {
     desc_.weight.is_packed = true;
     own_ = ExpertParallelMLP(desc_, comm).experts_of(comm.rank());
     const std::int64_t rows = *std::max_element(setup.tokens.begin(), setup.tokens.end());
@@ -52,9 +52,11 @@ class ExpertsOperands {
 
   std::function<void()> call(const Batch& batch, Communicator& comm, Schedule schedule,
                              bool replicated, const Buffer& out) {
-    auto layer = std::make_shared<ExpertParallelMLP>(
-        desc_, comm,
-        ExpertsOptions{.schedule = schedule, .replicated = replicated, .threads = threads_});
+    auto layer = std::make_shared<ExpertParallelMLP>(desc_, comm,
+                                                     ExpertsOptions{.schedule = schedule,
+                                                                    .replicated = replicated,
+                                                                    .threads = threads_,
+                                                                    .backend = backend_});
     return [this, layer, &batch, &out] { run(*layer, batch, out); };
   }
 
@@ -65,7 +67,8 @@ class ExpertsOperands {
     desc.top = 1;
     desc.ranks.clear();
     auto layer = std::make_shared<ExpertParallelMLP>(
-        desc, alone, ExpertsOptions{.schedule = Schedule::serial, .threads = threads_});
+        desc, alone,
+        ExpertsOptions{.schedule = Schedule::serial, .threads = threads_, .backend = backend_});
     x_received_ = Buffer::for_tensor(desc.dtype, batch.tokens, desc.hidden);
     tensor::fill_random(x_received_.view(desc.dtype, batch.tokens, desc.hidden), /*seed=*/1);
     return [this, layer, &batch, &out] {
@@ -102,6 +105,7 @@ class ExpertsOperands {
 
   ExpertsDesc desc_;
   int threads_;
+  std::string backend_;
   std::vector<std::int64_t> own_;
   Buffer x_, x_received_;
   std::vector<std::unique_ptr<PackedWeight>> up_, down_;

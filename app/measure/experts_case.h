@@ -25,6 +25,7 @@ struct ExpertsSetup {
   bool replicated = false;  // all ranks have the same tokens
   Dtype x = Dtype::bf16;    // of weights and results too
   int threads = 0;
+  std::string backend = {};  // of the products; empty: the best
   Effort effort;
 };
 
