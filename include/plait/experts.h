@@ -98,7 +98,7 @@ struct ExpertsOptions {
   // are made. Both give the same bits. All ranks give the same.
   Schedule schedule = Schedule::fused;
 
-  // Its plan for the layer (see PlanKey), if it has one, says the schedule.
+  // If this source has a plan for the layer (see PlanKey), the plan's schedule is taken instead.
   const PlanSource* plans = nullptr;
 
   // All ranks have the same rows, ids and weights, as in decoding. No row goes to its experts.

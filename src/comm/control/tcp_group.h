@@ -73,7 +73,7 @@ class TcpGroup final : public BlamingGroup, public Receiver, public AgreementMes
   // Fails the group where a process is lost. `doing` begins the sentence.
   void check_for_losses(base::FunctionRef<std::string()> doing);
 
-  // Credits that were not urgent go out at the latest when a call is over.
+  // Frames that were not urgent go out at the latest when a call is over, but for a lone credit.
   void rest() noexcept override {
     announcer_.rest();
     mesh_->end_call();
