@@ -299,6 +299,7 @@ class TuneTest(TuneCase):
             ([], "--m is missing; give --m, --n and --k, or --shapes FILE"),
             (["--op", "matmul-all-to-all", *SMALL, "--heads", 5],
              "matmul_all_to_all: 128 columns are not those of 15 heads of q, k and v"),
+            (["--op", "experts", *SMALL], "--op experts is a layer of a model, which --experts names"),
             (["--op", "matmul", *SMALL], "--op matmul has no plans; operators such as matmul-all-reduce have"),
             (["--model", "gpt"], "there is no model gpt; there are bloom-7b, bloom-176b, llama2-7b, llama2-70b"),
             (["--model", "llama2-7"], "there is no model llama2-7; did you mean llama2-7b?"),

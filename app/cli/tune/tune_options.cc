@@ -76,8 +76,8 @@ void add_options(Options& options, ProblemOptions& problem) {
   options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,
                    "for --model: all-reduce sums in place of sequence parallelism");
   options.add("--experts", "NAME[,...]", problem.experts.models, read_experts,
-              "tune a layer of experts, as in plait bench experts, with --m tokens on\n"
-              "each rank (default: 512)");
+              "tune a layer of experts with packed weights, as in plait bench experts,\n"
+              "with --m tokens on each rank (default: 512)");
   options.offer(experts_words());
   options.add_flag("--replicated", problem.experts.replicated,
                    "for --experts: all ranks have the same tokens, as in decoding");
@@ -153,6 +153,9 @@ std::vector<PlanKey> problems_of_model(const ProblemOptions& given, PlanKey usua
 std::vector<PlanKey> problems_of_operators(const ProblemOptions& given, const PlanKey& usual) {
   std::vector<PlanKey> problems;
   for (const std::string& spelling : read_list("--op", given.ops)) {
+    const plan::FamilyCall* const call = plan::find_family_call(spelling);
+    PLAIT_CHECK(call == nullptr || call->family != Family::experts, "--op ", spelling,
+                " is a layer of a model, which --experts names");
     const MeasuredOperator found = find_measured(spelling).value_or(MeasuredOperator{});
     const Operator op = found.exchange ? found.exchange->like() : found.op;
     PLAIT_CHECK(traits_of(op).communicates(), "--op ", spelling,
