@@ -335,6 +335,9 @@ class TuneTest(TuneCase):
         empty.write_text('{"traceEvents": []}')
         self.assert_says(self.plait("tune", "--from", empty), 2,
                          f"plait tune: --from {empty} has no call of an operator")
+        empty.write_text('{"traceEvents": [{"name": "call op=experts m=4 n=8 k=8 columns=2", "pid": 0}]}')
+        self.assert_says(self.plait("tune", "--from", empty), 2,
+                         f"plait tune: --from {empty}: plait records no calls of experts")
         empty.write_text("[")
         self.assert_says(self.plait("tune", "--from", empty), 2,
                          f"plait tune: --from {empty} is not a timeline written by plait")

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "cli/tune/problems.h"
 #include "cli/values.h"
+#include "plan/families.h"
 #include "plan/weight_kind.h"
 
 namespace plait::cli {
@@ -25,8 +26,11 @@ Calls calls_of_ranks(const Json& trace) {
   for (const Json& event : trace.at("traceEvents")) {
     const std::string name = event.value("name", "");
     if (!name.starts_with(kMark)) continue;
-    ranks[event.value("pid", std::int64_t{0})].push_back(
-        parse_plan_key(std::string_view(name).substr(std::string_view("call ").size())));
+    const PlanKey key =
+        parse_plan_key(std::string_view(name).substr(std::string_view("call ").size()));
+    PLAIT_CHECK(key.family == Family::operators, "plait records no calls of ",
+                plan::call_name(key));
+    ranks[event.value("pid", std::int64_t{0})].push_back(key);
   }
   return ranks;
 }
