@@ -132,7 +132,8 @@ class Group {
   virtual void announce(const Tag& tag) noexcept = 0;
   virtual void rest() noexcept {}
 
-  // Lists the messages of this rank that move only in further calls, which it may never make.
+  // Lists the messages of this rank that peers need, and that move only in further calls, which it
+  // may never make.
   virtual std::vector<Unsent> unsent() { return {}; }
 
   // True if it needs no further call any more, or the group has failed, which the next call says:
