@@ -79,8 +79,8 @@ int info(Words words) {
                    "of a backend for a product; x=, w=, out= (default: bf16) and\n"
                    "backend=NAME are optional. With op=NAME m=M n=N k=K: the choice of a\n"
                    "plan for an operator; x=, w=, out=, wire=, ranks=, hosts=, threads=,\n"
-                   "backend=, transport=, link= and columns= (the most of a rank; of\n"
-                   "experts their number, which is needed) are optional");
+                   "backend=, transport=, link= and columns= (the most that a rank has)\n"
+                   "are optional. Of experts, columns= is their number, and required");
   options.add_flag("--meet", meet,
                    "connect to the other ranks that a launcher has started, and show the\n"
                    "hosts, the ranks of each, and how chunks travel to each rank");
