@@ -23,8 +23,8 @@ Dispatch::Dispatch(comm::Group& group, std::int64_t groups, const Shape& shape,
 void Dispatch::begin(const Batch& batch) {
   source_ = &batch.source;
   order_ = &batch.order;
-  auto header = headers_.begin();
   for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peer == group_.rank()) continue;  // its own rows travel nowhere
     Block& block = blocks_[index(peer)];
     const std::span<const std::int64_t> slots = batch.order.slots(peer);
     block.rows.clear();
@@ -41,9 +41,10 @@ void Dispatch::begin(const Batch& batch) {
       }
       last = slot;
     }
+    auto header = headers_.begin() + peer * (groups_ + 1);
     for (std::int64_t group = 0; group < groups_; ++group)
       *header++ = batch.order.count(peer, group);
-    *header++ = std::ssize(block.rows);
+    *header = std::ssize(block.rows);
   }
 }
 
@@ -62,6 +63,7 @@ std::int64_t Dispatch::learn(int peer, std::span<const std::int64_t> counts) {
 void Dispatch::set_places(const RowStore& store) {
   places_ = store.bytes();
   for (int peer = 0; peer < group_.world(); ++peer) {
+    if (peer == group_.rank()) continue;
     Arrivals& its = arrivals_[index(peer)];
     its.taken = 0;
     its.first = 0;

@@ -32,11 +32,13 @@ constexpr Dispatch::Shape kShape = {.shared_bytes = sizeof(std::int64_t),
                                     .result_bytes = 4,
                                     .top = 3,
                                     .parts = 1};
+constexpr int kPeer = 1;
 
-// One rank sends itself two rows: the first has three slots, of two groups, and the second one.
-class ToItself {
+// The first rank sends the second two rows, and reads them as if they were the second's for it. The
+// first row has three slots, of two groups, and the second one.
+class ToAPeer {
  public:
-  explicit ToItself(Communicator& comm)
+  explicit ToAPeer(Communicator& comm)
       : store_(kShape.stored_bytes(), kShape.result_bytes),
         dispatch_(comm.state().group(), 2, kShape,
                   [this] {
@@ -45,9 +47,10 @@ class ToItself {
                     dispatch_.set_places(store_);
                   }),
         chunk_(static_cast<std::size_t>(2 * kShape.travelling_bytes())) {
-    order_.sort(std::vector<std::int64_t>{0, 1, 0, -1, 1, -1}, Placement({.experts = 2}, 1, {}));
+    order_.sort(std::vector<std::int64_t>{0, 1, 0, -1, 1, -1},
+                Placement({.experts = 2}, 2, std::vector<int>{kPeer, kPeer}));
     dispatch_.begin({.rows = 2, .source = source_, .order = order_});
-    parcels().write(0, rows(0, 2), chunk_.data());
+    parcels().write(kPeer, rows(0, 2), chunk_.data());
   }
 
   comm::RowParcels& parcels() { return dispatch_; }
@@ -61,11 +64,11 @@ class ToItself {
   }
 
   void learn(const std::vector<std::int64_t>& counts) {
-    parcels().learn(0, counts);
+    parcels().learn(kPeer, counts);
     parcels().make_places();
   }
   void read(std::int64_t begin, std::int64_t end) {
-    parcels().read(0, rows(begin, end), chunk_.data() + begin * kShape.travelling_bytes());
+    parcels().read(kPeer, rows(begin, end), chunk_.data() + begin * kShape.travelling_bytes());
   }
 
  private:
@@ -81,19 +84,20 @@ class ToItself {
 };
 
 TEST(Dispatch, SendsARowOnceForAllOfItsSlots) {
-  run_in_threads(1, [](Communicator& comm) {
-    ToItself one(comm);
-    const auto counts = one.parcels().counts_to(0);
-    EXPECT_EQ(one.parcels().rows_to(0), 2);
+  run_in_threads(2, [](Communicator& comm) {
+    if (comm.rank() == kPeer) return;
+    ToAPeer one(comm);
+    const auto counts = one.parcels().counts_to(kPeer);
+    EXPECT_EQ(one.parcels().rows_to(kPeer), 2);
     EXPECT_EQ(std::vector<std::int64_t>(counts.begin(), counts.end()),
               (std::vector<std::int64_t>{2, 2, 2}));
     one.learn({2, 2, 2});
-    EXPECT_EQ(one.parcels().rows_from(0), 2);
-    EXPECT_EQ(one.dispatch().received(0), 0);
+    EXPECT_EQ(one.parcels().rows_from(kPeer), 2);
+    EXPECT_EQ(one.dispatch().received(kPeer), 0);
     one.read(0, 1);
-    EXPECT_EQ(one.dispatch().received(0), 3);
+    EXPECT_EQ(one.dispatch().received(kPeer), 3);
     one.read(1, 2);
-    EXPECT_EQ(one.dispatch().received(0), 4);
+    EXPECT_EQ(one.dispatch().received(kPeer), 4);
     const std::vector<std::int64_t> rows = {0, 0, 0, 1};
     const std::vector<float> weights = {0.0F, 2.0F, 1.0F, 4.0F};
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -107,24 +111,25 @@ TEST(Dispatch, SendsARowOnceForAllOfItsSlots) {
   });
 }
 
-std::string refusal_of(const std::function<void(ToItself&)>& act) {
+std::string refusal_of(const std::function<void(ToAPeer&)>& act) {
   std::string said;
-  run_in_threads(1, [&](Communicator& comm) {
-    ToItself one(comm);
+  run_in_threads(2, [&](Communicator& comm) {
+    if (comm.rank() == kPeer) return;
+    ToAPeer one(comm);
     said = expect_error(Code::mismatch, [&] { act(one); }).what();
   });
   return said;
 }
 
 TEST(Dispatch, RefusesWhatARankCanNotSend) {
-  const std::string who = "expert_parallel_mlp: rank 0 sends rank 0 ";
-  EXPECT_EQ(refusal_of([](ToItself& one) { one.learn({2, 2, -1}); }), who + "-1 rows for 4 slots");
-  EXPECT_EQ(refusal_of([](ToItself& one) { one.learn({2, 2, 5}); }), who + "5 rows for 4 slots");
-  EXPECT_EQ(refusal_of([](ToItself& one) { one.learn({2, 2, 1}); }), who + "1 rows for 4 slots");
-  EXPECT_EQ(refusal_of([](ToItself& one) { one.learn({kMostSlots, 1, kMostSlots}); }),
+  const std::string who = "expert_parallel_mlp: rank 1 sends rank 0 ";
+  EXPECT_EQ(refusal_of([](ToAPeer& one) { one.learn({2, 2, -1}); }), who + "-1 rows for 4 slots");
+  EXPECT_EQ(refusal_of([](ToAPeer& one) { one.learn({2, 2, 5}); }), who + "5 rows for 4 slots");
+  EXPECT_EQ(refusal_of([](ToAPeer& one) { one.learn({2, 2, 1}); }), who + "1 rows for 4 slots");
+  EXPECT_EQ(refusal_of([](ToAPeer& one) { one.learn({kMostSlots, 1, kMostSlots}); }),
             who + "2147483647 rows for 2147483648 slots");
   for (const std::int32_t slot : {4, -2, 0}) {
-    const auto act = [&](ToItself& one) {
+    const auto act = [&](ToAPeer& one) {
       one.learn({2, 2, 2});
       one.say(1, 0, slot);
       one.read(0, 2);
@@ -132,7 +137,7 @@ TEST(Dispatch, RefusesWhatARankCanNotSend) {
     EXPECT_EQ(refusal_of(act),
               who + "a row for slot " + std::to_string(slot) + "; slots 0 to 3 get one each");
   }
-  const auto leave_out = [](ToItself& one) {
+  const auto leave_out = [](ToAPeer& one) {
     one.learn({2, 2, 2});
     one.say(0, 1, -1);
     one.read(0, 2);
