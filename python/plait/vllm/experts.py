@@ -24,6 +24,10 @@ from plait.vllm.report import note
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _OPTIONS = Options()
+_REMARK = (
+    "a token waits for the rank that has most of its experts, "
+    "and may be faster without enable_expert_parallel"
+)
 
 
 def _refusal(layer: Any) -> str | None:
@@ -70,7 +74,7 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         parallel = layer.moe_config.moe_parallel_config
         refusal = _refusal(layer) if layer.use_ep else "its experts are on all ranks"
         if layer.use_ep:
-            note(layer, refusal, (parallel.ep_rank, parallel.ep_size))
+            note(layer, refusal, (parallel.ep_rank, parallel.ep_size), remark=_REMARK)
         if refusal is not None:
             super().process_weights_after_loading(layer)
             return

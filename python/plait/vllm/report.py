@@ -10,7 +10,7 @@ from plait.torch.report import counted
 from plait.vllm import products
 
 _log = logging.getLogger("plait.vllm")
-_layers: Counter[tuple[str, str | None]] = Counter()  # by class and refusal
+_layers: Counter[tuple[str, str | None, str | None]] = Counter()  # by class, refusal and remark
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Row:
     layers: int
     calls: int  # of layers that are served
     refusal: str | None  # None: plait serves them
+    remark: str | None = None  # what users of these layers should know
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Report:
                 else "left to vLLM: "
             )
             + (row.refusal or "")
+            + (f"\n  {row.remark}" if row.remark else "")
             for row in self.rows
         ]
         return "\n".join([*lines, self.operators])
@@ -57,8 +59,8 @@ def report() -> Report:
     vLLM's workers are processes of their own: ask them with WorkerReport.
     """
     rows = [
-        Row(layer, count, 0 if refusal else products.calls[layer], refusal)
-        for (layer, refusal), count in _layers.items()
+        Row(layer, count, 0 if refusal else products.calls[layer], refusal, remark)
+        for (layer, refusal, remark), count in _layers.items()
     ]
     return Report(tuple(rows), str(plait.torch.report()))
 
@@ -77,15 +79,19 @@ def note(
     place: tuple[int, int] | None = None,
     *,
     level: int = logging.WARNING,
+    remark: str | None = None,
 ) -> None:
     """Count a layer, and log the first of each class and reason on one rank of the group.
 
-    `place`: the rank and the size of the group, which linear layers know themselves.
+    `place`: the rank and the size of the group, which linear layers know themselves. `remark`: said
+    of a layer that is served.
     """
     rank, size = place or (layer.tp_rank, layer.tp_size)
-    key = (type(layer).__name__, refusal)
+    key = (type(layer).__name__, refusal, None if refusal else remark)
+    said = refusal or remark
     _layers[key] += 1
-    if refusal is None or _layers[key] > 1 or rank != 0:
+    if said is None or _layers[key] > 1 or rank != 0:
         return
+    whose = "left to vLLM" if refusal else "served by plait"
     # A model on one rank has no communication to hide, which is no fallback.
-    _log.log(logging.INFO if size == 1 else level, "%s is left to vLLM: %s", key[0], refusal)
+    _log.log(logging.INFO if size == 1 else level, "%s is %s: %s", key[0], whose, said)

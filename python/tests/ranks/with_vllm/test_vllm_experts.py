@@ -1,6 +1,9 @@
 """Experts that vLLM spreads over two ranks: plait multiplies by those that a rank has."""
 
+import logging
 import os
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +20,10 @@ import plait.vllm
 
 EXPERTS, TOP, HIDDEN, INNER, TOKENS = 10, 3, 64, 96, 13
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 0.03}
+REMARK = (
+    "a token waits for the rank that has most of its experts, "
+    "and may be faster without enable_expert_parallel"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,8 +94,25 @@ def test_experts(dtype: torch.dtype, config: VllmConfig) -> None:
             out = runner(weights.x[:rows].clone(), weights.logits[:rows].clone())
         expected = weights.expected()[:rows]
         assert (out.double() - expected).abs().max() < BOUNDS[dtype] * expected.abs().max()
-    rows_of = {row.layer: row for row in plait.vllm.report().rows}
-    assert rows_of["RoutedExperts"].calls >= 2
+    report = plait.vllm.report()
+    [served] = [row for row in report.rows if row.refusal is None]
+    assert served.layer == "RoutedExperts"
+    assert served.calls >= 2
+    line = f"{served.layers} RoutedExperts: {served.calls} calls served by plait"
+    assert f"{line}\n  {REMARK}\n" in str(report)
+
+
+def test_what_tokens_wait_for_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["plait.vllm.report"], "_layers", Counter())
+    with caplog.at_level(logging.INFO, "plait.vllm"):
+        for name in "first", "second":
+            layer_of(Weights(torch.float32), f"{name} of two layers")
+    ours = [one for one in caplog.records if one.name == "plait.vllm"]
+    said = [(one.levelname, one.getMessage()) for one in ours]
+    sentence = f"RoutedExperts is served by plait: {REMARK}"
+    assert said == [("WARNING", sentence)] * (dist.get_rank() == 0)
 
 
 def test_experts_that_are_left(config: VllmConfig) -> None:
@@ -98,3 +122,4 @@ def test_experts_that_are_left(config: VllmConfig) -> None:
     left = [row for row in plait.vllm.report().rows if row.refusal is not None]
     assert sum(row.layers for row in left) == before + 1
     assert left[-1].refusal == "its activation is gelu, not silu without a limit"
+    assert left[-1].remark is None
