@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ def be_rank(request: dict[str, Any], rank: int, port: int) -> None:
         plait.megatron.__main__.main()
     else:
         sys.argv = [script, *arguments]
-        runpy.run_path(script, run_name="__main__")
+        # The program has its objects until the interpreter ends, as in a process of its own.
+        ran = sys.modules["__main__"] = types.ModuleType("__main__")
+        vars(ran).update(runpy.run_path(script, run_name="__main__"))
 
 
 def wait(ranks: list[int], deadline: float) -> list[int]:
