@@ -326,6 +326,15 @@ class GroupTestsTest(unittest.TestCase):
         self.assertIn("A.Hangs: the program took longer than 3 s", failed)
         self.assertEqual(skipped, "the kernel is not here (1)\n")
 
+    def test_a_test_that_never_stops_to_print_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "floods")
+            program.write_text("#!/bin/sh\nexec yes\n")
+            program.chmod(0o755)
+            ran = run(TOOLS / "group_tests.py", "--run", "0.2", "1", program, "A.Floods")
+            self.assertEqual(ran.returncode, 1)
+            self.assertIn("A.Floods: the program took longer than 0.2 s", ran.stdout[-200:])
+
     def test_a_group_has_ten_tests(self):
         said, counts, failed, _ = self.run_grouped([f"A.Works{number}" for number in range(21)])
         self.assertIn("out of 4", said)

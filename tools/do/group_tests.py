@@ -96,7 +96,8 @@ class Process:
         output, ended, line = self.process.stdout.fileno(), os.pidfd_open(self.process.pid), b""
         try:
             deadline = time.monotonic() + seconds
-            while readable := select.select([output, ended], [], [], max(0, deadline - time.monotonic()))[0]:
+            while ((left := deadline - time.monotonic()) > 0 and
+                   (readable := select.select([output, ended], [], [], left)[0])):
                 # Children may hold the pipe open, so the end of the program counts, once all that it said is read.
                 if output not in readable:
                     return True
