@@ -54,7 +54,7 @@ project_version() { sed -nE 's/^project\(plait VERSION ([0-9.]+).*/\1/p' CMakeLi
 list_components() {
   local wheel
   wheel=$(echo build/wheelhouse/plait-*.whl)
-  prepare_publish_venv &&
+  in_turn prepare_publish_venv &&
     "$publish_venv/bin/python" -B tools/list_components.py "$wheel" "${wheel%.whl}.cdx.json"
 }
 
