@@ -80,7 +80,7 @@ class PlaitEP(EPImplementation):  # type: ignore[misc]
         super().__init__(experts, ep_mesh, tp_mesh)
         self.theirs = AutoEP(experts, ep_mesh, tp_mesh)
         self.experts: Any = experts
-        self.service: Service = vars(experts).get("plait_service") or _UNASKED
+        self.service: Service = vars(experts).get("plait_service") or UNASKED
         self.group = ep_mesh.get_group()
         self.tp_group = group_of(tp_mesh)
         self.owners = Owner(), Owner()
@@ -189,6 +189,6 @@ def experts_forward(
 
 
 _ALONE = plait.torch.Options()
-_UNASKED = Service(plait.torch.Options(), None)  # of models whose config alone chooses plait
+UNASKED = Service(plait.torch.Options(), None)  # of models whose config alone chooses plait
 EPImplementationInterface.register(NAME, PlaitEP)
 ALL_EXPERTS_FUNCTIONS.register(NAME, experts_forward)

@@ -18,7 +18,7 @@ import plait
 import plait.torch
 from plait.torch.quantized import scheme_of
 from plait.transformers.embedding import Embedding
-from plait.transformers.experts import Experts
+from plait.transformers.experts import UNASKED, Experts
 from plait.transformers.logits import defer_logits_of, with_deferred_logits
 from plait.transformers.sequence import share_rows
 from plait.transformers.service import Report, Service
@@ -171,17 +171,16 @@ def enabled(**options: Any) -> Iterator[None]:
 
 def report() -> Report:
     """Say how many calls were served, and why others were not."""
-    if _last is None:
-        return Report()
-    refusals = tuple((why, calls) for why, calls in _last.calls.items() if why is not None)
+    last = UNASKED if _last is None else _last
+    refusals = tuple((why, calls) for why, calls in last.calls.items() if why is not None)
     return Report(
-        served=_last.calls[None],
+        served=last.calls[None],
         refusals=refusals,
-        modules=tuple(_last.modules.items()),
+        modules=tuple(last.modules.items()),
         operators=str(plait.torch.report()),
-        forwards=tuple(_last.forwards.items()),
-        layers=tuple(_last.layers.items()),
-        experts=tuple(_last.experts.items()),
+        forwards=tuple(last.forwards.items()),
+        layers=tuple(last.layers.items()),
+        experts=tuple(last.experts.items()),
     )
 
 

@@ -21,7 +21,7 @@ from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 import plait
 import plait.torch
 import plait.transformers
-from plait.transformers.experts import activation_of
+from plait.transformers.experts import UNASKED, activation_of
 
 EXPERTS = 4
 MOE = {**COMMON, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
@@ -154,6 +154,19 @@ def test_ranks_with_batches_of_their_own() -> None:
     for one, wanted in zip(experts.parameters(), exact, strict=True):
         mine = one.grad.to_local()
         agree(torch.equal(mine, wanted[2 * rank : 2 * rank + 2]), "gradients differ")
+
+
+@pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
+def test_the_report_has_experts_without_enable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.transformers.swap._last", None)
+    UNASKED.experts.clear()
+    with torch.no_grad():
+        shared(folder)(TOKENS)
+    report = plait.transformers.report()
+    agree(report.experts == ((None, 2),), str(report.experts))
+    agree("experts of" in report.operators, report.operators)
 
 
 @pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
