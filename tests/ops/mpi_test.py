@@ -40,7 +40,10 @@ class MpiTest(unittest.TestCase):
                 if until and (rank, sentence) == ("0", until):
                     process.terminate()
                     break
-            process.wait()
+            try:
+                process.wait(PATIENCE / 6)
+            except subprocess.TimeoutExpired:
+                process.kill()  # mpirun that is told to end may wait for ever, after its ranks have ended
             hangs.cancel()
             errors.seek(0)
             return said, errors.read()
