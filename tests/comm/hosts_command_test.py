@@ -201,7 +201,7 @@ Peers       rank 1 on host1: tcp: 10.78.0.1 (v1) to 10.78.0.2; no shared memory,
     def test_busy_processors_leave_the_figures_of_a_link_as_they_are(self):
         self.hosts.limit("200mbit")
         folder = Path(self.contexts.enter_context(tempfile.TemporaryDirectory()))
-        link, kept = "2 ranks on 2 hosts, tcp: 10.77.0.1 (v0) to 10.77.0.2", [18000.0, 0.0239]
+        link, kept = "2 ranks on 2 hosts, tcp: 10.77.0.1 (v0) to 10.77.0.2", [8000.0, 0.0239]
         links = folder / "plans.links"
         links.write_text(f"plait links 1\n{link} | {kept[0]} | {kept[1]} | 0.4\n")
         for cpu in range(2):  # the ranks' own
