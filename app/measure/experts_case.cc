@@ -369,7 +369,8 @@ std::function<void(std::size_t)> experts_calls(const ExpertsSetup& setup, const 
   };
   const std::int64_t tokens = setup.tokens.front();
   const auto seed = setup.replicated ? 1U : 1U + unsigned(comm.rank());
-  const std::vector<double> weights = experts_weights("balanced", model, comm.world());
+  const std::string skew = setup.skews.empty() ? "balanced" : setup.skews.front();
+  const std::vector<double> weights = experts_weights(skew, model, comm.world());
   const std::vector<std::int64_t> ids = draw_experts(model, tokens, weights, seed);
   auto one = std::make_shared<Case>(
       Case{.operands = ExpertsOperands(setup, model, comm),
@@ -380,6 +381,21 @@ std::function<void(std::size_t)> experts_calls(const ExpertsSetup& setup, const 
     one->calls.push_back(
         one->operands.call(one->batch, comm, plan.schedule, setup.replicated, one->out));
   return [one](std::size_t i) { one->calls[i](); };
+}
+
+Recorded record(const ExpertsSetup& setup, const ExpertsModel& model,
+                const std::vector<Plan>& plans, const std::optional<Link>& link,
+                Communicator& comm) {
+  Recording recording(comm);
+  {
+    Communicator traced = comm.with_link(link);
+    const auto call = experts_calls(setup, model, plans, traced);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      call(i);  // so that it is as warm as the measured runs
+      recording.run(name(plans[i]), [&] { call(i); });
+    }
+  }
+  return recording.collect();
 }
 
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,

@@ -10,6 +10,7 @@
 
 #include "measure/grouped_case.h"
 #include "measure/race.h"
+#include "measure/recording.h"
 #include "plait/communicator.h"
 #include "plait/experts.h"
 #include "plait/link.h"
@@ -62,9 +63,15 @@ ExpertsDesc describe(const ExpertsModel& model, Dtype dtype);
 // Refuses the experts of all ranks if this host has less memory now than they take.
 void check_memory(const ExpertsSetup& setup, const ExpertsModel& model);
 
-// Calls of a layer with a balanced batch of the first number of tokens: the i-th with plan i.
+// Calls of a layer with a batch of the first number of tokens and the first skew, or a balanced
+// one: the i-th with plan i.
 std::function<void(std::size_t)> experts_calls(const ExpertsSetup& setup, const ExpertsModel& model,
                                                const std::vector<Plan>& plans, Communicator& comm);
+
+// Records these calls over a link, one after another. Collective.
+Recorded record(const ExpertsSetup& setup, const ExpertsModel& model,
+                const std::vector<Plan>& plans, const std::optional<Link>& link,
+                Communicator& comm);
 
 // Collective; the results are the same on all ranks, except for weight_bytes.
 std::vector<ExpertsMeasurement> measure(const ExpertsSetup& setup, const ExpertsModel& model,

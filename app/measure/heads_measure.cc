@@ -14,6 +14,7 @@
 #include "plait/columns.h"
 #include "plait/gemm.h"
 #include "plait/packed_weight.h"
+#include "plait/trace.h"
 #include "plait/vocabulary.h"
 #include "tensor/fill.h"
 
@@ -90,9 +91,14 @@ class HeadsCase {
             {.m = size.m, .n = own_, .k = size.k, .x = setup.x, .weight = setup.x, .out = setup.x},
             {.threads = setup.threads})) {}
 
-  HeadTimes measure(const std::string& head) {
-    CollectiveRace race(comm_, setup_.effort);
-    const bool is_columns = head == "columns";
+  struct Calls {
+    std::function<void()> call;
+    std::function<void()> gathered;  // none: the head has no such form
+    std::function<void()> products;
+  };
+
+  // The calls of one head, until those of another are prepared.
+  Calls prepare(const std::string& head) {
     std::function<void()> call;
     std::function<void()> gathered;
     std::function<void()> products = [this] { product(); };
@@ -100,11 +106,12 @@ class HeadsCase {
     if (head == "loss") {
       call = prepare_loss();
       products = [this] { products_of_loss(); };
-    } else if (head == "log-probs") {
+    } else if (head == "loss-alone" || head == "log-probs") {
       prepare_targets();
-      call = [this] {
-        matmul_log_probs({.x = x_.view, .weight = packed_, .targets = targets_, .out = loss_},
-                         comm_, {.vocabulary = options()});
+      call = [this, probs = head == "log-probs"] {
+        (probs ? matmul_log_probs : matmul_cross_entropy)(
+            {.x = x_.view, .weight = packed_, .targets = targets_, .out = loss_}, comm_,
+            {.vocabulary = options()});
       };
     } else {
       all_ = Operand(setup_.x, size_.m, size_.n);
@@ -119,10 +126,17 @@ class HeadsCase {
         if (head == "top") search();
       };
     }
-    race.add(call);
-    if (gathered) race.add(gathered);
+    return {.call = call, .gathered = gathered, .products = products};
+  }
+
+  HeadTimes measure(const std::string& head) {
+    CollectiveRace race(comm_, setup_.effort);
+    const bool is_columns = head == "columns";
+    const Calls calls = prepare(head);
+    race.add(calls.call);
+    if (calls.gathered) race.add(calls.gathered);
     if (!is_columns) {
-      race.add(products);
+      race.add(calls.products);
       const double weight = bytes(own_, size_.k, size_of(setup_.x));
       race.add(reading(static_cast<std::size_t>(weight), base::thread_count(setup_.threads)).call);
     }
@@ -134,7 +148,7 @@ class HeadsCase {
                         .products = {},
                         .reading = {}};
     std::size_t next = 1;
-    if (gathered) result.gathered = times[next++];
+    if (calls.gathered) result.gathered = times[next++];
     if (!is_columns) result.products = times[next++];
     if (!is_columns) result.reading = times[next++];
     return result;
@@ -148,7 +162,11 @@ class HeadsCase {
             .threads = setup_.threads};
   }
 
-  void product() { gemm_.run({.x = {x_.view}, .weight = packed_, .out = logits_.view}); }
+  void product() {
+    const Span span(comm_.trace(), Lane::compute, "product",
+                    {.flops = 2 * size_.m * own_ * size_.k});
+    gemm_.run({.x = {x_.view}, .weight = packed_, .out = logits_.view});
+  }
 
   std::function<void()> call_of(const std::string& head) {
     if (head == "columns") return [this] { all_gather_columns(logits_.view, all_.view, comm_); };
@@ -248,7 +266,8 @@ class HeadsCase {
 }  // namespace
 
 const std::vector<std::string>& heads_words() {
-  static const std::vector<std::string> words = {"top", "logits", "columns", "loss", "log-probs"};
+  static const std::vector<std::string> words = {"top",  "logits",     "columns",
+                                                 "loss", "loss-alone", "log-probs"};
   return words;
 }
 
@@ -267,6 +286,22 @@ std::vector<HeadTimes> measure(const HeadsSetup& setup, Communicator& comm) {
     for (const std::string& head : setup.heads) results.push_back(one.measure(head));
   }
   return results;
+}
+
+Recorded record(const HeadsSetup& setup, Communicator& comm) {
+  Recording recording(comm);
+  {
+    Communicator traced = comm.with_link(setup.link);
+    HeadsCase one(setup, setup.sizes.front(), traced);
+    const HeadsCase::Calls calls = one.prepare(setup.heads.front());
+    const auto run = [&](const char* name, const std::function<void()>& call) {
+      call();  // so that it is as warm as the measured runs
+      recording.run(name, call);
+    };
+    if (calls.gathered) run("gathered", calls.gathered);
+    run(setup.heads.front().c_str(), calls.call);
+  }
+  return recording.collect();
 }
 
 }  // namespace plait::measure

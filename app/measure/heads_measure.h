@@ -7,12 +7,14 @@
 
 #include "measure/op_setup.h"
 #include "measure/race.h"
+#include "measure/recording.h"
 #include "plait/communicator.h"
 
 namespace plait::measure {
 
 // top: matmul_top(). logits: matmul_all_gather_columns(). columns: all_gather_columns(), of logits
-// that are there. loss: matmul_cross_entropy_with_gradient(). log-probs: matmul_log_probs().
+// that are there. loss: matmul_cross_entropy_with_gradient(). loss-alone: matmul_cross_entropy().
+// log-probs: matmul_log_probs().
 const std::vector<std::string>& heads_words();
 
 struct HeadsSetup {
@@ -40,6 +42,10 @@ struct HeadTimes {
 
 // Collective; the result is the same on all ranks.
 std::vector<HeadTimes> measure(const HeadsSetup& setup, Communicator& comm);
+
+// Records the first head in the first size: with gathered logits, if it has this form, and by
+// itself. Collective.
+Recorded record(const HeadsSetup& setup, Communicator& comm);
 
 // Refuses a problem whose operands are more than this host's memory can hold now.
 void check_memory(const HeadsSetup& setup, const OpSize& size, int world);

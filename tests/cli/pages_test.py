@@ -17,7 +17,8 @@ EXCHANGES = ["matmul-all-to-all", "all-to-all-matmul", "matmul-all-gather-column
 PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-70b",
          *(f"bench {name}" for name in ["matmul", "grouped", "experts", "heads", "layer", "model"]),
          *(f"bench {name}" for name in OPERATORS + EXCHANGES),
-         *(f"trace {name}" for name in OPERATORS + EXCHANGES), *(f"predict {name}" for name in OPERATORS + EXCHANGES)]
+         *(f"trace {name}" for name in [*OPERATORS, *EXCHANGES, "experts", "heads"]),
+         *(f"predict {name}" for name in OPERATORS + EXCHANGES)]
 
 
 def options_of(page):
@@ -113,7 +114,9 @@ class CompletionTest(CommandTest):
             ("plait tr", ["trace"]),
             ("plait completion ", ["bash", "fish", "zsh"]),
             ("plait man in", ["info"]),
-            ("plait trace ", [*OPERATORS, *EXCHANGES, "-h", "--help"]),
+            ("plait trace ", [*OPERATORS, *EXCHANGES, "experts", "heads", "-h", "--help"]),
+            ("plait trace heads --head lo", ["loss", "loss-alone", "log-probs"]),
+            ("plait trace experts --model gpt", ["gpt-oss-quarter"]),
             ("plait bench matmul-", [one for one in OPERATORS + EXCHANGES if one.startswith("matmul-")]),
             ("plait predict --mea", ["--measured"]),
             ("plait run --bind ", ["core", "numa", "none"]),

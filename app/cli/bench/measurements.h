@@ -1,5 +1,5 @@
-// The measurements of plait bench: one function each, which takes the words after its name and
-// returns the exit status.
+// The measurements of plait bench, and those that plait trace draws too: one function each, which
+// takes the words after its name and returns the exit status.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,8 @@ int bench_experts(Words words);
 int bench_heads(Words words);
 int bench_layer(Words words);
 int bench_model(Words words);
+int trace_experts(Words words);
+int trace_heads(Words words);
 
 // An operator that bench and trace measure.
 struct MeasuredOperator {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/as_ranks.h"
+#include "cli/bench/timelines.h"
 #include "cli/effort_options.h"
 #include "cli/options.h"
 #include "cli/problem_options.h"
@@ -151,12 +152,8 @@ std::optional<OpBenchOptions> read_op_options(OpVerb which, const MeasuredOperat
                                : read_plans(bench.op, plans, usual_parts(which));
   for (const measure::OpSize& size : bench.sizes)
     if (bench.exchange) static_cast<void>(bench.exchange->columns(size, bench.ranks));
-  if (traces && !bench.files.traces()) {
-    bench.files.trace = "plait-trace.json";
-    bench.files.html = "plait-trace.html";
-  }
-  PLAIT_CHECK(bench.sizes.size() == 1 || !bench.files.traces(),
-              "a timeline needs exactly one size, not ", bench.sizes.size());
+  if (traces) name_usual_files(bench.files);
+  if (bench.files.traces()) check_single("size", bench.sizes.size());
   check_distinct(bench.files, {{"the shapes", sizes.shapes}});
   return bench;
 }

@@ -71,13 +71,6 @@ std::string show_place(const measure::OpMeasurement& result) {
                      result.transport, result.link ? ", " + describe(*result.link) : "");
 }
 
-// Clocks of several hosts are never quite equal.
-std::string show_clocks(const measure::Recorded& recorded) {
-  if (recorded.clock_uncertainty == 0) return "";
-  return fmt::format("; the hosts' clocks agree to within {}",
-                     show_time(static_cast<double>(recorded.clock_uncertainty)));
-}
-
 double ms(double nanoseconds) { return nanoseconds * 1e-6; }
 
 // Less than 0 means that nothing was hidden.

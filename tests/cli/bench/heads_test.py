@@ -19,10 +19,11 @@ class HeadsTest(CommandTest):
         self.assertEqual(list(found), ["dtype", "top", "ranks", "transport", "link", "machine", "results"])
         self.assertEqual((found["ranks"], found["top"], found["link"]), (3, 4, None))
         self.assertEqual([(one["head"], one["m"]) for one in found["results"]],
-                         [(head, m) for m in (1, 5) for head in ("top", "logits", "columns", "loss", "log-probs")])
+                         [(head, m) for m in (1, 5)
+                          for head in ("top", "logits", "columns", "loss", "loss-alone", "log-probs")])
         for one in found["results"]:
             self.assertGreater(one["time_ns"], 0)
-            self.assertEqual(one["gathered_ns"] is None, one["head"] in ("loss", "log-probs"))
+            self.assertEqual(one["gathered_ns"] is None, one["head"] in ("loss", "loss-alone", "log-probs"))
             for key in ("products_ns", "reading_ns"):
                 self.assertEqual(one[key] is None, one["head"] == "columns")
 
@@ -38,7 +39,7 @@ class HeadsTest(CommandTest):
 
     def test_refusals(self):
         for words, sentence in [
-            (["--head", "odd"], "--head odd is none of top, logits, columns, loss, log-probs"),
+            (["--head", "odd"], "--head odd is none of top, logits, columns, loss, loss-alone, log-probs"),
             (["--top", "302"], "--top 302: there are 301 ids"),
             (["--link", "ratio=1"], 'the link "ratio=1" is not like "25gbit,5us": a bandwidth, a latency, or both'),
         ]:
