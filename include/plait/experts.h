@@ -181,6 +181,7 @@ class PLAIT_EXPORT ExpertParallelMLP {
   ~ExpertParallelMLP();
 
   const ExpertsDesc& desc() const;
+  Schedule schedule() const;  // that of the plan, or of the options
 
   // The experts of a rank, or parts e * parts + p, in the order in which it gives their weights.
   std::vector<std::int64_t> experts_of(int rank) const;

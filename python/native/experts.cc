@@ -15,6 +15,7 @@
 
 #include "communicator.h"
 #include "named.h"
+#include "plans.h"
 #include "polled.h"
 #include "torch_tensors.h"
 #include "views.h"
@@ -90,6 +91,7 @@ class PyExperts {
   }
 
   const ExpertsDesc& desc() const { return layer_.desc(); }
+  Schedule schedule() const { return layer_.schedule(); }
 
   // How many rows this rank has multiplied, and how many it has sent to each rank.
   using Counts = std::pair<std::int64_t, std::vector<std::int64_t>>;
@@ -187,7 +189,7 @@ void bind_experts(nb::module_& m) {
              std::int64_t experts, std::int64_t top, std::int64_t parts, Named<Dtype> dtype,
              Named<Dtype> wire, bool is_packed, Named<WeightLayout> layout, bool interleaved,
              float alpha, std::optional<float> limit, float added, std::vector<int> ranks,
-             bool fused, bool replicated, int threads, std::string backend) {
+             const PlanSource* plans, bool replicated, int threads, std::string backend) {
             ExpertsDesc desc = {.hidden = hidden,
                                 .inner = inner,
                                 .experts = experts,
@@ -204,7 +206,7 @@ void bind_experts(nb::module_& m) {
                                 .ranks = std::move(ranks)};
             if (limit) desc.limit = *limit;
             new (self) PyExperts(desc, layout, comm,
-                                 {.schedule = fused ? Schedule::fused : Schedule::serial,
+                                 {.plans = plans,
                                   .replicated = replicated,
                                   .threads = threads,
                                   .backend = std::move(backend)});
@@ -212,8 +214,9 @@ void bind_experts(nb::module_& m) {
           nb::arg("comm"), nb::kw_only(), nb::arg("hidden"), nb::arg("inner"), nb::arg("experts"),
           nb::arg("top"), nb::arg("parts"), nb::arg("dtype"), nb::arg("wire"), nb::arg("is_packed"),
           nb::arg("layout"), nb::arg("interleaved"), nb::arg("alpha"), nb::arg("limit").none(),
-          nb::arg("added"), nb::arg("ranks"), nb::arg("fused"), nb::arg("replicated"),
+          nb::arg("added"), nb::arg("ranks"), nb::arg("plans").none(), nb::arg("replicated"),
           nb::arg("threads"), nb::arg("backend"), nb::keep_alive<1, 2>())
+      .def_prop_ro("schedule", &PyExperts::schedule)
       .def(
           "forward",
           [](PyExperts& self, nb::handle x, std::uintptr_t ids, std::uintptr_t weights,

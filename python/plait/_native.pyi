@@ -1120,7 +1120,10 @@ def _grouped_matmul_of_stack(x: TensorView, weights: TensorView, groups: int, la
 def _grouped_weight_gradients(grad: TensorView, x: TensorView, rows: Sequence[int], out: TensorView) -> None: ...
 
 class _Experts:
-    def __init__(self, comm: Communicator, *, hidden: int, inner: int, experts: int, top: int, parts: int, dtype: Dtype | str, wire: Dtype | str, is_packed: bool, layout: WeightLayout | str, interleaved: bool, alpha: float, limit: float | None, added: float, ranks: Sequence[int], fused: bool, replicated: bool, threads: int, backend: str) -> None: ...
+    def __init__(self, comm: Communicator, *, hidden: int, inner: int, experts: int, top: int, parts: int, dtype: Dtype | str, wire: Dtype | str, is_packed: bool, layout: WeightLayout | str, interleaved: bool, alpha: float, limit: float | None, added: float, ranks: Sequence[int], plans: PlanSource | None, replicated: bool, threads: int, backend: str) -> None: ...
+
+    @property
+    def schedule(self) -> Schedule: ...
 
     def forward(self, x: object, ids: int, weights: int, stacks: tuple[object, ...], out: object, gradients: bool, beside: object | None = None) -> tuple[int, list[int]]: ...
 
@@ -1139,23 +1142,25 @@ def all_gather_columns(mine: Array | TensorView, all: Array | TensorView, comm: 
     it the columns are balanced.
     """
 
-def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
+def matmul_all_gather_columns(x: Array | TensorView, weight: PackedWeight | WeightView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '', plan: Plan | str | None = None, plans: PlanSource | None = None) -> None:
     """
     out = all ranks' columns of x·weight, of which each rank has a weight for its own.
 
     x is [m, k], the same on all ranks, weight [k, n_r], out [m, the sum of all n_r]. Columns
     travel to their places while the next ones are multiplied. `counts` is every rank's n_r;
-    without it the columns are balanced. `bias` is of this rank's columns.
+    without it the columns are balanced. `bias` is of this rank's columns. Without `plan` the
+    call follows that of `plans`, and without both it is fused.
     """
 
-def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '') -> None:
+def all_gather_columns_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, gathered: Array | TensorView, out: Array | TensorView, comm: Communicator, *, counts: Sequence[int] = (), bias: Array | TensorView | None = None, threads: int = 0, backend: str = '', plan: Plan | str | None = None, plans: PlanSource | None = None) -> None:
     """
     out = x·weight, where each rank has some columns of x.
 
     x is [m, k_r], `gathered` [m, the sum of all k_r], weight [k, n] and out [m, n], which may
     differ from rank to rank. `gathered` receives all columns. Rows arrive while those before
     them are multiplied. `counts` is every rank's k_r; without it the columns are balanced.
-    `bias` is of this rank's output.
+    `bias` is of this rank's output. Without `plan` the call follows that of `plans`, and without
+    both it is fused.
     """
 
 def matmul_top(x: Array | TensorView, weight: PackedWeight | WeightView, k: int, values: Array, ids: Array, comm: Communicator, *, vocab_size: int = -1, first_id: int = -1, logits: Dtype | str = 'f32', threads: int = 0, backend: str = '') -> None:

@@ -81,7 +81,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         "megatron",
         # All losses agree in four digits.
         r"megatron +(\d\.\d{4})\d* (\d\.\d{4})\d* (\d\.\d{4})\d* .*\n"
-        r"with plait +\1\d* \2\d* \3\d* .*\n8 experts of 128 x 96, 2 a row, f32: 6 calls, ",
+        r"with plait +\1\d* \2\d* \3\d* .*\n8 experts of 128 x 96, 2 a row, f32, fused: 6 calls, ",
     ),
     "transformers_llama.py": (
         TOGETHER,

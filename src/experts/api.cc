@@ -30,6 +30,8 @@ ExpertParallelMLP::State& ExpertParallelMLP::state() const {
 
 const ExpertsDesc& ExpertParallelMLP::desc() const { return state().desc(); }
 
+Schedule ExpertParallelMLP::schedule() const { return state().schedule(); }
+
 std::vector<std::int64_t> ExpertParallelMLP::experts_of(int rank) const {
   const experts::Placement& placement = state().placement();
   PLAIT_CHECK(rank >= 0 && rank < placement.world(), experts::kLayer, ": rank ", rank, " of ",

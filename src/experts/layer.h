@@ -19,6 +19,7 @@ class ExpertParallelMLP::State final : private experts::RowUser {
   State(const ExpertsDesc& desc, Communicator& comm, const ExpertsOptions& options);
 
   const ExpertsDesc& desc() const { return desc_; }
+  Schedule schedule() const { return options_.schedule; }
   const experts::Placement& placement() const { return placement_; }
   const ExpertRows& rows() const { return shown_; }
   void forward(const ExpertsForward& call);

@@ -55,6 +55,7 @@ class Experts:
     inner: int
     slots: int  # experts of a row
     dtype: str
+    schedule: str
     ranks: int
     calls: int
     seconds: float  # of all calls, on this rank
@@ -70,8 +71,9 @@ class Experts:
         sent = ", ".join(map(str, self.sent))
         return (
             f"{self.experts} experts of {self.hidden} x {self.inner}, {self.slots} a row, "
-            f"{self.dtype}: {counted(self.calls, 'call')}, {self.seconds / self.calls * 1e3:.3f} "
-            f"ms each; multiplied {counted(self.multiplied, 'row')}; sent {sent} to ranks 0 to "
+            f"{self.dtype}, {self.schedule}: {counted(self.calls, 'call')}, "
+            f"{self.seconds / self.calls * 1e3:.3f} ms each; "
+            f"multiplied {counted(self.multiplied, 'row')}; sent {sent} to ranks 0 to "
             f"{self.ranks - 1}, skew {self.skew:.2f}"
         )
 

@@ -1,16 +1,20 @@
 """Experts that ranks share have the bits of one rank that has them all."""
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from expert_cases import CASES, WIDTH, Case, run
+from expert_cases import CASES, INNER, WIDTH, Case, run
 from ranks import agree
 
 import plait
 import plait.torch as pt
+from plait import _native
+from plait.torch.context import communicator_of
 from plait.torch.experts import layer as layers
 
 
@@ -204,6 +208,41 @@ def test_the_report_has_rows_and_skew() -> None:
     agree((row.calls, row.multiplied) == (1, mine), str(row))
     agree(row.sent == (8,) + (0,) * (world - 1) and row.skew == world, str(row))
     agree(f"skew {world}.00" in str(pt.report()), str(pt.report()))
+
+
+def test_a_stored_plan_says_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`plait tune --experts` stores plans of layers whose weights are packed."""
+    case, world, plans = Case(), dist.get_world_size(), tmp_path / "plans"
+    monkeypatch.setenv("PLAIT_PLAN_CACHE", str(plans))
+
+    def store(machine: str) -> None:
+        problem = (
+            f"op=experts m={case.slots} n={INNER} k={WIDTH} x=f32 w=f32 out=f32 wire=f32 "
+            f"ranks={world} threads=1 transport=shm columns={case.experts}"
+        )
+        plans.write_text(f"plait plans 2\nmachine {machine}\n{problem} | serial | 1 | 2\n")
+
+    def call(**how: Any) -> tuple[str, torch.Tensor]:
+        pt.forget_report()
+        layer = case.layer(group, options=pt.Options(**how))
+        with torch.no_grad():
+            out = layer(case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+        [row] = pt.report().experts
+        agree(f", {row.schedule}: 1 call" in str(row), str(row))
+        return row.schedule, out
+
+    store("nowhere")
+    with pytest.raises(plait.Error, match="this is") as refusal:
+        _native.automatic_plans(communicator_of(None, "a test"))
+    machine = re.search('this is "(.+)"', str(refusal.value))
+    assert machine is not None
+    store(machine[1])
+    group = dist.new_group()  # whose plans are read when it is used first
+    schedule, out = call(fixed_weights=True)
+    agree(schedule == "serial", schedule)
+    for how in ({"schedule": "fused", "fixed_weights": True}, {}):  # of the user; not stored
+        other, same = call(**how)
+        agree(other == "fused" and torch.equal(same, out), f"{other} by {how}")
 
 
 def test_a_compiled_program_calls_it_between_graphs() -> None:

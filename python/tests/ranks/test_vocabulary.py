@@ -143,12 +143,17 @@ def test_columns_come_to_their_places(rows: int) -> None:
     x, weight, _ = _problem(rows, 1001, 64, torch.bfloat16)
     own = weight[shard(1001)]
     comm = pt.communicator()
-    out = torch.empty(rows, 1001, dtype=torch.bfloat16)
-    plait.matmul_all_gather_columns(x, plait.WeightView(own, plait.WeightLayout.out_in), out, comm)
+    out_in = plait.WeightLayout.out_in
     alone = plait.Communicator.connect(place=plait.Place(0, 1, "alone"))
-    wanted = torch.empty_like(out)
-    plait.matmul(x, plait.WeightView(weight, plait.WeightLayout.out_in), wanted, alone)
-    agree(torch.equal(out, wanted), "another product")
+    wanted = torch.empty(rows, 1001, dtype=torch.bfloat16)
+    plait.matmul(x, plait.WeightView(weight, out_in), wanted, alone)
+    out = torch.empty_like(wanted)
+    for plan in (None, "serial", "pipelined parts=2"):
+        out.fill_(-1)
+        plait.matmul_all_gather_columns(x, plait.WeightView(own, out_in), out, comm, plan=plan)
+        agree(torch.equal(out, wanted), f"another product by {plan}")
+    with pytest.raises(plait.Error, match="plan"):
+        plait.matmul_all_gather_columns(x, plait.WeightView(own, out_in), out, comm, plan="odd")
     again = torch.empty_like(out)
     plait.all_gather_columns(wanted[:, shard(1001)], again, comm)
     agree(torch.equal(again, wanted), "other columns")

@@ -78,6 +78,7 @@ class Call:
     shared_batch: bool = False  # all ranks have the same rows
     # what forward computes while it would wait; it may let rows travel by calling its argument
     beside: Callable[[Callable[[], None]], None] | None = None
+    schedule: str = ""  # of the native layer, once there is one
 
     def layer(self, hidden: torch.Tensor, slots: int, stacks: Stacks) -> Any:
         """Return the native layer, which all modules of experts of these sizes share."""
@@ -89,7 +90,6 @@ class Call:
         found = self.context.experts.get(key)
         if found is None:
             dtype = tensors.DTYPES[hidden.dtype]
-            plan = settings.plan
             found = self.context.experts[key] = _native._Experts(
                 self.context.comm,
                 hidden=width,
@@ -106,11 +106,12 @@ class Call:
                 limit=self.activation.limit,
                 added=self.activation.added,
                 ranks=self.placement.ranks,
-                fused=plan is None or plan.schedule != _native.Schedule.serial,
+                plans=self.context.plans,
                 replicated=self.shared_batch,
                 threads=settings.threads,
                 backend=settings.backend,
             )
+        self.schedule = found.schedule.name
         return found
 
     def operands(self, stacks: Stacks, dtype: torch.dtype) -> tuple[Any, ...]:

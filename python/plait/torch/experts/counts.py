@@ -7,7 +7,8 @@ import torch
 from plait.torch import tensors
 from plait.torch.experts.call import Call
 
-Key = tuple[int, int, int, int, str, int]  # experts, H, F, slots, dtype, ranks
+# experts, H, F, slots, dtype, schedule, ranks
+Key = tuple[int, int, int, int, str, str, int]
 
 
 @dataclass
@@ -24,11 +25,11 @@ _totals: dict[Key, Total] = {}
 
 
 def key_of(call: Call, hidden: torch.Tensor, slots: int, down: torch.Tensor) -> Key:
-    """Return under what a call is counted."""
+    """Return under what a call is counted that has its native layer."""
     placement = call.placement
     inner = down.shape[1 if call.turned else 2]
     dtype = tensors.DTYPES[hidden.dtype].name
-    return (placement.experts, hidden.shape[1], inner, slots, dtype, placement.world)
+    return (placement.experts, hidden.shape[1], inner, slots, dtype, call.schedule, placement.world)
 
 
 def add(key: Key, counted: tuple[int, list[int]], nanoseconds: int) -> None:
