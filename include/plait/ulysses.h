@@ -73,13 +73,13 @@ PLAIT_EXPORT ColumnGroups head_columns(const Heads& heads, int world);
 
 // All ranks give the same plan.
 struct UlyssesOptions {
-  std::optional<Plan> plan = {};  // empty: that of `plans`; without them fused
-  const PlanSource* plans = nullptr;
-  int threads = 0;            // 0: as many as OpenMP would use
-  std::string backend = {};   // of the product; empty: the best
-  ConstTensorView bias = {};  // [1, n], the same on all ranks
-  TensorView gathered = {};   // all_to_all_matmul: receives own rows of X [m_r, k]
-  PollHook poll = {};         // see plait/ops.h
+  std::optional<Plan> plan = {};      // empty: that of `plans`; without them fused
+  const PlanSource* plans = nullptr;  // asked by find(), and told by took() how long it took
+  int threads = 0;                    // 0: as many as OpenMP would use
+  std::string backend = {};           // of the product; empty: the best
+  ConstTensorView bias = {};          // [1, n], the same on all ranks
+  TensorView gathered = {};           // all_to_all_matmul: receives own rows of X [m_r, k]
+  PollHook poll = {};                 // see plait/ops.h
 };
 
 // Blocking. The communicator keeps what the last calls of up to 16 kinds have prepared.

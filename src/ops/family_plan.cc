@@ -1,6 +1,7 @@
 #include "ops/family_plan.h"
 
 #include <string>
+#include <utility>
 
 #include "base/default_floats.h"
 #include "comm/session/state.h"
@@ -8,12 +9,17 @@
 
 namespace plait::ops {
 
-std::optional<Plan> plan_of_family(const PlanSource& plans, PlanKey key, Communicator& comm) {
+PlanKey key_in(PlanKey key, const Communicator& comm) {
   key.wire = key.x;
   key.world = comm.world();
   key.hosts = comm.state().hosts();
   key.transport = std::string(comm.transport());
   key.link = comm.link();
+  return key;
+}
+
+std::optional<Plan> plan_of_family(const PlanSource& plans, PlanKey key, Communicator& comm) {
+  key = key_in(std::move(key), comm);
   const base::DefaultFloats floats;  // predictions may decide it, which ranks must agree upon
   const std::optional<Plan> found = plans.find(key);
   if (!found) return std::nullopt;

@@ -8,8 +8,11 @@
 
 namespace plait::ops {
 
-// The source's plan, or the nearest one that the call can follow; nullopt: it knows none. The
-// caller has set all of the key but what follows from the communicator.
+// The key with what follows from the communicator; the caller has set all the rest.
+PlanKey key_in(PlanKey key, const Communicator& comm);
+
+// The source's plan, or the nearest one that the call can follow; nullopt: it knows none. The key
+// may lack what follows from the communicator.
 std::optional<Plan> plan_of_family(const PlanSource& plans, PlanKey key, Communicator& comm);
 
 }  // namespace plait::ops

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/default_floats.h"
 #include "comm/session/state.h"
 #include "ops/busy.h"
 #include "ops/family_plan.h"
@@ -65,9 +67,14 @@ void run(Kind kind, const Operands& operands, Communicator& comm, UlyssesOptions
   ops::refuse_within_another(comm.state(), kind.caller());  // find() might drop what is running
   const std::int64_t m = check_call(kind, operands, options, comm);
   kind.columns = joined(kind.columns);
-  if (!options.plan && options.plans != nullptr)
-    options.plan = ops::plan_of_family(*options.plans, key_of(kind, m), comm);
-  Cache::of(comm).find(std::move(kind), comm).run(operands, m, options);
+  UlyssesOp& op = Cache::of(comm).find(kind, comm);
+  if (options.plan || options.plans == nullptr) return op.run(operands, m, options);
+  const PlanKey key = ops::key_in(key_of(kind, m), comm);
+  options.plan = ops::plan_of_family(*options.plans, key, comm).value_or(Plan{});
+  const base::Nanoseconds begin = base::now();
+  op.run(operands, m, options);
+  const base::DefaultFloats floats;
+  options.plans->took(key, *options.plan, base::now() - begin);
 }
 
 Kind kind_of(bool product_first, const Operands& operands, const ColumnGroups& columns,

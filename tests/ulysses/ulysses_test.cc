@@ -310,6 +310,7 @@ TEST(Ulysses, AsksForAPlan) {
     EXPECT_EQ(parts.asked,
               "op=all_to_all_matmul m=40 n=96 k=64 x=bf16 w=bf16:plain out=bf16 wire=bf16 ranks=2 "
               "threads=1 transport=threads columns=32");
+    EXPECT_EQ(parts.followed, "pipelined parts=2");
     const OnePlan other(comm.rank() == 0 ? "serial" : "fused");
     const Matrix out(Dtype::bf16, 40, comm.rank() == 0 ? 32 : 64);
     const Range own = ops::shard_of(40, comm.rank(), 2);
@@ -319,6 +320,7 @@ TEST(Ulysses, AsksForAPlan) {
     });
     EXPECT_TRUE(other.asked.starts_with("op=matmul_all_to_all ")) << other.asked;
     EXPECT_TRUE(other.asked.ends_with(" columns=64")) << other.asked;
+    EXPECT_EQ(other.followed, "") << "the call has failed";
   });
 }
 

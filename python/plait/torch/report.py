@@ -16,6 +16,8 @@ measured in trials or predicted for the measured network.
 from collections import Counter
 from dataclasses import dataclass
 
+from plait import _native
+from plait.torch import unplanned
 from plait.torch.context import counted as count_calls
 from plait.torch.context import forget_counts
 from plait.torch.counts import Total
@@ -23,6 +25,7 @@ from plait.torch.experts import counts as expert_counts
 from plait.torch.sampling import Key, Share
 
 _MUCH = 0.9  # a share of the communication that needs no reason
+_TRACED = {op.name for op in _native.Operator}  # calls of others are counted alone
 
 
 @dataclass(frozen=True)
@@ -141,11 +144,13 @@ def report() -> Report:
 
     m, n and k are those of all ranks together. Products without communication are not listed. A
     collective beside the product of a weight's gradient has no plan: its row counts traced calls.
+    Calls of Ulysses' layers and of vocabulary heads are counted, and not traced; n of a head is
+    known where it is told `vocab_size`.
     """
     found = count_calls()
     rows = [
         _row(key, total, found.shares.get(key, Share()))
-        for key, total in found.all_totals().items()
+        for key, total in (found.all_totals() | unplanned.totals()).items()
     ]
     rows.sort(key=lambda row: -row.seconds)
     experts = tuple(
@@ -163,7 +168,11 @@ def _row(key: Key, total: Total, share: Share) -> Row:
         each = total.nanoseconds / total.calls
     hidden = _hidden(key, total, share, each)
     is_serial = key[-1] == "serial"
-    reasons = [total.why, _waited(total, share) if is_serial else _exposed(total, share, hidden)]
+    reasons = [total.why]
+    if is_serial:
+        reasons.append(_waited(total, share))
+    elif key[0] in _TRACED or share.calls > 0:
+        reasons.append(_exposed(total, share, hidden))
     return Row(
         *key,
         calls=total.calls,
@@ -242,4 +251,5 @@ def forget_report() -> None:
     """Start counting anew."""
     _others.clear()
     expert_counts.forget()
+    unplanned.forget()
     forget_counts()

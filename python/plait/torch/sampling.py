@@ -41,7 +41,8 @@ class Share:
 
 def key_of(row: _native.PlanRow) -> Key:
     """Return by what a report tells calls apart."""
-    return row.op.name, row.m, row.n, row.k, row.dtype.name, row.wire.name, str(row.plan)
+    name = row.problem.partition(" ")[0].removeprefix("op=")
+    return name, row.m, row.n, row.k, row.dtype.name, row.wire.name, str(row.plan)
 
 
 class Tally:

@@ -61,8 +61,7 @@ class _Call:
             outputs,
             self.columns,
             self.context.comm,
-            plan=settings.plan,
-            plans=self.context.plans,
+            plans=self.context.plans,  # those of settings too
             threads=settings.threads,
             backend=settings.backend,
         )

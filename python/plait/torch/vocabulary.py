@@ -1,5 +1,6 @@
 """Largest logits and losses of a vocabulary that ranks share, without the logits themselves."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,7 @@ from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options
 from plait.torch.rows import as_rows, check_matrix, float_dtype, view
+from plait.torch.unplanned import timed
 
 _DEFAULTS = Options()
 
@@ -69,7 +71,8 @@ def top_of_rows(
     values = torch.empty(rows.shape[0], most)
     ids = torch.empty(rows.shape[0], most, dtype=torch.int64)
     how = _how("linear_top", context, vocab_size, logits)
-    _native.matmul_top(view(rows), operand, k, values, ids, context.comm, **how)
+    with timed("linear_top", rows, how["vocab_size"]):
+        _native.matmul_top(view(rows), operand, k, values, ids, context.comm, **how)
     return values, ids
 
 
@@ -208,6 +211,10 @@ class _Call:
     how: dict[str, Any]  # arguments of the native calls
     main_grad: torch.Tensor | None
 
+    def timed(self, x: torch.Tensor, what: str = "no plan") -> AbstractContextManager[None]:
+        """Count a native call."""
+        return timed(self.name, x, self.how["vocab_size"], what)
+
 
 def _checked(
     call: _Call, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
@@ -275,19 +282,20 @@ def _gradients(
         dw = given = torch.empty_like(weight)
     elif needs_weight:
         dw = main_grad_of(call.main_grad, call.name)
-    _native.matmul_cross_entropy_gradient(
-        view(x),
-        weights.plain(weight),
-        targets,
-        log_sum_exp,
-        grad_loss.contiguous(),
-        call.context.comm,
-        grad_log_sum_exp=None if grad_log_sum_exp is None else grad_log_sum_exp.contiguous(),
-        dx=None if dx is None else view(dx),
-        dw=None if dw is None else view(dw),
-        accumulate_dw=given is None,
-        **call.how,
-    )
+    with call.timed(x, "gradient alone"):
+        _native.matmul_cross_entropy_gradient(
+            view(x),
+            weights.plain(weight),
+            targets,
+            log_sum_exp,
+            grad_loss.contiguous(),
+            call.context.comm,
+            grad_log_sum_exp=None if grad_log_sum_exp is None else grad_log_sum_exp.contiguous(),
+            dx=None if dx is None else view(dx),
+            dw=None if dw is None else view(dw),
+            accumulate_dw=given is None,
+            **call.how,
+        )
     if needs_weight and given is None:
         given = placeholder(call.main_grad, weight)
     return dx, given
@@ -300,15 +308,16 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         loss = torch.empty(x.shape[0])
         log_sum_exp = torch.empty(x.shape[0])
-        _native.matmul_cross_entropy(
-            view(x),
-            weights.plain(weight),
-            targets,
-            loss,
-            call.context.comm,
-            log_sum_exp=log_sum_exp,
-            **call.how,
-        )
+        with call.timed(x):
+            _native.matmul_cross_entropy(
+                view(x),
+                weights.plain(weight),
+                targets,
+                loss,
+                call.context.comm,
+                log_sum_exp=log_sum_exp,
+                **call.how,
+            )
         ctx.call = call
         ctx.save_for_backward(x, weight, targets, log_sum_exp)
         return loss, log_sum_exp
@@ -338,18 +347,19 @@ class _WithGradient(torch.autograd.Function):
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         dx = torch.empty_like(x) if needs_x else None
         dw = torch.empty_like(weight) if needs_weight else None
-        _native.matmul_cross_entropy_with_gradient(
-            view(x),
-            weights.plain(weight),
-            targets,
-            grad_loss,
-            call.context.comm,
-            losses=losses,
-            log_sum_exp=log_sum_exp,
-            dx=None if dx is None else view(dx),
-            dw=None if dw is None else view(dw),
-            **call.how,
-        )
+        with call.timed(x, "with its gradient"):
+            _native.matmul_cross_entropy_with_gradient(
+                view(x),
+                weights.plain(weight),
+                targets,
+                grad_loss,
+                call.context.comm,
+                losses=losses,
+                log_sum_exp=log_sum_exp,
+                dx=None if dx is None else view(dx),
+                dw=None if dw is None else view(dw),
+                **call.how,
+            )
         ctx.call, ctx.made = call, (dx, dw)
         ctx.save_for_backward(x, weight, targets, log_sum_exp, grad_loss)
         return reduction.total(losses)

@@ -168,6 +168,23 @@ def test_frozen_weights_and_inputs_get_no_gradient() -> None:
         agree(not shared(own_x).requires_grad, "under no_grad")
 
 
+@pytest.mark.parametrize("schedule", ["serial", None])
+def test_the_report_names_both_directions(schedule: Any) -> None:
+    pt.forget_report()
+    layer = pt.UlyssesQKV.from_linear(
+        nn.Linear(HIDDEN, 16 * SIZE), heads=8, kv_heads=4, options=pt.Options(schedule=schedule)
+    )
+    for _ in range(3):
+        layer(torch.ones(3, 1, HIDDEN, requires_grad=True)).sum().backward()
+    rows = {row.operator: row for row in pt.report().rows}
+    n, k, m = 16 * SIZE, HIDDEN, 3 * dist.get_world_size()
+    sizes = {"matmul_all_to_all": (m, n, k), "all_to_all_matmul": (m, k, n)}
+    agree({name: (row.m, row.n, row.k) for name, row in rows.items()} == sizes, str(rows))
+    for row in rows.values():
+        agree((row.plan, row.calls) == (schedule or "fused", 3), str(row))
+        agree("traced" not in str(pt.report()) and row.seconds > 0, str(pt.report()))
+
+
 def test_a_copy_is_a_layer_of_its_own() -> None:
     whole, x, _ = problem(torch.float32, 6)
     shared = Shared(whole, 6, None, pt.Options())

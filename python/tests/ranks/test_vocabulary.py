@@ -178,6 +178,24 @@ def test_main_grad_and_frozen_operands() -> None:
     agree(torch.equal(loss, same), "not in autocast's dtype")
 
 
+def test_the_report_counts_each_kind_of_call() -> None:
+    pt.forget_report()
+    x, weight, targets = _problem(5, 64, 16, torch.float32)
+    own = weight[shard(64)].clone().requires_grad_()
+    pt.linear_top(x, own)
+    pt.linear_log_probs(x, own, targets).sum().backward()
+    for _ in range(2):
+        pt.linear_cross_entropy(x, own, targets, vocab_size=60).backward()
+    found = {(row.operator, row.n, row.k, row.plan): row.calls for row in pt.report().rows}
+    wanted = {
+        ("linear_top", 0, 16, "no plan"): 1,
+        ("linear_log_probs", 0, 16, "no plan"): 1,
+        ("linear_log_probs", 0, 16, "gradient alone"): 1,
+        ("linear_cross_entropy", 60, 16, "with its gradient"): 2,
+    }
+    agree(found == wanted and "no plan\n" in str(pt.report()), str(pt.report()))
+
+
 def test_refusals() -> None:
     x, weight, targets = _problem(5, 64, 16, torch.float32)
     own = weight[shard(64)]
