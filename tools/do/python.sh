@@ -287,15 +287,15 @@ pytest_to() {
 # pytest_halves REPORT [OPTIONS...]: the tests in one process. Many start programs, one after another, and most of such
 # a program's time one core is idle. So two programs run at a time.
 pytest_halves() {
-  local file first status=0 examples=(python/tests/test_{benchmark,examples,hosts}.py) others=()
+  local file first status=0 long=(python/tests/test_{benchmark,entry,hosts,lost_rank}.py) others=()
   for file in python/tests/test_*.py; do
-    [[ " ${examples[*]} " == *" $file "* ]] || others+=("$file")
+    [[ " ${long[*]} " == *" $file "* ]] || others+=("$file")
   done
-  pytest_to "${1%.xml}.examples.xml" python -m pytest "${examples[@]}" "${@:2}" &
+  pytest_to "${1%.xml}.long.xml" python -m pytest "${long[@]}" "${@:2}" &
   first=$!
   pytest_to "$1" python -m pytest "${others[@]}" "${@:2}" || status=$?
   wait "$first" || status=$?
-  for file in "$1" "${1%.xml}.examples.xml"; do
+  for file in "$1" "${1%.xml}.long.xml"; do
     [[ -e $file ]] || { echo "a half of the tests ended without its report, ${file##*/}"; status=70; }
   done
   return "$status"
@@ -305,7 +305,7 @@ pytest_halves() {
 count_pytest() {
   local name=$1 result=PASS good bad report reports
   report=$(pytest_report "$name")
-  reports=("$report" "${report%.xml}.examples.xml")
+  reports=("$report" "${report%.xml}.long.xml")
   rm -f "${reports[@]}"
   run_logged "$name" "${@:2}" || result=FAIL
   read -r good bad <<<"$(tools/do/count_tests.py "${reports[@]}")"
