@@ -76,7 +76,7 @@ void add_options(Options& options, ProblemOptions& problem) {
   options.add_flag("--no-sequence-parallel", problem.no_sequence_parallel,
                    "for --model: all-reduce sums in place of sequence parallelism");
   options.add("--experts", "NAME[,...]", problem.experts.models, read_experts,
-              "tune a layer of experts with packed weights, as in plait bench experts,\n"
+              "tune a layer of experts by packed weights, as in plait bench experts,\n"
               "with --m tokens on each rank (default: 512)");
   options.offer(experts_words());
   options.add_flag("--replicated", problem.experts.replicated,
