@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "measure/collective_race.h"
 #include "measure/limits.h"
+#include "measure/link_search.h"
 #include "measure/memory.h"
 #include "plait/all_to_all_rows.h"
 #include "plait/collectives.h"
@@ -199,7 +200,7 @@ class BatchMeasure {
         const double wanted = ratio * race.run().front().median;
         // If no row leaves its rank, the speed is that for one.
         const auto busiest = std::max<std::int64_t>(busiest_, 2);
-        link = Link{.bytes_per_second = bytes_of(busiest) / wanted * 1e9};
+        link = link_of(bytes_of(busiest) / wanted * 1e9);
       }
       Communicator over = comm_.with_link(link);
       const auto serial = operands_.call(batch_, over, Schedule::serial, setup_.replicated, out);

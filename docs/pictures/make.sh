@@ -12,10 +12,12 @@ plait=${BUILD:-$here/../../build/release}/app/cli/plait
 wanted=${1:-}
 drawn=0
 
-# NAME OPERATOR OPTIONS...: over an emulated link on which the collective takes as long as the product.
+# NAME OPERATOR OPTIONS...: over an emulated link on which what travels takes as long as the product.
 draw() {
   [[ -z $wanted || $wanted == "$1" ]] || return 0
-  "$plait" trace "${@:2}" --ranks 2 --link ratio=1 --svg "$here/$1.svg"
+  local link=(--link ratio=1)
+  [[ $2 != experts ]] || link=(--ratio 1)
+  "$plait" trace "${@:2}" --ranks 2 "${link[@]}" --svg "$here/$1.svg"
   drawn=1
 }
 
@@ -24,6 +26,8 @@ draw product_first matmul-reduce-scatter --m 512 --n 4096 --k 4096 --parts 4
 draw product_last all-gather-matmul --m 1024 --n 2048 --k 4096 --parts 4
 draw plans matmul-all-reduce --m 512 --n 4096 --k 4096 \
   --plan 'pipelined parts=4;pipelined parts=16;fused chunk=1024;fused'
+draw experts experts --model gpt-oss-quarter --tokens 512 --skew 4:1 --threads 1
+draw sequences matmul-all-to-all --m 2048 --n 1280 --k 512 --heads 32,4 --parts 4 --threads 1
 
 if [[ $drawn == 0 ]]; then
   printf 'there is no picture called %s\n' "$wanted" >&2
