@@ -317,7 +317,7 @@ def experts(bench: Bench) -> None:
         limit=None,
         added=0.0,
         ranks=[0] * 8,
-        fused=True,
+        plans=None,
         replicated=False,
         threads=0,
         backend="",

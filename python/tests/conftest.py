@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from hosts import Hosts, netlab
 from launching import Launcher
 
 PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
@@ -23,6 +24,14 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
     started = Launcher(packages, tmp_path_factory.mktemp("outputs"))
     yield started
     started.end()
+
+
+@pytest.fixture(scope="session")
+def hosts(together: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
+    """Give what runs programs on two hosts."""
+    if why := netlab.refusal():
+        pytest.skip(why)
+    return Hosts(together, tmp_path_factory.mktemp("programs"))
 
 
 def interrupt(wait: Callable[[], object]) -> float:

@@ -1,14 +1,14 @@
 """Runs programs as ranks on several hosts, which are network namespaces (tools/netlab.py)."""
 
-import os
-import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pytest
+from launching import Launcher, Run
 
-NETLAB = Path(__file__).parents[2] / "tools" / "netlab.py"
-NOT_ALLOWED = 77
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+netlab: Any = __import__("netlab")
 
 # At the end of a program: its problems and the plans that were followed, a line each.
 SHOW_PLANS = """
@@ -20,28 +20,30 @@ sys.stdout.write("".join(line + chr(10) for line in lines))
 """
 
 
-def on_hosts(
-    program: str, *options: str, timeout: float = 300, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run it to its end without a failure; the ranks share a pipe for what they print."""
-    ranks = subprocess.run(
-        [NETLAB, *options, "--", sys.executable, "-c", program],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    if ranks.returncode == NOT_ALLOWED:
-        pytest.skip(ranks.stderr.strip().removeprefix("netlab: "))
-    assert ranks.returncode == 0, ranks.stderr
-    return ranks
+@dataclass
+class Hosts:
+    """Two hosts for each run of a program, with a rank on each."""
+
+    launcher: Launcher
+    folder: Path
+
+    def run(self, program: str, rate: str | None = None, **variables: str) -> Run:
+        """Run it to its end without a failure."""
+        script = self.folder / "program.py"
+        script.write_text(program)
+        with netlab.Lab(rate=rate) as lab:
+            place = {"MASTER_ADDR": lab.address(0), "GLOO_SOCKET_IFNAME": "v0"}
+            ranks = self.launcher.start(
+                2, str(script), namespaces=lab.names, environment={**place, **variables}
+            )
+        assert ranks.codes == [0, 0], ranks.text
+        return ranks
 
 
-def expect_automatic(ranks: subprocess.CompletedProcess[str], operator: str) -> None:
+def expect_automatic(ranks: Run, operator: str) -> None:
     """Expect of both ranks that the plans of a bf16 problem were tried, with sums in its dtype."""
-    for rank in ("0 ", "1 "):
-        rows = [line[2:].split(" | ") for line in ranks.stdout.splitlines() if line[:2] == rank]
+    for rank, text in zip(("0 ", "1 "), ranks.texts, strict=True):
+        rows = [line[2:].split(" | ") for line in text.splitlines() if line[:2] == rank]
         found = [(plan, problem) for plan, problem in rows if f"op={operator} " in problem]
         assert {"serial", "fused"} <= {plan for plan, _ in found}, ranks
         for _, problem in found:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hosts import SHOW_PLANS, expect_automatic, on_hosts
+from hosts import SHOW_PLANS, Hosts, expect_automatic
 
 pytestmark = pytest.mark.long
 
@@ -32,9 +32,9 @@ dist.destroy_process_group()
 """
 
 
-def test_ranks_of_two_hosts_meet_over_tcp() -> None:
-    ranks = on_hosts(PROGRAM)
-    assert sorted(ranks.stdout.splitlines()) == 2 * ["tcp 4.0 12 1 (2, 4)"], ranks.stderr
+def test_ranks_of_two_hosts_meet_over_tcp(hosts: Hosts) -> None:
+    ranks = hosts.run(PROGRAM)
+    assert [text.splitlines()[-1] for text in ranks.texts] == 2 * ["tcp 4.0 12 1 (2, 4)"]
 
 
 PLANS = """
@@ -73,14 +73,14 @@ dist.destroy_process_group()
 """
 
 
-def test_plans_suit_the_link_though_nothing_was_tuned(tmp_path: Path) -> None:
+def test_plans_suit_the_link_though_nothing_was_tuned(hosts: Hosts, tmp_path: Path) -> None:
     for attempt in range(3):  # other programs may disturb the trials so much that they tell nothing
         home = tmp_path / str(attempt)
-        ranks = on_hosts(PLANS, "--rate", "1gbit", XDG_CACHE_HOME=str(home))
-        if "; measured: " in ranks.stdout:
+        ranks = hosts.run(PLANS, "1gbit", XDG_CACHE_HOME=str(home))
+        if "; measured: " in ranks.text:
             break
-    for rank in ("0 ", "1 "):
-        said = [line[2:] for line in ranks.stdout.splitlines() if line.startswith(rank)]
+    for rank, text in zip(("0 ", "1 "), ranks.texts, strict=True):
+        said = [line[2:] for line in text.splitlines() if line.startswith(rank)]
         rows = [line for line in said if not line.startswith("op=")]
         problems = [line for line in said if line.startswith("op=")]
         # Some plans were tried, and one of them was decided upon by measuring.
@@ -134,11 +134,11 @@ sys.stdout.write(f"{x[-1]}\\n")
 
 
 @pytest.mark.parametrize("call", [BLOCKING, POLLED, POLLED_OF_TWO], ids=["blocks", "polls", "two"])
-def test_a_call_leaves_nothing_unsent_behind(call: str) -> None:
+def test_a_call_leaves_nothing_unsent_behind(hosts: Hosts, call: str) -> None:
     # Frames that the kernel had not taken when the first rank's call ended would stay in that
     # process while it waits for the second rank in another library.
-    ranks = on_hosts(SMALL_BUFFERS + call + LEAVING, "--rate", "20mbit", timeout=100)
-    assert ranks.stdout == "7.0\n7.0\n", ranks.stderr
+    ranks = hosts.run(SMALL_BUFFERS + call + LEAVING, "20mbit")
+    assert [text.splitlines()[-1] for text in ranks.texts] == 2 * ["7.0"]
 
 
 INTERRUPTED = """
@@ -167,15 +167,14 @@ sys.stdout.write(f"{dist.get_rank()} {said}\\n")
 """
 
 
-def test_an_interrupt_ends_the_end_of_a_call() -> None:
+def test_an_interrupt_ends_the_end_of_a_call(hosts: Hosts) -> None:
     # The call has done its part, and waits for the kernel alone: no rank is named for which it
     # would wait. Were it not to end, the second rank would never come.
     program = SMALL_BUFFERS.replace("1 << 18", "1 << 16") + INTERRUPTED.replace("CALL", BLOCKING)
-    ranks = on_hosts(program, "--rate", "20mbit", timeout=100)
-    said = sorted(ranks.stdout.splitlines())
-    assert said[0] == "0 interrupted", said
-    assert "rank 0 was interrupted" in said[1], said
-    assert "rank 0 waits" not in said[1], said
+    first, second = (text.splitlines()[-1] for text in hosts.run(program, "20mbit").texts)
+    assert first == "0 interrupted"
+    assert "rank 0 was interrupted" in second
+    assert "rank 0 waits" not in second
 
 
 # Programs that know nothing of plans, each by another door of plait.
@@ -269,8 +268,8 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_door_has_automatic_plans(door: str, tmp_path: Path) -> None:
-    ranks = on_hosts(
+def test_every_door_has_automatic_plans(hosts: Hosts, door: str, tmp_path: Path) -> None:
+    ranks = hosts.run(
         MLP + DOORS[door] + SHOW_PLANS,
         XDG_CACHE_HOME=str(tmp_path),
         MODEL=str(tmp_path),

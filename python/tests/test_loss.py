@@ -1,27 +1,26 @@
 """A rank that dies or stops, in groups of the backend "plait"."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launching import Launcher
 
 RANK = """
-import os, sys, time
+import os, signal, sys, time
 from datetime import timedelta
 import numpy as np, torch, torch.distributed as dist
 import plait, plait.torch as pt
-rank, store = int(sys.argv[1]), sys.argv[2]
+rank, end, deadline, store = int(os.environ["RANK"]), sys.argv[1], float(sys.argv[2]), sys.argv[3]
 dist.init_process_group("plait", init_method=f"file://{store}", rank=rank, world_size=3)
 x = torch.ones(4)
 dist.all_reduce(x)  # the ranks are all there: what follows may have a short deadline
-group = dist.new_group(timeout=timedelta(seconds=float(sys.argv[3])), backend="plait")
+group = dist.new_group(timeout=timedelta(seconds=deadline), backend="plait")
 dist.all_reduce(x, group=group)
-print("ready", flush=True)
-if rank == 1:
-    time.sleep(600)
+if rank == 1 and end == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+while rank == 1 and not all(os.path.exists(f"{store}.{other}") for other in (0, 2)):
+    time.sleep(0.1)
 begin = time.monotonic()
 w = torch.ones(4, 4, requires_grad=True)
 for call in (
@@ -35,54 +34,32 @@ for call in (
     except RuntimeError as error:
         print(type(error).__name__, error.code.name, error.culprit, begin, time.monotonic())
         print(error, flush=True)
+open(f"{store}.{rank}", "w").close()
 os._exit(0)
 """
 
 DEADLINE = {"killed": 300.0, "late": 5.0}
 
 
-def ranks(tmp_path: Path, timeout: float) -> list[subprocess.Popen[str]]:
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "store"), str(timeout)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(3)
-    ]
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
 @pytest.mark.parametrize("end", list(DEADLINE))
-def test_all_others_raise_and_name_it(tmp_path: Path, end: str) -> None:
-    processes = ranks(tmp_path, DEADLINE[end])
-    try:
-        assert [first_line(process) for process in processes] == ["ready\n"] * 3
-        if end == "killed":
-            processes[1].send_signal(signal.SIGKILL)
-        begun, raised = [], []
-        for rank in (0, 2):
-            output, _ = processes[rank].communicate(timeout=200)
-            lines = output.splitlines()
-            assert len(lines) == 8, output
-            # The first call raises, and so does every other one after it.
-            for heading, sentence in zip(lines[::2], lines[1::2], strict=True):
-                kind, code, culprit, *_ = heading.split()
-                assert (kind, culprit) == ("Error", "1"), output
-                assert code == ("peer_lost" if end == "killed" else "timeout")
-                assert "rank 1" in sentence
-            begun.append(float(lines[0].split()[3]))
-            raised.append(float(lines[0].split()[4]))
-        # A death is noticed long before the deadline, which is the group's own. The rank that has
-        # waited for so long tells the other, which may have begun later.
-        assert max(raised) - min(begun) < 100
-        assert end == "killed" or min(raised) - min(begun) >= DEADLINE[end]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+def test_all_others_raise_and_name_it(tmp_path: Path, together: Launcher, end: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(RANK)
+    arguments = (end, str(DEADLINE[end]), str(tmp_path / "store"))
+    ended = together.start(3, str(script), *arguments, patience=140)
+    assert ended.codes == [0, -signal.SIGKILL if end == "killed" else 0, 0], ended.text
+    begun, raised = [], []
+    for text in (ended.texts[0], ended.texts[2]):
+        lines = text.splitlines()[-8:]
+        # The first call raises, and so does every other one after it.
+        for heading, sentence in zip(lines[::2], lines[1::2], strict=True):
+            kind, code, culprit, *_ = heading.split()
+            assert (kind, culprit) == ("Error", "1"), text
+            assert code == ("peer_lost" if end == "killed" else "timeout")
+            assert "rank 1" in sentence
+        begun.append(float(lines[0].split()[3]))
+        raised.append(float(lines[0].split()[4]))
+    # A death is noticed long before the deadline, which is the group's own. The rank that has
+    # waited for so long tells the other, which may have begun later.
+    assert max(raised) - min(begun) < 100
+    assert end == "killed" or min(raised) - min(begun) >= DEADLINE[end]

@@ -1,19 +1,18 @@
 """Programs whose rank 1 is killed. Every other rank names it, in calls of plait and of gloo."""
 
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
+from launching import Launcher
 
 PROGRAM = """
 import os, signal, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
 import plait, plait.torch
-rank, first = int(sys.argv[1]), sys.argv[2]
-# Not torchrun, which would end the others.
-dist.init_process_group("plait", init_method="file://" + sys.argv[3], rank=rank, world_size=3,
+rank, first, store = int(os.environ["RANK"]), *sys.argv[1:]
+dist.init_process_group("plait", init_method="file://" + store, rank=rank, world_size=3,
                         timeout=timedelta(seconds=200))
 x, whole, ones = torch.ones(4), [torch.ones(4) for _ in range(3)], torch.ones(4, dtype=torch.int64)
 calls = {
@@ -35,7 +34,7 @@ for name, call in calls.items():
     else:
         call(groups[name])
 # No rank is in the calls above any more when one is killed.
-there = [f"{sys.argv[3]}.{number}" for number in range(3)]
+there = [f"{store}.{number}" for number in range(3)]
 open(there[rank], "w").close()
 if rank == 1:
     end = time.monotonic() + 100
@@ -55,26 +54,14 @@ CALLS = ("max", "int64", "later", "reduce", "gather", "scatter", "sum", "recv", 
 
 
 @pytest.mark.parametrize("first", ["max", "reduce", "recv"])
-def test_every_other_rank_names_it(tmp_path: Path, first: str) -> None:
+def test_every_other_rank_names_it(tmp_path: Path, together: Launcher, first: str) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), first, str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(3)
-    ]
-    try:
-        ended = [rank.communicate(timeout=300) for rank in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    for rank in (0, 2):
-        out, err = ended[rank]
-        lines = {line.split()[0]: line for line in out.splitlines()}
-        assert set(lines) == set(CALLS), out + err
+    # torchrun would end the others.
+    ended = together.start(3, str(script), first, str(tmp_path / "store"), patience=140)
+    assert ended.codes == [0, -signal.SIGKILL, 0], ended.text
+    for text in (ended.texts[0], ended.texts[2]):
+        lines = {line.split()[0]: line for line in text.splitlines() if " peer_lost " in line}
+        assert set(lines) == set(CALLS), text
         for name, line in lines.items():
             assert line.startswith(f"{name} peer_lost 1 "), line

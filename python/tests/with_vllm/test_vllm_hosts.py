@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hosts import SHOW_PLANS, expect_automatic, on_hosts
+from hosts import SHOW_PLANS, Hosts, expect_automatic
 
 LAYER = """
 import os
@@ -33,6 +33,6 @@ with set_current_vllm_config(VllmConfig()), torch.inference_mode():
 """
 
 
-def test_layers_have_automatic_plans(tmp_path: Path) -> None:
-    ranks = on_hosts(LAYER + SHOW_PLANS, XDG_CACHE_HOME=str(tmp_path))
+def test_layers_have_automatic_plans(hosts: Hosts, tmp_path: Path) -> None:
+    ranks = hosts.run(LAYER + SHOW_PLANS, XDG_CACHE_HOME=str(tmp_path))
     expect_automatic(ranks, "matmul_all_reduce")
