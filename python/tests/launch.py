@@ -3,10 +3,10 @@
     python launch.py MODULE...
 
 Imports take many times as long as a few steps of a small model. Each line of stdin asks for a run,
-as JSON: its number of ranks, its program, its environment and folder, a file for the output of each
-rank, and whether `plait.megatron` starts it. It may name a network namespace for each rank, which is
-then on a host of its own, and how long others may go on when a rank fails. The answer is a line with
-the ranks' exit statuses.
+as JSON: its number of ranks, its program, its environment and folder, a file for the output of
+each rank, and whether `plait.megatron` starts it. It may name a network namespace for each rank,
+which is then on a host of its own, and say how long others may go on when a rank fails. The answer
+is a line with the ranks' exit statuses.
 """
 
 import ctypes

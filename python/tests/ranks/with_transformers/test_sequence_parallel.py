@@ -189,7 +189,8 @@ def test_rows_are_shared_from_a_number_on(llama: Path, monkeypatch: pytest.Monke
     agree("1 forward shared the rows" in str(report), str(report))
     calls: Counter[tuple[str, int]] = Counter()
     for row in plait.torch.report().rows:
-        calls[row.operator, row.m] += row.calls
+        if row.operator != "linear_top":  # the head's choice of a token
+            calls[row.operator, row.m] += row.calls
     two_layers = {("all_gather_matmul", 26): 4, ("matmul_reduce_scatter", 26): 4}
     agree(calls == two_layers | {("matmul_all_reduce", 2): 20}, str(calls))
 
