@@ -55,8 +55,8 @@ build_meanwhile() {
   trap "kill -- -$! 2>/dev/null || true" EXIT
 }
 
-# How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples. A
-# folder that has been whole stays so.
+# How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples, and
+# compiles several of the library's sources at a time: in half of the time. A folder that has been whole stays so.
 extent=whole
 
 # Ninja configures again if a CMake file has changed, but not if the presets or the wanted extent have.
@@ -71,7 +71,7 @@ configure() {
     [[ -z ${CI:-} || $1 == tsan ]] || options+=(-DPLAIT_MPI=ON -DPLAIT_UCX=ON)
   fi
   if [[ $1 == release && $extent == brief ]]; then
-    options+=(-DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
+    options+=(-DPLAIT_COMPILE_TOGETHER=all -DPLAIT_CUDA=OFF -DPLAIT_BUILD_BENCHES=OFF -DPLAIT_BUILD_EXAMPLES=OFF)
   elif [[ $1 == release ]]; then
     options+=(-DPLAIT_CUDA=auto -DPLAIT_BUILD_BENCHES=ON -DPLAIT_BUILD_EXAMPLES=ON)
     cuda_options

@@ -285,9 +285,9 @@ pytest_to() {
 }
 
 # pytest_halves REPORT [OPTIONS...]: the tests in one process. Many start programs, one after another, and most of such
-# a program's time one core is idle. So two programs run at a time.
+# a program's time one core is idle. So two programs run at a time. The second half has those that share their imports.
 pytest_halves() {
-  local file first status=0 long=(python/tests/test_{benchmark,entry,hosts,lost_rank}.py) others=()
+  local file first status=0 long=(python/tests/test_{benchmark,entry,import,mpi4py,notebook,rendezvous}.py) others=()
   for file in python/tests/test_*.py; do
     [[ " ${long[*]} " == *" $file "* ]] || others+=("$file")
   done
