@@ -14,7 +14,8 @@ import pytest
 from hosts import Hosts, netlab
 from launching import Launcher
 
-PACKAGES = ["numpy", "torch", "torch.distributed", "megatron.core", "peft", "transformers"]
+PACKAGES = ["numpy", "torch", "torch.distributed", "torch._dynamo", "megatron.core", "peft"]
+PACKAGES += ["transformers.generation", "transformers.models.auto", "transformers.modeling_utils"]
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
         TOGETHER,
         [],
         "transformers",
-        r"transformers +first .*\nwith plait +first .*\nlinear layers: 450 calls served by plait\n",
+        r"transformers +first .*\nwith plait +first .*\nlinear layers: 90 calls served by plait\n",
     ),
     # It starts its ranks by itself. python/tests/with_vllm runs it with and without plait.
     "vllm_generate.py": ([sys.executable], [], "vllm", r"4 RowParallelLinear: \d+ calls served"),
@@ -108,7 +108,10 @@ PROGRAMS: dict[str, tuple[list[str], list[str], str | None, str]] = {
 
 
 # Programs that measure: how many turns they take, and how many are enough here.
-TURNS = {"torch_hosts.py": ("range(10)", "range(2)")}
+TURNS = {
+    "torch_hosts.py": ("range(10)", "range(2)"),
+    "transformers_hosts.py": ("range(30)", "range(6)"),
+}
 
 # Programs that other tests run: python/tests/with_smollm2 has the weights.
 ELSEWHERE = ["smollm2.py"]

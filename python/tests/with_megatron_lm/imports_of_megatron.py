@@ -5,5 +5,11 @@ import importlib
 from plait.megatron.host import stand_in_for_cuda
 
 stand_in_for_cuda()
-for module in ("gpt_builders", "model_provider", "megatron.training", "transformers"):
+for module in (
+    "gpt_builders",
+    "model_provider",
+    "megatron.training",
+    "megatron.core.tokenizers.text",  # with the half of transformers that tokenizes
+    "megatron.training.arguments",
+):
     importlib.import_module(module)
