@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "conformance/descriptors.h"
 #include "conformance/ranks.h"
 #include "gemm/matrix.h"
@@ -82,8 +83,9 @@ void expect_sums(const Sum& sum, Communicator& comm) {
 }
 
 TEST(Hosts, OperatorsHaveTheBitsOfOneHost) {
-  const std::vector<std::vector<int>> placements = {
-      {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1}};
+  std::vector<std::vector<int>> placements = {{0, 0, 0, 1}, {0, 0, 1, 1, 2, 2}};
+  if (!kIsSlow)
+    placements.insert(placements.end(), {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 0, 1, 1, 1, 1}});
   for (const auto& hosts : placements) {
     const int world = static_cast<int>(hosts.size());
     // Made before the ranks are forked, which all compare with them.
