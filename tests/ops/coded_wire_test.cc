@@ -112,7 +112,7 @@ Matrix run(const Called& what, Size size, Communicator& comm, const OpOptions& h
   return run(what, Share(size, comm.rank()), comm, how);
 }
 
-// What one thread does shows without a sanitizer.
+// One thread alone is seen without a sanitizer.
 const std::vector<int> kThreads = kIsSanitized ? std::vector{3} : std::vector{1, 3};
 
 // Every plan, number of threads and operator has the bits of those steps.
