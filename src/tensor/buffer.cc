@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "tensor/huge_pages.h"
+#include "tensor/shared_pages.h"
 #include "tensor/validate.h"
 
 namespace plait {
@@ -49,6 +50,8 @@ std::size_t Buffer::huge_page_bytes() const {
 void Buffer::Release::operator()(std::byte* data) const {
   if (mapped == 0) {
     std::free(data);
+  } else if (tensor::mapped_in_huge_pages(mapped) == 0) {
+    tensor::give_shared_pages(data, mapped);
   } else {
     ::munmap(data, mapped);
   }
@@ -61,9 +64,11 @@ Buffer::Memory Buffer::from_heap(std::size_t bytes) {
   return Memory(data, Release{});
 }
 
+// Large buffers have pages of their own.
 Buffer::Memory Buffer::in_huge_pages(std::size_t bytes) {
   const std::size_t mapped = tensor::mapped_in_huge_pages(bytes);
-  return Memory(mapped == 0 ? nullptr : tensor::map_huge_pages(mapped), Release{mapped});
+  if (mapped == 0) return Memory(tensor::take_shared_pages(bytes), Release{bytes});
+  return Memory(tensor::map_huge_pages(mapped), Release{mapped});
 }
 
 }  // namespace plait

@@ -1,16 +1,20 @@
 #include "plait/buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "base/round_up.h"
 #include "tensor/huge_pages.h"
 #include "tensor/print.h"
 #include "tensor/sentence_of.h"
+#include "tensor/shared_pages.h"
 
 // Makes an allocation that is too large fail with sanitizers as it does without.
 extern "C" PLAIT_EXPORT const char* __asan_default_options() {  // NOLINT: not our name
@@ -27,6 +31,9 @@ static_assert(!std::is_copy_constructible_v<Buffer> &&
               std::is_nothrow_move_constructible_v<Buffer>);
 
 const std::size_t kHugePage = tensor::huge_page();
+
+// The smallest that shares huge pages.
+constexpr std::size_t kSmall = std::size_t{64} << 10;
 
 std::size_t misalignment(const Buffer& buffer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment;
@@ -122,10 +129,59 @@ TEST(Buffer, InHugePagesStartsWithOneAndSaysHowManyItGot) {
   RecordProperty("huge_page_bytes", std::to_string(got));
 }
 
-TEST(Buffer, BelowOneHugePageIsAnOrdinaryBuffer) {
-  const Buffer buffer(kHugePage - 1, {.huge_pages = true});
+TEST(Buffer, OfFewBytesIsAnOrdinaryBuffer) {
+  const Buffer buffer(kSmall - 1, {.huge_pages = true});
   std::memset(buffer.data(), 1, buffer.bytes());
   EXPECT_EQ(buffer.huge_page_bytes(), 0);
+}
+
+// Whether buffers below one huge page share them here.
+bool are_shared() {
+  std::byte* const data = tensor::take_shared_pages(kSmall);
+  if (data != nullptr) tensor::give_shared_pages(data, kSmall);
+  return data != nullptr;
+}
+
+TEST(Buffer, BelowOneHugePageLiesBesideOthers) {
+  if (!are_shared()) GTEST_SKIP() << "no huge pages are shared here";
+  std::vector<Buffer> buffers;
+  for (const std::size_t bytes : {kSmall, kSmall + 1, kHugePage / 2, kHugePage - 1, kSmall + 64}) {
+    buffers.emplace_back(bytes, BufferOptions{.huge_pages = true});
+    std::memset(buffers.back().data(), static_cast<int>(buffers.size()), bytes);
+  }
+  const std::byte* next = buffers.front().data();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    EXPECT_EQ(misalignment(buffers[i], Buffer::kAlignment), 0);
+    EXPECT_EQ(buffers[i].data(), next);
+    next += base::round_up(buffers[i].bytes(), Buffer::kAlignment);
+    const auto value = static_cast<std::byte>(i + 1);
+    EXPECT_EQ(buffers[i].data()[0], value);
+    EXPECT_EQ(buffers[i].data()[buffers[i].bytes() - 1], value);
+  }
+  // What two that lay side by side leave behind fits another, and its neighbours keep their bytes.
+  const std::byte* const place = buffers[1].data();
+  const std::size_t both = buffers[1].bytes() + buffers[2].bytes();
+  for (const std::size_t i : {2, 1}) buffers[i] = Buffer();
+  buffers[1] = Buffer(both, {.huge_pages = true});
+  EXPECT_EQ(buffers[1].data(), place);
+  std::memset(buffers[1].data(), 0x77, both);
+  EXPECT_EQ(buffers[0].data()[buffers[0].bytes() - 1], std::byte{1});
+  EXPECT_EQ(buffers[3].data()[0], std::byte{4});
+}
+
+TEST(Buffer, BelowOneHugePageGivesPagesBack) {
+  if (!are_shared()) GTEST_SKIP() << "no huge pages are shared here";
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 80; ++i)
+    buffers.emplace_back(kHugePage - 1, BufferOptions{.huge_pages = true});
+  const std::byte* const last = buffers.back().data();  // in a second region
+  buffers.back().data()[0] = std::byte{1};
+  const std::size_t got = buffers.back().huge_page_bytes();
+  EXPECT_TRUE(got == 0 || got == kHugePage - 1) << got;
+  buffers.clear();
+  unsigned char is_there = 0;
+  const auto page = reinterpret_cast<std::uintptr_t>(last) / 4096 * 4096;
+  EXPECT_EQ(::mincore(reinterpret_cast<void*>(page), 4096, &is_there), -1) << "still mapped";
 }
 
 }  // namespace
