@@ -7,15 +7,22 @@
 
 namespace plait {
 
-// world 8, all_gather_matmul of 16384 x 5120 by 15360 columns → [16384, 5120, 1920]
-// world 8, matmul_reduce_scatter with k = 15360              → [16384, 1920, 5120]
+// On 8 ranks:
+// all_gather_matmul of 16384 x 5120 by 15360 columns    → [16384, 5120, 1920]
+// matmul_reduce_scatter with k = 15360                  → [16384, 1920, 5120]
+// matmul_all_to_all of 4096 x 512 by 1280 columns       → [512, 512, 1280]
+// matmul_all_gather_columns with 32000 columns in all   → [4096, 512, 4000]
+// experts of 2048 by 768, 8 of a row, for any rows      → [8, 2048, 768]
 ProductShape shape_of(const PlanKey& key) {
   // Shares are balanced, and the first is the largest: 10 among 4 → 3 3 2 2.
-  const auto first_share = [&](std::int64_t size) { return base::ceil_div(size, key.world); };
+  const auto share_if = [&](bool is_shared, std::int64_t size) {
+    return is_shared ? base::ceil_div(size, key.world) : size;
+  };
   const OperatorTraits& traits = traits_of(key.op);
-  return {.m = key.m,
-          .k = traits.shares_k ? first_share(key.k) : key.k,
-          .n = traits.shares_n ? first_share(key.n) : key.n};
+  const bool is_operator = key.family == Family::operators;
+  return {.m = share_if(key.family == Family::ulysses, key.m),
+          .k = share_if(is_operator && traits.shares_k, key.k),
+          .n = share_if(key.family == Family::columns || (is_operator && traits.shares_n), key.n)};
 }
 
 SettingsPlans::SettingsPlans(const Settings& settings, std::vector<const PlanSource*> further)

@@ -40,6 +40,34 @@ TEST(AShape, IsTheFirstRanksWhereSharesDiffer) {
   EXPECT_EQ(shape_of(key), (ProductShape{.m = 3, .k = 3, .n = 7}));
 }
 
+TEST(AShape, OfAnotherCallIsThatOfItsWeight) {
+  PlanKey key = {.op = Operator::matmul_reduce_scatter, .m = 10, .n = 21, .k = 30, .world = 4};
+  for (const Operator op : {Operator::matmul_reduce_scatter, Operator::all_gather_matmul}) {
+    key.op = op;
+    key.family = Family::ulysses;
+    EXPECT_EQ(shape_of(key), (ProductShape{.m = 3, .k = 30, .n = 21})) << name(op);
+    key.family = Family::columns;
+    EXPECT_EQ(shape_of(key), (ProductShape{.m = 10, .k = 30, .n = 6})) << name(op);
+    key.family = Family::experts;
+    EXPECT_EQ(shape_of(key), (ProductShape{.m = 10, .k = 30, .n = 21})) << name(op);
+  }
+}
+
+TEST(SettingsPlans, OfOneShapeReachALayerOfExperts) {
+  const SettingsPlans plans(
+      parse_settings("plan = \"fused\"\ncustomized = {\"[8,2048,768]\" = 1}"));
+  PlanKey key = {.op = Operator::all_gather_matmul,
+                 .m = 8,
+                 .n = 768,
+                 .k = 2048,
+                 .world = 2,
+                 .family = Family::experts,
+                 .columns = 128};
+  EXPECT_EQ(plans.find(key), parse_plan("serial"));
+  key.n = 1536;  // a share of which is 768
+  EXPECT_EQ(plans.find(key), parse_plan("fused"));
+}
+
 TEST(SettingsPlans, TellForwardFromBackward) {
   const SettingsPlans plans(
       parse_settings("coc_parallel_num = 2\n[customized]\n\"[16384, 5120, 1920]\" = 8\n\"[16384, "
