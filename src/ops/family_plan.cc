@@ -10,7 +10,7 @@
 namespace plait::ops {
 
 PlanKey key_in(PlanKey key, const Communicator& comm) {
-  key.wire = key.x;
+  if (key.family != Family::operators) key.wire = key.x;
   key.world = comm.world();
   key.hosts = comm.state().hosts();
   key.transport = std::string(comm.transport());

@@ -1,4 +1,4 @@
-// The plan of a call that is no Operator.
+// Keys of calls, and the plan of one that is no Operator.
 #pragma once
 
 #include <optional>

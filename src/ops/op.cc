@@ -11,6 +11,7 @@
 #include "comm/session/state.h"
 #include "ops/busy.h"
 #include "ops/call_parts.h"
+#include "ops/family_plan.h"
 #include "ops/op_checks.h"
 #include "ops/planned_op.h"
 #include "ops/shapes.h"
@@ -65,20 +66,17 @@ ops::WholeSizes whole_sizes(const OpDesc& desc, Communicator& comm, const OpOpti
 namespace ops {
 
 PlanKey key_of(const OpDesc& desc, const WholeSizes& whole, const KeyPlace& place) {
-  return {.op = desc.op,
-          .m = desc.m,
-          .n = whole.n,
-          .k = whole.k,
-          .x = desc.x,
-          .weight = name(desc.weight),
-          .out = desc.out,
-          .wire = wire_of(desc.op, desc.x, place.options.wire, place.comm.state().hosts()),
-          .world = place.comm.world(),
-          .hosts = place.comm.state().hosts(),
-          .threads = place.options.threads,
-          .backend = place.options.backend,
-          .transport = std::string(place.comm.transport()),
-          .link = place.comm.link()};
+  return key_in({.op = desc.op,
+                 .m = desc.m,
+                 .n = whole.n,
+                 .k = whole.k,
+                 .x = desc.x,
+                 .weight = name(desc.weight),
+                 .out = desc.out,
+                 .wire = wire_of(desc.op, desc.x, place.options.wire, place.comm.state().hosts()),
+                 .threads = place.options.threads,
+                 .backend = place.options.backend},
+                place.comm);
 }
 
 PlanKey key_of(const OpDesc& desc, Communicator& comm, const OpOptions& options) {
