@@ -94,7 +94,9 @@ class Tuning {
   const measure::ExpertsModel& experts_of(const PlanKey& key) const {
     return *std::find_if(options_.experts.models.begin(), options_.experts.models.end(),
                          [&](const measure::ExpertsModel& one) {
-                           return one.experts == key.columns && one.k == key.k && one.top == key.m;
+                           const ExpertsDesc desc = measure::describe(one, key.x);
+                           return desc.experts == key.columns && desc.hidden == key.k &&
+                                  desc.inner == key.n && desc.top == key.m;
                          });
   }
 

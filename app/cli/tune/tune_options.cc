@@ -77,7 +77,8 @@ void add_options(Options& options, ProblemOptions& problem) {
                    "for --model: all-reduce sums in place of sequence parallelism");
   options.add("--experts", "NAME[,...]", problem.experts.models, read_experts,
               "tune a layer of experts by packed weights, as in plait bench experts,\n"
-              "with --m tokens on each rank (default: 512)");
+              "with --m tokens on each rank (default: 512): qwen3-30b-a3b,\n"
+              "deepseek-v2-lite, gpt-oss-quarter");
   options.offer(experts_words());
   options.add_flag("--replicated", problem.experts.replicated,
                    "for --experts: all ranks have the same tokens, as in decoding");
