@@ -64,6 +64,7 @@ class Experts:
     seconds: float  # of all calls, on this rank
     multiplied: int  # rows, by this rank's experts
     sent: tuple[int, ...]  # rows of this rank, once for each of their experts, to each rank
+    chosen: int  # rows of this rank, once for each of their experts: sent, or left to others
 
     @property
     def skew(self) -> float:
@@ -71,13 +72,17 @@ class Experts:
         return max(self.sent) * self.ranks / sum(self.sent) if any(self.sent) else 1.0
 
     def __str__(self) -> str:
-        sent = ", ".join(map(str, self.sent))
+        rows = f"multiplied {self.multiplied} of {counted(self.chosen, 'row')}"
+        if self.ranks > 1:
+            sent = ", ".join(map(str, self.sent))
+            rows = (
+                f"multiplied {counted(self.multiplied, 'row')}; sent {sent} to ranks 0 to "
+                f"{self.ranks - 1}, skew {self.skew:.2f}"
+            )
         return (
             f"{self.experts} experts of {self.hidden} x {self.inner}, {self.slots} a row, "
             f"{self.dtype}, {self.schedule}: {counted(self.calls, 'call')}, "
-            f"{self.seconds / self.calls * 1e3:.3f} ms each; "
-            f"multiplied {counted(self.multiplied, 'row')}; sent {sent} to ranks 0 to "
-            f"{self.ranks - 1}, skew {self.skew:.2f}"
+            f"{self.seconds / self.calls * 1e3:.3f} ms each; {rows}"
         )
 
 
@@ -154,7 +159,9 @@ def report() -> Report:
     ]
     rows.sort(key=lambda row: -row.seconds)
     experts = tuple(
-        Experts(*key, one.calls, one.nanoseconds * 1e-9, one.multiplied, tuple(one.sent))
+        Experts(
+            *key, one.calls, one.nanoseconds * 1e-9, one.multiplied, tuple(one.sent), one.chosen
+        )
         for key, one in expert_counts.totals().items()
     )
     return Report(tuple(rows), tuple(sorted(_others.items())), experts)

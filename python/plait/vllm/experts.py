@@ -115,6 +115,6 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         )
         spent = time.perf_counter_ns() - begin
         key = counts.key_of(loaded.call, x, ids.shape[1], loaded.stacks.down)
-        counts.add(key, multiplied, spent)
+        counts.add(key, multiplied, spent, chosen=ids.numel())
         calls[type(layer).__name__] += 1
         return out

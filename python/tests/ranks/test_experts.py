@@ -15,6 +15,7 @@ import plait
 import plait.torch as pt
 from plait import _native
 from plait.torch.context import communicator_of
+from plait.torch.experts import counts
 from plait.torch.experts import layer as layers
 
 
@@ -207,7 +208,16 @@ def test_the_report_has_rows_and_skew() -> None:
     mine = sum(case.counts) if dist.get_rank() == 0 else 0
     agree((row.calls, row.multiplied) == (1, mine), str(row))
     agree(row.sent == (8,) + (0,) * (world - 1) and row.skew == world, str(row))
-    agree(f"skew {world}.00" in str(pt.report()), str(pt.report()))
+    words = f"sent 8, 0 to ranks 0 to 1, skew {world}.00" if world == 2 else f"skew {world}.00"
+    agree((words if world > 1 else "multiplied 8 of 8 rows") in str(row), str(row))
+
+
+def test_the_report_of_one_rank_tells_what_others_multiply() -> None:
+    pt.forget_report()
+    counts.add((4, 8, 6, 2, "f32", "serial", 1), (47, [47]), 2_000_000, chosen=96)
+    [row] = pt.report().experts
+    agree(str(row).endswith("serial: 1 call, 2.000 ms each; multiplied 47 of 96 rows"), str(row))
+    pt.forget_report()
 
 
 def test_a_stored_plan_says_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ class Total:
     nanoseconds: int = 0
     multiplied: int = 0  # rows, by this rank's experts
     sent: list[int] = field(default_factory=list)  # of this rank's slots, to each rank
+    chosen: int = 0  # this rank's slots; those of other ranks' experts may not be sent by plait
 
 
 _totals: dict[Key, Total] = {}
@@ -32,8 +33,11 @@ def key_of(call: Call, hidden: torch.Tensor, slots: int, down: torch.Tensor) -> 
     return (placement.experts, hidden.shape[1], inner, slots, dtype, call.schedule, placement.world)
 
 
-def add(key: Key, counted: tuple[int, list[int]], nanoseconds: int) -> None:
-    """Count a call that took so long; `counted`: rows multiplied, and sent to each rank."""
+def add(key: Key, counted: tuple[int, list[int]], nanoseconds: int, chosen: int = 0) -> None:
+    """Count a call that took so long; `counted`: rows multiplied, and sent to each rank.
+
+    `chosen`: slots of the call, if there are more than were sent.
+    """
     total = _totals.get(key)
     if total is None:
         total = _totals[key] = Total(sent=[0] * key[-1])
@@ -42,6 +46,7 @@ def add(key: Key, counted: tuple[int, list[int]], nanoseconds: int) -> None:
     total.multiplied += counted[0]
     for rank, rows in enumerate(counted[1]):
         total.sent[rank] += rows
+    total.chosen += max(chosen, sum(counted[1]))
 
 
 def totals() -> dict[Key, Total]:
