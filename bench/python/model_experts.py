@@ -1,13 +1,16 @@
 """Compares plait's experts in a Qwen3-MoE with transformers' own over gloo, in turns.
 
-torchrun --standalone --nproc-per-node 2 bench/python/model_experts.py [--rounds N]
+torchrun --standalone --nproc-per-node 2 bench/python/model_experts.py [--rounds N] [--enabled]
 
-Everything but experts is computed by every rank alike. The prefill of 512 tokens is compared with
+Everything but experts is computed by every rank alike. With --enabled both have the plan that the
+model comes with, which shares attention too: plait as enable(fixed_weights=True) serves it, and
+transformers as it is. The prefill of 512 tokens is compared with
 the all-to-all of transformers, and a step of one token with its all-reduce. Prints medians of a
 round's slowest rank: of the whole model, and of the experts within it.
 """
 
 import argparse
+import contextlib
 import statistics
 import tempfile
 import time
@@ -18,7 +21,7 @@ import torch.distributed as dist
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, set_seed
 from transformers.distributed import DistributedConfig
 
-import plait.transformers  # noqa: F401  it registers "plait"
+import plait.transformers
 
 CONFIG = Qwen3MoeConfig(
     hidden_size=1024,
@@ -37,19 +40,21 @@ TOKENS = 512
 class Timed:
     """A model, and the time that its experts take."""
 
-    def __init__(self, folder: str, dtype: torch.dtype, implementation: str) -> None:
+    def __init__(self, folder: str, dtype: torch.dtype, implementation: str, enabled: bool) -> None:
         names = ["lm_head", "model.embed_tokens"]
         names += [f"model.{name}" for name in CONFIG.base_model_tp_plan]
         world = dist.get_world_size()
         how = DistributedConfig(
             tp_size=world,
-            tp_plan=dict.fromkeys(names, "replicate"),
+            tp_plan=None if enabled else dict.fromkeys(names, "replicate"),
             ep_size=world,
             ep_implementation=implementation,
         )
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, distributed_config=how
-        )
+        serves = enabled and implementation == "plait"
+        with plait.transformers.enabled(fixed_weights=True) if serves else contextlib.nullcontext():
+            self.model: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, distributed_config=how
+            )
         self.seconds = 0.0
         for layer in self.model.model.layers:
             self._watch(layer.mlp.experts)
@@ -77,8 +82,11 @@ class Timed:
         return whole, experts
 
 
-def compare(folder: str, dtype: torch.dtype, rows: int, theirs: str, rounds: int) -> None:
-    models = [Timed(folder, dtype, one) for one in ("plait", theirs)]
+def compare(
+    folder: str, dtype: torch.dtype, rows: int, theirs: str, options: argparse.Namespace
+) -> None:
+    models = [Timed(folder, dtype, one, options.enabled) for one in ("plait", theirs)]
+    rounds = options.rounds if rows > 1 else 8 * options.rounds
     tokens = torch.arange(rows)[None] % CONFIG.vocab_size
     caches: list[Any] = [None, None]
     if rows == 1:  # after a prompt
@@ -104,6 +112,7 @@ def compare(folder: str, dtype: torch.dtype, rows: int, theirs: str, rounds: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--enabled", action="store_true")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     torch.set_grad_enabled(False)
@@ -114,8 +123,8 @@ def main() -> None:
         Qwen3MoeForCausalLM(CONFIG).save_pretrained(folder.name)
     dist.broadcast_object_list(name)
     for dtype in (torch.float32, torch.bfloat16):
-        compare(name[0], dtype, TOKENS, "all_to_all", options.rounds)
-        compare(name[0], dtype, 1, "all_reduce", 8 * options.rounds)
+        compare(name[0], dtype, TOKENS, "all_to_all", options)
+        compare(name[0], dtype, 1, "all_reduce", options)
     dist.barrier()
     dist.destroy_process_group()
 
