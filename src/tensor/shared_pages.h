@@ -12,8 +12,8 @@ namespace plait::tensor {
 // sanitizer looks after each owner's bounds, and where the system gives no pages of 2 MiB.
 std::byte* take_shared_pages(std::size_t bytes);
 
-// Gives back what was taken, with as many bytes as were asked for. Pages that nobody has any more
-// go back to the system.
+// Gives back what was taken, with as many bytes as were asked for. Memory without an owner goes
+// back to the system, 64 MiB at a time.
 void give_shared_pages(std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace plait::tensor

@@ -135,7 +135,7 @@ TEST(Buffer, OfFewBytesIsAnOrdinaryBuffer) {
   EXPECT_EQ(buffer.huge_page_bytes(), 0);
 }
 
-// Whether buffers below one huge page share them here.
+// True if buffers below one huge page share them here.
 bool are_shared() {
   std::byte* const data = tensor::take_shared_pages(kSmall);
   if (data != nullptr) tensor::give_shared_pages(data, kSmall);
@@ -158,7 +158,7 @@ TEST(Buffer, BelowOneHugePageLiesBesideOthers) {
     EXPECT_EQ(buffers[i].data()[0], value);
     EXPECT_EQ(buffers[i].data()[buffers[i].bytes() - 1], value);
   }
-  // What two that lay side by side leave behind fits another, and its neighbours keep their bytes.
+  // Two that lay side by side leave room for a larger one, whose neighbours keep their bytes.
   const std::byte* const place = buffers[1].data();
   const std::size_t both = buffers[1].bytes() + buffers[2].bytes();
   for (const std::size_t i : {2, 1}) buffers[i] = Buffer();
