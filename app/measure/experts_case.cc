@@ -219,6 +219,7 @@ class BatchMeasure {
                          .tokens = tokens,
                          .skew = skew,
                          .link = link,
+                         .by_network = link || comm_.hosts() > 1,
                          .most = most_,
                          .weight_bytes = weight_bytes,
                          .compute = times[0],
@@ -330,7 +331,7 @@ double ExpertsMeasurement::ideal() const { return std::max(compute.median, excha
 
 std::optional<double> ExpertsMeasurement::efficiency() const {
   const double hidden_at_best = serial.median - ideal();
-  if (!link || hidden_at_best < kNoise * serial.median) return std::nullopt;
+  if (!by_network || hidden_at_best < kNoise * serial.median) return std::nullopt;
   return (serial.median - fused.median) / hidden_at_best;
 }
 

@@ -35,6 +35,7 @@ struct ExpertsMeasurement {
   std::int64_t tokens;
   std::string skew;
   std::optional<Link> link;
+  bool by_network;           // over a link, or between hosts
   double most;               // rows of the rank that has most of them, by their mean
   std::size_t weight_bytes;  // of this rank's experts that have rows
   Times compute;             // of the rows of each rank, without an exchange

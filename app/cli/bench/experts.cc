@@ -36,8 +36,8 @@ constexpr Options::About kAboutExperts = {
         "the\n"
         "rank that has most rows, and exchange, the time in which the rows travel there and back.\n"
         "Efficiency is the share of what could be hidden that was hidden:\n"
-        "(serial - fused) / (serial - the longer one). Without an emulated link there is none,\n"
-        "since in shared memory the exchange is work of the same processors.\n"
+        "(serial - fused) / (serial - the longer one). In shared memory without an emulated link\n"
+        "there is none, since the exchange is work of the same processors.\n"
         "Weights are packed, and results have x's dtype. All results of both schedules are\n"
         "compared bit by bit. Reading is the time in which a rank reads, from memory of its own,\n"
         "as many bytes as its experts with rows have: few rows take little longer.",
