@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -167,6 +169,27 @@ TEST(Buffer, BelowOneHugePageLiesBesideOthers) {
   std::memset(buffers[1].data(), 0x77, both);
   EXPECT_EQ(buffers[0].data()[buffers[0].bytes() - 1], std::byte{1});
   EXPECT_EQ(buffers[3].data()[0], std::byte{4});
+}
+
+TEST(Buffer, BelowOneHugePageIsForItsThreadAlone) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([thread, &wrong] {
+      std::vector<Buffer> own(5);
+      for (std::size_t turn = 0; turn < 100; ++turn) {
+        Buffer& buffer = own[turn % own.size()];
+        const auto value = static_cast<std::byte>(thread);
+        if (buffer.bytes() > 0 &&
+            (buffer.data()[0] != value || buffer.data()[buffer.bytes() - 1] != value))
+          ++wrong;
+        buffer = Buffer(kSmall + 1000 * (turn % 7), {.huge_pages = true});
+        buffer.data()[0] = buffer.data()[buffer.bytes() - 1] = value;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
 }
 
 TEST(Buffer, BelowOneHugePageGivesPagesBack) {
