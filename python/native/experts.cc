@@ -158,9 +158,8 @@ class PyExpertsByStacks {
     if (!fits) return nb::none();
     std::vector<std::int64_t> sizes = rows->sizes;
     sizes.push_back(desc.hidden);
-    nb::object out = tensors.new_empty(x, sizes);
-    const std::optional<TorchTensors::Rows> to = tensors.all_rows(out);
-    if (!to) return nb::none();
+    const std::optional<TorchTensors::Made> out = tensors.make(x, sizes);
+    if (!out) return nb::none();
     const PyExperts::Counts counts =
         layer_.forward({.x = rows->view,
                         .ids = *slots,
@@ -169,8 +168,8 @@ class PyExpertsByStacks {
                         .down = operands_.down,
                         .up_biases = operands_.up_biases,
                         .down_biases = operands_.down_biases,
-                        .out = to->view});
-    return nb::make_tuple(out, counts);
+                        .out = out->rows});
+    return nb::make_tuple(out->tensor, counts);
   }
 
  private:

@@ -3,83 +3,34 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "communicator.h"
+#include "linear.h"
 #include "named.h"
 #include "plait/packed_weight.h"
 #include "plans.h"
-#include "torch_tensors.h"
 #include "views.h"
 
 namespace plait::python {
 namespace {
 
-// A layer takes turns with the other calls of its communicator.
 template <class Layer>
-class PyLayer {
+class PyLayer : public PyLinear {
  public:
   PyLayer(const LinearDesc& desc, PyCommunicator& comm, const LinearOptions& options)
-      : comm_(comm),
-        desc_(desc),
-        has_all_rows_(!options.sequence_parallel),
+      : PyLinear(desc, comm, options),
         layer_(comm.use([&](Communicator& c) { return Layer(desc, c, options); })) {}
 
-  void forward(const LinearForward& call, LinearState* state) {
-    comm_.use([&](Communicator&) { layer_.forward(call, state); });
+  void forward(const LinearForward& call, LinearState* state) override {
+    comm().use([&](Communicator&) { layer_.forward(call, state); });
   }
   void backward(const LinearBackward& call, const LinearState* state) {
-    comm_.use([&](Communicator&) { layer_.backward(call, state); });
-  }
-
-  nb::object multiply(const TorchTensors& tensors, nb::handle x, nb::handle weight,
-                      nb::handle bias) {
-    std::optional<TorchTensors::Rows> rows = tensors.all_rows(x);
-    if (!rows || !has_all_rows_) return nb::none();
-    const std::optional<Weight> by = read_weight(tensors, weight);
-    TensorView added;
-    if (!bias.is_none()) {
-      const std::optional<TensorView> row = tensors.rows(bias, 1);
-      if (!row) return nb::none();
-      added = *row;
-    }
-    const bool fits =
-        by && by->kind() == desc_.weight && by->n() == desc_.outputs && by->k() == desc_.inputs &&
-        rows->view.cols == desc_.inputs &&
-        (by->is_packed() || desc_.weight.dtype == rows->view.dtype) &&
-        (bias.is_none() || (added.dtype == rows->view.dtype && added.cols == desc_.outputs));
-    if (!fits || needs_gradient(tensors, {x, weight, bias})) return nb::none();
-    rows->sizes.push_back(desc_.outputs);
-    nb::object out = tensors.new_empty(x, rows->sizes);
-    const std::optional<TorchTensors::Rows> to = tensors.all_rows(out);
-    if (!to) return nb::none();
-    forward({.x = rows->view, .weight = *by, .out = to->view, .bias = added}, nullptr);
-    return out;
+    comm().use([&](Communicator&) { layer_.backward(call, state); });
   }
 
  private:
-  static std::optional<Weight> read_weight(const TorchTensors& tensors, nb::handle weight) {
-    if (nb::isinstance<PackedWeight>(weight)) return nb::cast<const PackedWeight&>(weight);
-    const std::optional<TensorView> view = tensors.rows(weight, 2);
-    if (!view) return std::nullopt;
-    return WeightView{.view = *view, .layout = WeightLayout::out_in};
-  }
-
-  static bool needs_gradient(const TorchTensors& tensors,
-                             std::initializer_list<nb::handle> operands) {
-    if (!tensors.is_grad_enabled()) return false;
-    return std::any_of(operands.begin(), operands.end(), [&](nb::handle one) {
-      return !nb::isinstance<PackedWeight>(one) && tensors.requires_grad(one);
-    });
-  }
-
-  PyCommunicator& comm_;
-  LinearDesc desc_;
-  bool has_all_rows_;
   Layer layer_;
 };
 
@@ -91,7 +42,7 @@ std::optional<Weight> optional_weight(nb::handle object, Argument argument) {
 template <class Layer>
 void bind_layer(nb::module_& m, const char* name, const char* doc) {
   using Bound = PyLayer<Layer>;
-  nb::class_<Bound>(m, name, doc)
+  nb::class_<Bound, PyLinear>(m, name, doc)
       .def(
           "__init__",
           [](Bound* self, const LinearDesc& desc, PyCommunicator& comm,
@@ -119,14 +70,6 @@ void bind_layer(nb::module_& m, const char* name, const char* doc) {
                   "out: Array | TensorView, *, bias: Array | TensorView | None = None, "
                   "state: LinearState | None = None) -> None"),
           "Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.")
-      .def(
-          "_multiply", &Bound::multiply, nb::arg("tensors"), nb::arg("x"), nb::arg("weight"),
-          nb::arg("bias").none(),
-          nb::sig("def _multiply(self, tensors: _TorchTensors, x: object, "
-                  "weight: object, bias: object | None) -> typing.Any"),
-          "Do what forward() does of tensors of torch, and return a new one. It returns None\n"
-          "where the operands are not what it takes: plain tensors of the layer's sizes and dtype\n"
-          "on the CPU, whose rows lie one behind another, and that need no gradient.")
       .def(
           "backward",
           [name](Bound& layer, nb::handle grad_out, nb::handle x, nb::handle weight,
@@ -224,6 +167,7 @@ void bind_linear(nb::module_& m) {
         return comm.use([](Communicator& c) { return linear_memory(c); });
       },
       nb::arg("comm"), "What the layers of a communicator hold together.");
+  nb::class_<PyLinear>(m, "_Linear", "Either of the two layers.");
   bind_layer<ColumnParallelLinear>(
       m, "ColumnParallelLinear",
       "A linear layer whose outputs the ranks share. It keeps sizes and\n"

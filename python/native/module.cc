@@ -35,5 +35,6 @@ NB_MODULE(_native, m) {
   bind_vocabulary(m);
   bind_linear(m);
   bind_torch(m);
+  bind_direct(m);
   bind_ulysses(m);
 }

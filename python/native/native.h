@@ -34,6 +34,7 @@ void bind_columns(nb::module_& m);
 void bind_vocabulary(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_torch(nb::module_& m);
+void bind_direct(nb::module_& m);
 void bind_ulysses(nb::module_& m);
 
 // Runs what computes or waits without the GIL.

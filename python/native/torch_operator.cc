@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "plait/operator.h"
 #include "plait/ops.h"
 #include "plait/packed_weight.h"
+#include "tally.h"
 #include "torch_tensors.h"
 
 namespace plait::python {
@@ -100,12 +100,11 @@ class TorchOperator {
       options.bias = *added;
     }
     rows->sizes.push_back(weight.n());
-    nb::object out = tensors_.new_empty(x, rows->sizes);
-    const std::optional<TorchTensors::Rows> to = tensors_.all_rows(out);
-    if (!to) return nb::none();
+    std::optional<TorchTensors::Made> out = tensors_.make(x, rows->sizes);
+    if (!out) return nb::none();
     const auto call = [&] {
       comm_.use([&](Communicator& comm) {
-        (*kFunctions[static_cast<std::size_t>(op_)])(rows->view, weight, to->view, comm, options);
+        (*kFunctions[static_cast<std::size_t>(op_)])(rows->view, weight, out->rows, comm, options);
       });
     };
     if (traits_of(op_).communicates()) {
@@ -116,15 +115,12 @@ class TorchOperator {
       options.plans = nullptr;
       call();
     }
-    return out;
+    return std::move(out->tensor);
   }
 
-  void forget_calls() { calls_.clear(); }
+  void forget_calls() { tally_.clear(); }
 
  private:
-  // Rows, n, k and dtype.
-  using Size = std::array<std::int64_t, 4>;
-
   std::optional<Operands> read(nb::handle x, nb::handle weight, nb::handle bias,
                                bool turned) const {
     const std::optional<TensorView> rows = tensors_.rows(x, 2);
@@ -158,36 +154,27 @@ class TorchOperator {
     // A wrong count may be one that no memory holds.
     if (rows >= 0 && share_of(rows) != operands.x.rows) return nb::none();
     const std::int64_t n = operands.n();
-    nb::object out = tensors_.new_empty(x, out_rows(operands.x.rows, rows), n);
-    const std::optional<TensorView> to = tensors_.rows(out, 2);
-    if (!to) return nb::none();
+    const std::array<std::int64_t, 2> sizes = {out_rows(operands.x.rows, rows), n};
+    std::optional<TorchTensors::Made> out = tensors_.make(x, sizes);
+    if (!out) return nb::none();
     make_call({operands.x.rows, n, operands.k(), static_cast<std::int64_t>(operands.x.dtype)}, [&] {
       OpOptions options = options_;
       if (operands.bias) options.bias = *operands.bias;
       comm_.use([&](Communicator& comm) {
-        (*kFunctions[static_cast<std::size_t>(op_)])(operands.x, operands.weight_view(), *to, comm,
-                                                     options);
+        (*kFunctions[static_cast<std::size_t>(op_)])(operands.x, operands.weight_view(), out->rows,
+                                                     comm, options);
       });
     });
-    return out;
+    return std::move(out->tensor);
   }
 
   template <class Call>
-  void make_call(const Size& size, const Call& call) {
-    if (is_due(size))
+  void make_call(const Tally::Size& size, const Call& call) {
+    if (tally_.is_due(size))
       samples_.attr("trace")(comm_object_, plans_object_, nb::cpp_function(call));
     else
       call();
   }
-
-  // Counts a call, and says whether to trace it: the 2nd, 4th, 8th, ... of each size.
-  bool is_due(const Size& size) {
-    if (calls_.size() > kMostSizes) calls_.clear();
-    const std::int64_t count = ++calls_[size];
-    return count > 1 && (count & (count - 1)) == 0;
-  }
-
-  static constexpr std::size_t kMostSizes = 4096;
 
   const TorchTensors& tensors_;
   Operator op_;
@@ -196,7 +183,7 @@ class TorchOperator {
   nb::object comm_object_;
   nb::object plans_object_;
   nb::object samples_;
-  std::map<Size, std::int64_t> calls_;  // guarded by the GIL
+  Tally tally_;
 };
 
 constexpr const char* kCallDoc =
@@ -208,8 +195,8 @@ constexpr const char* kCallDoc =
 void bind_torch(nb::module_& m) {
   nb::class_<TorchTensors>(m, "_TorchTensors",
                            "Reads tensors of torch by the functions of their type.")
-      .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("tensor"), nb::arg("parameter"),
-           nb::arg("is_grad_enabled"))
+      .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("tensor"),
+           nb::arg("parameter"), nb::arg("is_grad_enabled"), nb::arg("empty_strided") = nb::none())
       .def_prop_ro("has_table", &TorchTensors::has_table,
                    "Whether torch's type has the functions; otherwise nothing is read.");
   const auto call_signature = [](const char* name) {

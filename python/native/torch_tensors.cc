@@ -1,7 +1,5 @@
 #include "torch_tensors.h"
 
-#include <nanobind/stl/vector.h>
-
 #include <cstddef>
 #include <utility>
 
@@ -69,23 +67,28 @@ const TorchTensors::Table* TorchTensors::table_of(nb::handle type) {
   return table != nullptr && table->view != nullptr ? table : nullptr;
 }
 
-TorchTensors::TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled)
+TorchTensors::TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled,
+                           nb::object empty_strided)
     : tensor_(std::move(tensor)),
       parameter_(std::move(parameter)),
       is_grad_enabled_(std::move(is_grad_enabled)),
       is_neg_(tensor_.attr("is_neg")),
       new_empty_(tensor_.attr("new_empty")),
+      empty_strided_(std::move(empty_strided)),
       table_(table_of(tensor_)) {}
 
 bool TorchTensors::look(nb::handle tensor, Memory& memory) const {
   const nb::handle type = tensor.type();
   if (table_ == nullptr || (!type.is(tensor_) && !type.is(parameter_))) return false;
+  return find(tensor, memory) && !is_neg_(tensor).is(nb::handle(Py_True));
+}
+
+bool TorchTensors::find(nb::handle tensor, Memory& memory) const {
   if (table_->view(tensor.ptr(), &memory) != 0) {
     PyErr_Clear();  // Python says in plait's words why such a tensor is refused
     return false;
   }
-  return memory.device_type == nb::device::cpu::value && memory.data != nullptr &&
-         !is_neg_(tensor).is(nb::handle(Py_True));
+  return memory.device_type == nb::device::cpu::value && memory.data != nullptr;
 }
 
 std::optional<Dtype> TorchTensors::read(nb::handle tensor, Memory& memory) const {
@@ -126,12 +129,25 @@ bool TorchTensors::requires_grad(nb::handle tensor) const {
   return !tensor.is_none() && tensor.attr("requires_grad").is(nb::handle(Py_True));
 }
 
-nb::object TorchTensors::new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const {
-  return new_empty_(x, rows, cols);
-}
-
-nb::object TorchTensors::new_empty(nb::handle x, const std::vector<std::int64_t>& sizes) const {
-  return new_empty_(x, sizes);
+std::optional<TorchTensors::Made> TorchTensors::make(nb::handle x,
+                                                     std::span<const std::int64_t> sizes) const {
+  const auto count = static_cast<Py_ssize_t>(sizes.size());
+  const nb::object shape = nb::steal(PyTuple_New(count));
+  const nb::object strides = nb::steal(PyTuple_New(count));
+  std::int64_t stride = 1;
+  for (Py_ssize_t one = count - 1; one >= 0; --one) {
+    const std::int64_t size = sizes[static_cast<std::size_t>(one)];
+    PyTuple_SetItem(shape.ptr(), one, PyLong_FromLongLong(size));
+    PyTuple_SetItem(strides.ptr(), one, PyLong_FromLongLong(stride));
+    stride *= size;
+  }
+  Made made{.tensor = empty_strided_.is_none() ? new_empty_(x, shape)
+                                               : empty_strided_(shape, strides, x.attr("dtype")),
+            .rows = {}};
+  Memory memory;
+  if (!find(made.tensor, memory)) return std::nullopt;
+  made.rows = memory.rows(known(memory.dtype).value()).value();
+  return made;
 }
 
 }  // namespace plait::python

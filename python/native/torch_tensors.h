@@ -17,9 +17,11 @@ namespace plait::python {
 
 class TorchTensors {
  public:
-  // torch.Tensor, torch.nn.Parameter and torch.is_grad_enabled. Without a table of a version that
-  // is known here, it views nothing.
-  TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled);
+  // torch.Tensor, torch.nn.Parameter, torch.is_grad_enabled, and what makes a tensor on the CPU of
+  // sizes, strides and a dtype, or none. Without a table of a version that is known here, it views
+  // nothing.
+  TorchTensors(nb::object tensor, nb::object parameter, nb::object is_grad_enabled,
+               nb::object empty_strided);
 
   bool has_table() const { return table_ != nullptr; }
 
@@ -43,9 +45,12 @@ class TorchTensors {
   bool is_grad_enabled() const;
   bool requires_grad(nb::handle tensor) const;
 
-  // A new tensor of x's dtype.
-  nb::object new_empty(nb::handle x, std::int64_t rows, std::int64_t cols) const;
-  nb::object new_empty(nb::handle x, const std::vector<std::int64_t>& sizes) const;
+  // A new tensor of x's dtype, and its rows; nullopt where it has no elements.
+  struct Made {
+    nb::object tensor;
+    TensorView rows;
+  };
+  std::optional<Made> make(nb::handle x, std::span<const std::int64_t> sizes) const;
 
  private:
   struct Table;
@@ -53,6 +58,8 @@ class TorchTensors {
 
   // False for tensors that are never viewed.
   bool look(nb::handle tensor, Memory& memory) const;
+  // Asks the table alone, and takes memory of the CPU.
+  bool find(nb::handle tensor, Memory& memory) const;
   // Its elements' dtype, if products take it.
   std::optional<Dtype> read(nb::handle tensor, Memory& memory) const;
   static const Table* table_of(nb::handle type);
@@ -62,6 +69,7 @@ class TorchTensors {
   nb::object is_grad_enabled_;
   nb::object is_neg_;
   nb::object new_empty_;
+  nb::object empty_strided_;
   const Table* table_;
 };
 

@@ -1268,7 +1268,10 @@ class LinearMemory:
 def linear_memory(comm: Communicator) -> LinearMemory:
     """What the layers of a communicator hold together."""
 
-class ColumnParallelLinear:
+class _Linear:
+    """Either of the two layers."""
+
+class ColumnParallelLinear(_Linear):
     """
     A linear layer whose outputs the ranks share. It keeps sizes and
     settings: each call brings its operands.
@@ -1282,20 +1285,13 @@ class ColumnParallelLinear:
         Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
         """
 
-    def _multiply(self, tensors: _TorchTensors, x: object, weight: object, bias: object | None) -> Any:
-        """
-        Do what forward() does of tensors of torch, and return a new one. It returns None
-        where the operands are not what it takes: plain tensors of the layer's sizes and dtype
-        on the CPU, whose rows lie one behind another, and that need no gradient.
-        """
-
     def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:
         """
         Collective. A gradient that is left out is not asked for. `x` is needed for
         grad_weight, `weight` or `turned` for grad_x.
         """
 
-class RowParallelLinear:
+class RowParallelLinear(_Linear):
     """
     A linear layer whose inputs the ranks share. It keeps sizes and
     settings: each call brings its operands.
@@ -1309,13 +1305,6 @@ class RowParallelLinear:
         Collective. `bias` is [1, outputs]: this rank's of a column layer, all of a row layer.
         """
 
-    def _multiply(self, tensors: _TorchTensors, x: object, weight: object, bias: object | None) -> Any:
-        """
-        Do what forward() does of tensors of torch, and return a new one. It returns None
-        where the operands are not what it takes: plain tensors of the layer's sizes and dtype
-        on the CPU, whose rows lie one behind another, and that need no gradient.
-        """
-
     def backward(self, grad_out: Array | TensorView, *, x: Array | TensorView | None = None, weight: PackedWeight | WeightView | None = None, turned: PackedWeight | WeightView | None = None, grad_x: Array | TensorView | None = None, grad_weight: Array | TensorView | None = None, grad_bias: Array | TensorView | None = None, accumulate: bool = False, rows: int = -1, state: LinearState | None = None) -> None:
         """
         Collective. A gradient that is left out is not asked for. `x` is needed for
@@ -1325,7 +1314,7 @@ class RowParallelLinear:
 class _TorchTensors:
     """Reads tensors of torch by the functions of their type."""
 
-    def __init__(self, tensor: object, parameter: object, is_grad_enabled: object) -> None: ...
+    def __init__(self, tensor: object, parameter: object, is_grad_enabled: object, empty_strided: object | None = None) -> None: ...
 
     @property
     def has_table(self) -> bool:
@@ -1358,6 +1347,51 @@ class _TorchOperator:
 
     def forget_calls(self) -> None:
         """Start counting anew which to trace."""
+
+class _TorchModes:
+    """What has to see each call of torch in this thread."""
+
+    def __init__(self, questions: Sequence[Callable[[], object]], forward_ad: object) -> None: ...
+
+    def are_on(self) -> bool:
+        """Whether a question has an answer, or there is a level."""
+
+class _Tally:
+    """Counts calls of layers, and says which of them are traced."""
+
+    def __init__(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+class _DirectLayer:
+    """A layer's calls with all rows and without gradients."""
+
+    def __init__(self, tensors: _TorchTensors, modes: _TorchModes, layer: _Linear, tally: _Tally, *, kind: str, group: object, groups: object, options: object, comm: object, plans: object, samples: object) -> None:
+        """
+        `group` is a weak reference, `groups` a dictionary of those that are not destroyed.
+        `samples` has trace(comm, plans, call), which makes a call and keeps its trace.
+        """
+
+    @property
+    def kind(self) -> str:
+        """The layer's: "column" or "row"."""
+
+    @property
+    def packs(self) -> bool:
+        """Whether its weight is a PackedWeight."""
+
+    def multiply(self, x: object, weight: object, bias: object | None, group: object, options: object) -> Any:
+        """
+        Do what forward() does of tensors of torch, and return a new one. It returns None
+        where the call is not as the layer's first one was: of the same group and options, by
+        plain tensors of the layer's sizes and dtype on the CPU, whose rows lie one behind
+        another, that need no gradient, and with nothing of torch that has to see the call.
+        """
+
+    def multiply_shares(self, x: object, parameters: dict[str, Any], dtensor: type, group: object, options: object) -> Any:
+        """
+        Do the same by this rank's share of a module's weight and bias, which are DTensors.
+        """
 
 def qkv_columns(heads: int, kv_heads: int, size: int, world: int, *, interleaved: bool = False) -> list[list[tuple[int, int]]]:
     """

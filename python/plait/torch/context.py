@@ -18,38 +18,11 @@ from plait.torch import groups, tensors
 from plait.torch.counts import Counts
 from plait.torch.options import Options
 from plait.torch.recording import recorded
-from plait.torch.sampling import Samples, Tally
+from plait.torch.sampling import Samples
 from plait.torch.weights import Owner
 
 Layer = _native.ColumnParallelLinear | _native.RowParallelLinear
 Group = Callable[[], dist.ProcessGroup | None]  # a weak reference
-
-
-@dataclass(eq=False)
-class Direct:
-    """A layer for calls with all rows and without gradients; see plait.torch.direct."""
-
-    kind: str  # "column" or "row"
-    native: Layer
-    packs: bool
-    options: Options
-    group: Group
-    tally: Tally  # for the report
-    context: "ref[Context]"
-
-    def has(self, options: Options) -> bool:
-        """Say whether it was made with such options."""
-        if options is not self.options:
-            if options != self.options:
-                return False
-            self.options = options  # comparing them takes as long as all else
-        return True
-
-    def trace(self, call: Callable[[], None]) -> None:
-        """Make a call for the report."""
-        context = self.context()
-        assert context is not None  # it holds this
-        context.samples.trace(context.comm, context.plans, call)
 
 
 @dataclass(eq=False)

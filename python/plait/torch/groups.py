@@ -111,7 +111,13 @@ def member(group: dist.ProcessGroup | None, operator: str) -> dist.ProcessGroup:
 
 def is_alive(group: object) -> bool:
     """Say whether the group is not destroyed."""
-    return group in _c10d._world.pg_map
+    return group in alive()
+
+
+def alive() -> dict[Any, Any]:
+    """Return the dictionary whose keys are the groups that are not destroyed."""
+    groups: dict[Any, Any] = _c10d._world.pg_map
+    return groups
 
 
 def _connection(store: Any) -> Any:

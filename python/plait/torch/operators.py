@@ -38,12 +38,12 @@ from plait.torch.library import GATHERED, OPERATORS
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import QuantizedWeight
 from plait.torch.rows import check_same_device, count_of_rows, float_dtype, shard_of_rows
-from plait.torch.tensors import is_watched
 
 _ops = torch.ops.plait
 # Looking for these in torch takes as long as calling them.
 _is_profiled = torch._C._autograd._profiler_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
+_are_on = tensors.MODES.are_on
 _DEFAULTS = Options()
 Group = dist.ProcessGroup | str | None
 Weight = torch.Tensor | QuantizedWeight
@@ -195,7 +195,7 @@ def _at_once(
     rows: int | None,
 ) -> Any:
     """Make a call that takes no more than the native operator; None: this one does."""
-    if is_watched() or _is_profiled() or _is_autocast_enabled("cpu"):
+    if _are_on() or _is_profiled():
         return None
     context = known_context(group, options)
     operator = None if context is None else context.operators.get(name)

@@ -68,16 +68,14 @@ class Samples:
 
     shares: dict[Key, Share] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    # The keys have all of a layer but the shape of x, by which its tally counts.
-    layers: dict[Hashable, Tally] = field(default_factory=dict)
+    # Layers' direct calls have tallies by the layer's kind.
+    direct: dict[str, _native._Tally] = field(
+        default_factory=lambda: {"column": _native._Tally(), "row": _native._Tally()}
+    )
 
     def is_due(self, shape: Hashable) -> bool:
         """Count a call, and say whether to trace it."""
         return self.tally.is_due(shape)
-
-    def of_layer(self, shape: Hashable) -> Tally:
-        """Return what counts the calls of layers alike."""
-        return self.layers.setdefault(shape, Tally())
 
     def trace(
         self,
@@ -119,8 +117,9 @@ class Samples:
     def forget(self) -> None:
         """Begin anew."""
         self.shares.clear()
-        for tally in (self.tally, *self.layers.values()):
-            tally.counts.clear()
+        self.tally.counts.clear()
+        for tally in self.direct.values():
+            tally.clear()
 
 
 def _calls(plans: _native.RecordedPlans) -> Counter[Key]:

@@ -30,7 +30,15 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 _STAND_INS = (FakeTensor, FunctionalTensor, Proxy)
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
 # How the native module reads tensors; see docs/design/0027-tensors-of-torch.md.
-TORCH = _native._TorchTensors(*PLAIN, torch.is_grad_enabled)
+# torch.compile() makes its tensors by the last function, which not every torch has.
+TORCH = _native._TorchTensors(
+    *PLAIN, torch.is_grad_enabled, getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
+)
+# Asks for all that has to see each call of torch, and for autocast on any device.
+MODES = _native._TorchModes(
+    (_dispatch_modes, _function_modes, _tracer, _transform, torch._C._is_any_autocast_enabled),
+    forward_ad,
+)
 
 
 def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:

@@ -16,6 +16,7 @@ from plait.torch import direct, tensors
 from plait.torch.columns import chunked, gather_columns, split_columns
 from plait.torch.deferred import DeferredLogits, Head
 from plait.torch.engines.engine import Kind
+from plait.torch.graphs import outside_of_graphs
 from plait.torch.linear import quantized_linear
 from plait.torch.rows import as_rows
 from plait.torch.weights import Native, Owner, packed, plain
@@ -84,16 +85,29 @@ class Style:
             self.service.leaves(module, refusal, group, logging.WARNING)
             return module
         assert isinstance(module, nn.Linear)
-        site = Site(group, self.service, self.kind)
+        service = self.service
+        site = Site(group, service, self.kind)
+        owner, calls = site.owner, service.calls
+        is_simple = self.kind is not None and service.weight is None
 
+        # The weights of a token's products displace Python from the caches, so that each function
+        # and attribute that is looked for takes some tenths of a microsecond.
+        @outside_of_graphs
         def forward(x: Any, *args: Any, **kwargs: Any) -> Any:
             if site.ready is not None and x is site.ready[0]:
-                self.service.serves(None, group)
+                service.serves(None, group)
                 return site.ready[1]
-            if not args and not kwargs:
-                out = site.multiply_at_once(module, x)
+            if is_simple and not args and not kwargs and not site.shares_rows:
+                native, out = owner.direct(), None
+                if native is None:
+                    pass
+                elif native.packs:
+                    out = site.multiply_packed(module, x)
+                else:
+                    parameters = module._parameters
+                    out = native.multiply_shares(x, parameters, DTensor, group, service.options)
                 if out is not None:
-                    self.service.calls[None] += 1
+                    calls[None] += 1
                     return out
             if args or kwargs or not self.service.serves(refusal_of_call(module, x), group):
                 return theirs(x, *args, **kwargs)
@@ -118,25 +132,17 @@ class Site:
     owner: Owner = field(default_factory=Owner)
     quantized: _native.PackedWeight | None = None
 
-    def multiply_at_once(self, module: nn.Linear, x: Any) -> torch.Tensor | None:
-        """Make a call without gradients that needs no checks but the native layer's, or none.
-
-        Tokens of a decode come here. Their weights displace Python from the caches, so that each
-        function and attribute that is looked for takes some tenths of a microsecond.
-        """
-        service = self.service
-        if self.kind is None or self.shares_rows or service.weight is not None:
-            return None
+    def multiply_packed(self, module: nn.Linear, x: Any) -> torch.Tensor | None:
+        """Make a call without gradients by the packed weight; None: it needs more checks."""
         if _is_grad_enabled():
             return None
         parameters: dict[str, Any] = module._parameters
-        options, weight, bias = service.options, parameters.get("weight"), parameters.get("bias")
-        if type(weight) is not DTensor:
+        weight, bias = parameters.get("weight"), parameters.get("bias")
+        if self.kind is None or type(weight) is not DTensor:
             return None
-        if options.fixed_weights:
-            self.owner.see_changes(weight)
+        self.owner.see_changes(weight)
         added = bias._local_tensor if type(bias) is DTensor else bias
-        how = (self.group, options, self.owner)
+        how = (self.group, self.service.options, self.owner)
         return direct.multiply(self.kind, x, weight._local_tensor, added, *how)
 
     def multiply(self, kind: Kind, module: nn.Linear, x: torch.Tensor) -> torch.Tensor:

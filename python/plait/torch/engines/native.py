@@ -10,9 +10,10 @@ import torch
 from plait import _native
 from plait.errors import refuse
 from plait.torch import tensors, weights
-from plait.torch.context import Context, Direct, Layer
+from plait.torch.context import Context, Layer
 from plait.torch.engines.engine import Call, Engine, Gradients, Operands
 from plait.torch.flops import count_layer
+from plait.torch.groups import alive
 from plait.torch.main_grad import main_grad_of, placeholder
 from plait.torch.rows import (
     GATHERING,
@@ -262,19 +263,23 @@ class Native(Engine):
         kind = _native.WeightKind(dtype, is_packed=call.packs)
         layer = self._layer_of(call, weight.shape[0], weight.shape[1], kind, dtype.name)
         if call.is_direct:
-            self._keep_direct(call, layer, _shape_of(call, "forward", weight))
+            self._keep_direct(call, layer)
         return layer
 
-    def _keep_direct(self, call: Call, layer: Layer, shape: Hashable) -> None:
+    def _keep_direct(self, call: Call, layer: Layer) -> None:
         context = self.context
-        made = Direct(
-            call.kind,
+        made = _native._DirectLayer(
+            tensors.TORCH,
+            tensors.MODES,
             layer,
-            call.packs,
-            context.options,
-            context.group,
-            context.samples.of_layer(shape),
-            context.itself,
+            context.samples.direct[call.kind],
+            kind=call.kind,
+            group=context.group,
+            groups=alive(),
+            options=context.options,
+            comm=context.comm,
+            plans=context.plans,
+            samples=context.samples,
         )
         context.direct[call.owner] = made
         call.owner.direct = ref(made)

@@ -28,9 +28,6 @@ How = tuple[Any, ...]
 
 Owners = tuple[Owner, Owner]
 
-# Looking for it in torch takes as long as calling it.
-_is_autocast_enabled = torch.is_autocast_enabled
-
 
 @dataclass(eq=False)
 class Direct:
@@ -84,11 +81,7 @@ def multiply(
     member = dist.GroupMember.WORLD if group is None else group
     if member is None or direct.group() is not member or not is_alive(member):
         return None
-    if (
-        tensors.is_watched()
-        or _is_autocast_enabled("cpu")
-        or direct.places != _places(owners, stacks)
-    ):
+    if tensors.MODES.are_on() or direct.places != _places(owners, stacks):
         return None
     if type(weights) not in tensors.PLAIN or tensors.require_gradients(hidden, weights, *stacks):
         return None

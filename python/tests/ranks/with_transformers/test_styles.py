@@ -1,6 +1,7 @@
 """Styles by themselves, on one linear layer: served with the values of transformers' own."""
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
 import plait
+import plait.torch as pt
 import plait.transformers
+from plait.transformers import styles
 
 INPUTS, OUTPUTS, ROWS = 24, 40, 5
 # Sums of 24 products of f32 in another order.
@@ -84,6 +87,94 @@ def test_shares_are_those_of_dtensors(style: str) -> None:
             wanted = expected if rows is x else expected[0, 0] if rows.dim() == 1 else x[:, :0]
             agree(found.shape == wanted.shape, f"{list(found.shape)}")
             agree(torch.allclose(found, wanted, atol=1e-5), f"rows of {list(rows.shape)}")
+
+
+def local(parameter: Any) -> torch.Tensor:
+    share: torch.Tensor = parameter.to_local()
+    return share.detach()
+
+
+@pytest.mark.parametrize("style", ["colwise", "rowwise"])
+def test_calls_made_at_once_see_what_changed(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the first call without gradients go to the native layer."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    module: Any = torch.nn.Linear(INPUTS, OUTPUTS)
+    with plait.transformers.enabled():
+        ALL_PARALLEL_STYLES[style].shard_param(module, "weight", mesh)
+        ALL_PARALLEL_STYLES[style].shard_param(module, "bias", mesh)
+        ALL_PARALLEL_STYLES[style].install_forward(module, mesh)
+    function = pt.column_parallel_linear if style == "colwise" else pt.row_parallel_linear
+    made: list[int] = []
+    multiply = styles.Site.multiply
+
+    def counting(*how: Any) -> torch.Tensor:
+        made.append(1)
+        return multiply(*how)
+
+    monkeypatch.setattr(styles.Site, "multiply", counting)
+
+    def check(what: str, others: int, dtype: torch.dtype = torch.float32) -> None:
+        x = torch.randn(2, ROWS, local(module.weight).shape[1]).to(dtype)
+        made.clear()
+        with torch.no_grad():
+            found, again = module(x), module(x)
+            expected = function(x, local(module.weight), local(module.bias))
+        agree(torch.equal(found, expected) and torch.equal(again, expected), f"{what}: other bits")
+        agree(len(made) == others, f"{what}: {len(made)} of 2 calls were checked in Python")
+
+    check("the first call", 1)
+    local(module.weight).mul_(2)
+    check("written to", 0)
+    module.weight.data = module.weight.data * 3
+    check("other data", 0)
+    for name, parameter in dict(module.named_parameters()).items():
+        setattr(module, name, torch.nn.Parameter(parameter.detach() + 1))
+    check("other parameters", 0)
+    called = []
+    hook = module.register_forward_hook(lambda *_: called.append(1))
+    check("a hook", 0)
+    hook.remove()
+    agree(len(called) == 2, f"the hook was called {len(called)} times")
+    module.requires_grad_()
+    x = torch.randn(ROWS, local(module.weight).shape[1])
+    agree(module(x).requires_grad, "the result has no graph")
+    check("after gradients", 0)
+    compiled: Any = torch.compile(module, backend="eager")
+    with torch.no_grad():
+        agree(torch.equal(compiled(x), module(x)), "compiled: other bits")
+        agree(torch.equal(compiled(x), module(x)), "compiled, once more: other bits")
+    module.bfloat16()
+    check("another dtype", 1, torch.bfloat16)
+    module.bias = None
+    x = x.bfloat16()
+    with torch.no_grad():
+        agree(torch.equal(module(x), function(x, local(module.weight))), "no bias: other bits")
+
+
+def test_threads_decode_beside_one_another() -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    modules: list[Any] = [torch.nn.Linear(INPUTS, OUTPUTS) for _ in range(2)]
+    xs = [torch.randn(1, INPUTS) for _ in modules]
+    with plait.transformers.enabled(), torch.no_grad():
+        for module in modules:
+            ALL_PARALLEL_STYLES["colwise"].shard_param(module, "weight", mesh)
+            ALL_PARALLEL_STYLES["colwise"].shard_param(module, "bias", mesh)
+            ALL_PARALLEL_STYLES["colwise"].install_forward(module, mesh)
+        expected = [module(x) for module, x in zip(modules, xs, strict=True)]
+        wrong: list[int] = []
+
+        def decode(which: int) -> None:
+            with torch.no_grad():  # which each thread has for itself
+                for _ in range(200):
+                    if not torch.equal(modules[which](xs[which]), expected[which]):
+                        wrong.append(which)
+
+        threads = [threading.Thread(target=decode, args=(which,)) for which in (0, 1, 0)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    agree(not wrong and not any(one.is_alive() for one in threads), f"wrong results of {wrong}")
 
 
 def check_left(sentence: str, caplog: pytest.LogCaptureFixture) -> None:
