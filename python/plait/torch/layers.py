@@ -14,6 +14,7 @@ from plait._native import Code
 from plait.errors import Error, refuse
 from plait.torch.context import group_place
 from plait.torch.engines.engine import Kind
+from plait.torch.graphs import outside_of_graphs
 from plait.torch.linear import column_parallel_linear, quantized_linear, row_parallel_linear
 from plait.torch.options import Options, check_options
 from plait.torch.quantized import scheme_of
@@ -21,6 +22,8 @@ from plait.torch.rows import float_dtype
 from plait.torch.weights import Owner, check_memory
 
 _DEFAULTS = Options()
+# Looking for it in torch takes as long as calling it.
+_is_grad_enabled = torch.is_grad_enabled
 _Self = TypeVar("_Self", bound="_ParallelLinear")
 
 
@@ -118,6 +121,18 @@ class _ParallelLinear(nn.Module):
         )
         self._quantized = _native.PackedWeight(quantized)
         self.weight = None  # type: ignore[assignment]
+
+    @outside_of_graphs
+    def _multiply_at_once(self, x: torch.Tensor) -> torch.Tensor | None:
+        """Make a call without gradients as the layer's one before; None: it needs more checks."""
+        direct = self._key.direct()
+        if direct is None or direct.packs or self.sequence_parallel:
+            return None
+        weight = self._parameters.get("weight")
+        bias = None if self.skip_bias_add else self.bias
+        member = dist.GroupMember.WORLD if self.group is None else self.group
+        out: torch.Tensor | None = direct.multiply(x, weight, bias, member, self.options)
+        return out
 
     def _multiply_quantized(self, kind: Kind, x: torch.Tensor) -> torch.Tensor:
         assert self._quantized is not None
@@ -243,6 +258,10 @@ class ColumnParallelLinear(_ParallelLinear):
         if self._quantized is not None:
             out = self._multiply_quantized("column", x)
             return (out, self.bias) if self.skip_bias_add else out
+        if rows is None and not _is_grad_enabled():
+            made = self._multiply_at_once(x)
+            if made is not None:
+                return (made, self.bias) if self.skip_bias_add else made
         out = column_parallel_linear(
             x,
             self.weight,
@@ -272,6 +291,10 @@ class RowParallelLinear(_ParallelLinear):
         if self._quantized is not None:
             out = self._multiply_quantized("row", x)
             return (out, self.bias) if self.skip_bias_add else out
+        if not _is_grad_enabled():
+            made = self._multiply_at_once(x)
+            if made is not None:
+                return (made, self.bias) if self.skip_bias_add else made
         out = row_parallel_linear(
             x,
             self.weight,

@@ -101,6 +101,41 @@ def test_weights_that_change(layer: Any) -> None:
         agree(torch.equal(layer(half, less, layer=owner), layer(half, less)), "another dtype")
 
 
+def test_modules_that_change(layer: Any, monkeypatch: Any) -> None:
+    kind = pt.ColumnParallelLinear if layer is pt.column_parallel_linear else pt.RowParallelLinear
+    module: Any = kind.from_linear(torch.nn.Linear(40, 24)).requires_grad_(False)
+
+    def check(what: str, is_direct: bool, dtype: torch.dtype = torch.float32) -> None:
+        x = torch.randn(2, module.in_features).to(dtype)
+        with counted(monkeypatch) as made:
+            found = module(x)
+        agree((made[0] == 0) == is_direct, f"{what}: direct is not {is_direct}")
+        agree(torch.equal(found, layer(x, module.weight, module.bias)), f"{what}: other bits")
+
+    check("the first call", False)
+    check("the second", True)
+    module.weight.data.mul_(2)  # unseen by autograd
+    check("written to", True)
+    module.weight.data = torch.randn(module.weight.shape)
+    check("other data", True)
+    module.bias = torch.nn.Parameter(torch.randn(module.out_features))
+    check("another bias", True)
+    module.bias = None
+    check("no bias", True)
+    called: list[int] = []
+    module.register_forward_hook(lambda *_: called.append(1))
+    check("a hook", True)
+    agree(called == [1], f"the hook was called {len(called)} times")
+    torch.nn.utils.parametrizations.weight_norm(module)
+    check("a weight that is computed", True)
+    module.options = pt.Options(schedule="serial")
+    check("other options", False)
+    torch.nn.utils.parametrize.remove_parametrizations(module, "weight")
+    module.bfloat16()
+    check("another dtype", False, torch.bfloat16)
+    check("another dtype, once more", True, torch.bfloat16)
+
+
 def test_other_options_and_groups(layer: Any, monkeypatch: Any) -> None:
     """Equal options made anew are the same ones; an owner's other calls are made as they are."""
     owner, x, weight = Owner(), torch.randn(2, 40), torch.randn(24, 40)
