@@ -166,7 +166,7 @@ void bind_direct(nb::module_& m) {
           nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(),
           "`group` is a weak reference, `groups` a dictionary of those that are not destroyed.\n"
           "`samples` has trace(comm, plans, call), which makes a call and keeps its trace.")
-      .def_prop_ro("kind", &DirectLayer::kind, "The layer's: \"column\" or \"row\".")
+      .def_prop_ro("kind", &DirectLayer::kind, R"(The layer's: "column" or "row".)")
       .def_prop_ro("packs", &DirectLayer::packs, "Whether its weight is a PackedWeight.")
       .def("multiply", &DirectLayer::multiply, nb::arg("x").none(), nb::arg("weight").none(),
            nb::arg("bias").none(), nb::arg("group").none(), nb::arg("options").none(),

@@ -167,7 +167,7 @@ void bind_linear(nb::module_& m) {
         return comm.use([](Communicator& c) { return linear_memory(c); });
       },
       nb::arg("comm"), "What the layers of a communicator hold together.");
-  nb::class_<PyLinear>(m, "_Linear", "Either of the two layers.");
+  const nb::class_<PyLinear> base(m, "_Linear", "Either of the two layers.");
   bind_layer<ColumnParallelLinear>(
       m, "ColumnParallelLinear",
       "A linear layer whose outputs the ranks share. It keeps sizes and\n"

@@ -141,13 +141,14 @@ std::optional<TorchTensors::Made> TorchTensors::make(nb::handle x,
     PyTuple_SetItem(strides.ptr(), one, PyLong_FromLongLong(stride));
     stride *= size;
   }
-  Made made{.tensor = empty_strided_.is_none() ? new_empty_(x, shape)
-                                               : empty_strided_(shape, strides, x.attr("dtype")),
-            .rows = {}};
+  nb::object made = empty_strided_.is_none() ? new_empty_(x, shape)
+                                             : empty_strided_(shape, strides, x.attr("dtype"));
   Memory memory;
-  if (!find(made.tensor, memory)) return std::nullopt;
-  made.rows = memory.rows(known(memory.dtype).value()).value();
-  return made;
+  if (!find(made, memory)) return std::nullopt;
+  const std::optional<Dtype> dtype = known(memory.dtype);
+  const std::optional<TensorView> rows = dtype ? memory.rows(*dtype) : std::nullopt;
+  if (!rows) return std::nullopt;
+  return Made{.tensor = std::move(made), .rows = *rows};
 }
 
 }  // namespace plait::python
