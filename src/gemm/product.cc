@@ -29,9 +29,10 @@ constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 // Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
 constexpr std::int64_t kRowsCollide = 4096;
 
-// A job reads so many bytes of each row of a view at once. With more, pages are looked up less
-// often, but the hook is called less often too.
-constexpr std::int64_t kPlainRun = 2048;
+// A job takes so many panels of a view whose rows are outputs, so that the hook is called often, or
+// reads so many bytes of each row of k at once: the processor foresees long runs.
+constexpr std::int64_t kPlainOutputs = 2048;
+constexpr std::int64_t kPlainRun = 8192;
 
 constexpr std::int64_t kLine = 64;
 
@@ -203,7 +204,9 @@ const std::vector<Job>& Product::jobs_of(Range rows) const {
   const std::int64_t row_step = takes_all ? size(rows) : blocking_.rows;
   std::int64_t panel_step = panels_of_job(blocking_, row_step);
   if (reads_plain()) {
-    panel_step = kPlainRun / (kPanelColumns * static_cast<std::int64_t>(bits_of(storage_)) / 8);
+    const bool out_in = task_.call.weight.view().layout == WeightLayout::out_in;
+    panel_step = (out_in ? kPlainOutputs : kPlainRun) /
+                 (kPanelColumns * static_cast<std::int64_t>(bits_of(storage_)) / 8);
   } else if (packs()) {
     panel_step = std::min(panel_step, panels_at_once(size(rows)));
   }

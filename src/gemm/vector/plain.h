@@ -203,14 +203,20 @@ void multiply_outputs(const PlainCall& call) {
     multiply_outputs<Set, Format, Rows, 1>(call, column);
 }
 
-// A step of k of all columns: its place, and its part in a leaf's sums.
+// Some k of all columns: their place, and their part in a leaf's sums.
 struct PlainStep {
   std::int64_t k;
   std::int64_t leaf;
-  bool first;  // of the leaf
-  bool last;
+  bool first;              // of the leaf
   const std::byte* ahead;  // the first column of the next step, or of the next columns
 };
+
+// So few k that memory sees long runs of few rows side by side; but more if there are more sums to be
+// read and written again. The order of AMX takes whole steps.
+template <class Format>
+constexpr std::int64_t inputs_at_once(int rows) {
+  return Format::kChains || rows > 4 ? kKStep : rows > 2 ? 16 : 8;
+}
 
 // Rows by Vectors times kLanes columns of a step of k, of which the last few may be missing.
 template <class Set, class Format, int Rows, int Vectors>
@@ -219,14 +225,14 @@ void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t co
   constexpr std::int64_t kBytes = element_bytes<Format>();
   constexpr std::int64_t kColumns = Vectors * Set::kLanes;
   constexpr std::int64_t kXOfK = Format::kXBytes / Format::kWordK;
-  constexpr int kWords = kKStep / Format::kWordK;
+  constexpr std::int64_t kInputs = inputs_at_once<Format>(Rows);
   const std::int64_t there = std::min<std::int64_t>(kColumns, call.columns - column);
-  const std::int64_t rows = std::clamp<std::int64_t>(call.k - step.k, 0, kKStep);
+  const std::int64_t rows = std::clamp<std::int64_t>(call.k - step.k, 0, kInputs);
   const std::byte* from = call.weight + step.k * call.weight_stride + column * kBytes;
   std::int64_t stride = call.weight_stride;
   Edge edge;  // NOLINT(*-member-init): written if it is read
-  if (rows < kKStep || there < kColumns) {
-    edge.copy(from, stride, rows, there * kBytes, kColumns * kBytes, kKStep * kColumns * kBytes);
+  if (rows < kInputs || there < kColumns) {
+    edge.copy(from, stride, rows, there * kBytes, kColumns * kBytes, kInputs * kColumns * kBytes);
     from = edge.bytes;
     stride = kColumns * kBytes;
   }
@@ -239,25 +245,18 @@ void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t co
       sums[r][v] =
           step.first ? Vector{} : reinterpret_cast<const Vector*>(to + r * kPanelColumns)[v];
   }
-  [[maybe_unused]] unsigned before = 0;
-  if constexpr (kHasPairs<Set, Format>) before = Set::hold(sums);
-  const std::byte* x = x_at(call, step.k, kXOfK);
   const std::byte* ahead = step.ahead + column * kBytes;
-  for (std::int64_t w = 0; w < kWords; w += kSquareWords) {
-    const std::byte* at = from + w * Format::kWordK * stride;
-    for (std::int64_t i = 0; i < kSquareWords * Format::kWordK; ++i, ahead += call.weight_stride) {
+  for (std::int64_t i = 0; i < kInputs; ++i, ahead += call.weight_stride) {
 #pragma GCC unroll 4
-      for (std::int64_t line = 0; line < kColumns * kBytes; line += 64)
-        __builtin_prefetch(ahead + line, /*rw=*/0, /*locality=*/2);
-    }
-    const auto words = [&]<int part>(std::int64_t i, int v) __attribute__((always_inline)) {
-      return Format::template straight<part>(
-          at + i * Format::kWordK * stride + v * Set::kLanes * kBytes, stride);
-    };
-    add_words<Set, Format, kSquareWords>(x + w * Format::kXBytes, call.row_stride, words, sums);
+    for (std::int64_t line = 0; line < kColumns * kBytes; line += 64)
+      __builtin_prefetch(ahead + line, /*rw=*/0, /*locality=*/2);
   }
-  if constexpr (kHasPairs<Set, Format>) Set::let_go(sums, before);
-  if (step.last) return store_leaf<Set>(call, column, step.leaf, sums);
+  const auto words = [&]<int part>(std::int64_t i, int v) __attribute__((always_inline)) {
+    return Format::template straight<part>(
+        from + i * Format::kWordK * stride + v * Set::kLanes * kBytes, stride);
+  };
+  add_words<Set, Format, kInputs / Format::kWordK>(x_at(call, step.k, kXOfK), call.row_stride,
+                                                   words, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
@@ -266,21 +265,42 @@ void multiply_step(const PlainCall& call, const PlainStep& step, std::int64_t co
   }
 }
 
+// Adds the nodes below to the sums of a leaf in its slot.
+template <class Set>
+void add_nodes(const PlainCall& call, std::int64_t leaf) {
+  using Vector = typename Set::Vector;
+  const int slot = Leaves::slot_of(leaf);
+  for (std::int64_t column = 0; slot > 0 && column < call.columns; column += Set::kLanes) {
+    for (std::int64_t r = 0; r < call.row_count; ++r) {
+      float* node = sums_at(call, column) + r * kPanelColumns;
+      auto* to = reinterpret_cast<Vector*>(node + slot * call.slot_stride);
+      Vector sum = *to;
+      for (int below = slot; below > 0; --below, node += call.slot_stride)
+        sum = *reinterpret_cast<const Vector*>(node) + sum;
+      *to = sum;
+    }
+  }
+}
+
 template <class Set, class Format, int Rows>
 void multiply_inputs(const PlainCall& call) {
   constexpr int kVectors = Set::vectors_of_step(Rows);
-  PlainStep step = {.k = 0, .leaf = 0, .first = true, .last = true, .ahead = nullptr};
+  constexpr std::int64_t kInputs = inputs_at_once<Format>(Rows);
+  PlainStep step = {.k = 0, .leaf = 0, .first = true, .ahead = nullptr};
   for (; step.leaf < static_cast<std::int64_t>(call.leaves.size()); ++step.leaf) {
     const std::int64_t begin = step.k;
+    [[maybe_unused]] unsigned before = 0;
+    if constexpr (kHasPairs<Set, Format>) before = Set::hold();
     for (const std::int64_t end = begin + call.leaves[static_cast<std::size_t>(step.leaf)];
-         step.k < end; step.k += kKStep) {
+         step.k < end; step.k += kInputs) {
       step.first = step.k == begin;
-      step.last = step.k + kKStep == end;
-      step.ahead = step.k + kKStep < call.k ? call.weight + (step.k + kKStep) * call.weight_stride
-                                            : call.weight + call.columns * element_bytes<Format>();
+      step.ahead = step.k + kInputs < call.k ? call.weight + (step.k + kInputs) * call.weight_stride
+                                             : call.weight + call.columns * element_bytes<Format>();
       for (std::int64_t column = 0; column < call.columns; column += kVectors * Set::kLanes)
         multiply_step<Set, Format, Rows, kVectors>(call, step, column);
     }
+    if constexpr (kHasPairs<Set, Format>) Set::let_go(before);
+    add_nodes<Set>(call, step.leaf);
   }
 }
 

@@ -60,6 +60,19 @@ struct Avx512Pairs : Avx512 {
   }
 
   // Denormals are 0 in what is added between the two, and in nothing else: no sum passes by.
+  // Of sums in memory.
+  static unsigned hold() {
+    const unsigned before = _mm_getcsr();
+    asm volatile("" ::: "memory");
+    _mm_setcsr(kAmxFloats);
+    asm volatile("" ::: "memory");
+    return before;
+  }
+  static void let_go(unsigned before) {
+    asm volatile("" ::: "memory");
+    _mm_setcsr(before);
+    asm volatile("" ::: "memory");
+  }
   template <int Rows, int Vectors>
   [[gnu::always_inline]] static unsigned hold(Vector (&sum)[Rows][Vectors]) {
     const unsigned before = _mm_getcsr();
