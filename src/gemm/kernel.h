@@ -151,6 +151,10 @@ struct PlainRows {
   // rows, or lines beside each other, for each word of 4 bytes, `row_stride` bytes apart.
   int max_turned = 0;
   void (*multiply_turned)(const PlainCall& call) = nullptr;
+  // Another one, likewise, for counts by which at least a quarter of `lanes` would be idle: it is
+  // given widened rows if max_narrow is not 0. 0: there is none.
+  int lanes = 0;
+  void (*multiply_squares)(const PlainCall& call) = nullptr;
 };
 
 class TileKernel {

@@ -106,8 +106,8 @@ void Product::run() {
 
 void Product::run_superblock(Range rows) {
   pack_superblock(rows);
-  if (turns_rows()) turn_rows(rows);
   if (widens_rows()) widen_rows(rows);
+  if (turns_rows()) turn_rows(rows);
   const std::vector<Job>& jobs = jobs_of(rows);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
@@ -170,13 +170,20 @@ void Product::pack_superblock(Range rows) {
   packed_from_ = rows.begin;
 }
 
+// True if too many lanes of turned rows would be idle.
+bool Product::turns_squares() const {
+  const std::int64_t lanes = plain_.lanes;
+  return lanes > 0 && (round_up(size(task_.rows), lanes) - size(task_.rows)) * 4 >= lanes;
+}
+
 // A line of the result has a word of each row; rows that are missing are 0.
 void Product::turn_rows(Range rows) {
   constexpr std::int64_t kWord = 4;
-  const auto step = kKStep * static_cast<std::int64_t>(size_of(kernel_.operand()));
+  const Dtype dtype = widens_rows() ? Dtype::f32 : kernel_.operand();
+  const auto step = kKStep * static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t lanes = round_up(size(rows), kRowGroup);
   const std::int64_t bytes = task_.depth.padded() / kKStep * step * lanes;
-  std::byte* to = Workspace::at_least(workspace_.changed, static_cast<std::size_t>(bytes));
+  std::byte* to = Workspace::at_least(workspace_.turned, static_cast<std::size_t>(bytes));
   if (lanes > size(rows)) std::fill_n(to, bytes, std::byte{0});
   loops_.transpose({rows_.at(kernel_, rows.begin - packed_from_, 0), rows_.row_stride, size(rows),
                     bytes / lanes / kWord},
@@ -190,7 +197,7 @@ void Product::widen_rows(Range rows) {
   const std::int64_t k = task_.depth.padded();
   const std::int64_t stride = k * static_cast<std::int64_t>(sizeof(float)) + kLine;
   std::byte* to =
-      Workspace::at_least(workspace_.changed, static_cast<std::size_t>(size(rows) * stride));
+      Workspace::at_least(workspace_.widened, static_cast<std::size_t>(size(rows) * stride));
   for (std::int64_t i = 0; i < size(rows); ++i)
     convert(rows_.at(kernel_, rows.begin - packed_from_ + i, 0), kernel_.operand(), to + i * stride,
             Dtype::f32, static_cast<std::size_t>(k));

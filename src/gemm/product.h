@@ -108,8 +108,10 @@ class Product {
   bool reads_plain() const { return plain_.max_rows > 0; }
   bool turns_rows() const { return reads_plain() && size(task_.rows) > plain_.max_rows; }
   void turn_rows(Range rows);
+  bool turns_squares() const;
   bool widens_rows() const {
-    return plain_.max_narrow > 0 && size(task_.rows) > plain_.max_narrow && !turns_rows();
+    return plain_.max_narrow > 0 && size(task_.rows) > plain_.max_narrow &&
+           (!turns_rows() || turns_squares());
   }
   void widen_rows(Range rows);
   void run_plain(const Job& job, Workspace::Thread& memory);

@@ -202,9 +202,9 @@ void Product::multiply_plain(const Job& job, const Workspace::Thread& memory) co
   const Dtype dtype = widens_rows() ? Dtype::f32 : kernel_.operand();
   const auto step = kKStep * static_cast<std::int64_t>(size_of(dtype));
   const bool plain = kernel_.row_form() == RowForm::plain;
-  const auto multiply = turns_rows()    ? plain_.multiply_turned
-                        : widens_rows() ? plain_.multiply_wide
-                                        : plain_.multiply;
+  const auto multiply = !turns_rows()     ? widens_rows() ? plain_.multiply_wide : plain_.multiply
+                        : turns_squares() ? plain_.multiply_squares
+                                          : plain_.multiply_turned;
   multiply({.rows = rows_.at(kernel_, job.rows.begin - packed_from_, 0),
             .row_stride = plain ? rows_.row_stride : step,
             .step_stride = plain ? step : step * kRowGroup,

@@ -8,7 +8,7 @@ std::byte* Workspace::at_least(Buffer& buffer, std::size_t bytes) {
 }
 
 std::size_t Workspace::bytes() const {
-  std::size_t bytes = rows.bytes() + changed.bytes() + bias.bytes();
+  std::size_t bytes = rows.bytes() + widened.bytes() + turned.bytes() + bias.bytes();
   for (const Thread& thread : threads) {
     bytes +=
         thread.sums.bytes() + thread.parts.bytes() + thread.blocks.bytes() + thread.panels.bytes();

@@ -32,7 +32,8 @@ class Workspace {
   };
 
   Buffer rows;
-  Buffer changed;  // rows, as a function of PlainRows needs them
+  Buffer widened;  // rows, as a function of PlainRows needs them
+  Buffer turned;
   Buffer bias;
   std::vector<Thread> threads;
   std::vector<Job> jobs;

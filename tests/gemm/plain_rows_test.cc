@@ -157,6 +157,22 @@ TEST_P(PlainRowsOf, AddLeavesAlike) {
     expect_bits_of_packed(round % 2 == 0, 1000 + below(16000), size(100));
 }
 
+// Counts that leave lanes of turned rows idle, and some that don't.
+TEST_P(PlainRowsOf, OfEachCountHaveTheSameBits) {
+  for (const std::int64_t m : {9, 10, 11, 12, 13, 16, 17, 20, 24, 28, 33, 44, 60, 64}) {
+    expect_bits_of_packed(false, 32 * below(5) + size(40), size(100), m);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Rows of k are read in runs that end within them.
+TEST_P(PlainRowsOf, OfManyColumnsHaveTheSameBits) {
+  for (const std::int64_t m : {1, 4, 8}) {
+    expect_bits_of_packed(true, size(70), 2000 + below(3000), m);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // More rows than these are multiplied by pieces that are packed. Memory is asked for the next
 // piece, of the same panel or of another, and is never read behind the weight's end.
 TEST_P(PlainRowsOf, AreFollowedByRowsWithTheSameBits) {

@@ -13,13 +13,13 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "gemm/vector/plain.h"
+#include "gemm/vector/squares.h"
 #include "plait/gemm.h"
 
 namespace plait::gemm::vector {
-
-inline constexpr int kMostTurnedRows = 64;
 
 // Lines of a few rows of the weight, as operands.
 template <class Set, class Format, int Outputs>
@@ -166,6 +166,12 @@ PlainRows plain_rows() {
   if constexpr (requires { Set::outputs(1); }) {
     rows.max_turned = kMostTurnedRows;
     rows.multiply_turned = multiply_turned<Set, Format>;
+    // f16 would be widened again for each group of rows.
+    constexpr bool kSquares = !std::is_same_v<Format, F16ToF32<Set>>;
+    if constexpr (kSquares && requires { Set::kRowsOfSquares; }) {
+      rows.lanes = Set::kLanes;
+      rows.multiply_squares = multiply_squares<Set, Format>;
+    }
   }
   return rows;
 }

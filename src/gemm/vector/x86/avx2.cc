@@ -21,6 +21,7 @@ struct Avx2 {
   static constexpr int groups(int rows, int /*parts*/) { return rows <= 4 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 2 ? 4 : rows <= 6 ? 2 : 1; }
   static constexpr int outputs(int vectors) { return kLanes / vectors; }
+  static constexpr int kRowsOfSquares = 6;
   static Vector widen_f16(Lanes<Avx2>::Halves halves) {
     return _mm256_cvtph_ps(reinterpret_cast<__m128i>(halves));
   }

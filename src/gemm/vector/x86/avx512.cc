@@ -45,6 +45,7 @@ struct Avx512 {
 struct Avx512Pairs : Avx512 {
   using Words = Lanes<Avx512>;
   static constexpr int kWordK = 2;
+  static constexpr int kRowsOfSquares = 12;
   static constexpr int groups(int /*rows*/, int /*parts*/) { return 1; }
 
   template <int part>
@@ -109,6 +110,8 @@ PlainRows plain_rows_avx512_pairs(Storage storage) {
   rows.max_narrow = 2;
   rows.multiply_wide = multiply_plain<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
   rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
+  rows.lanes = Avx512Pairs::kLanes;
+  rows.multiply_squares = multiply_squares<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
   return rows;
 }
 
