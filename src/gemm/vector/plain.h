@@ -177,9 +177,17 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
         for (std::int64_t w = 0; w < kSquareWords; w += kLanes) {
           Vector square[kLanes];  // NOLINT(*-avoid-c-arrays)
           Set::turn(FourthRows::from<kLanes>(from + w * 4, from_stride, three), square);
+          if constexpr (kPartsHalves<Set, Format>) {
+#pragma GCC unroll 16
+            for (Vector& word : square) word = Set::part_halves(word);
+            asm("" : "+m"(square));
+          }
           const auto words = [&]<int part>(std::int64_t i, int /*v*/)
                                  __attribute__((always_inline)) {
-                                   return Format::template part_of<part>(square[i]);
+                                   if constexpr (kPartsHalves<Set, Format>)
+                                     return Format::template part_of_parted<part>(square[i]);
+                                   else
+                                     return Format::template part_of<part>(square[i]);
                                  };
           add_words<Set, Format, kLanes>(group_x + w * Format::kXBytes, call.row_stride, words,
                                          sums[group]);
@@ -195,7 +203,8 @@ void multiply_outputs(const PlainCall& call, std::int64_t column) {
 
 template <class Set, class Format, int Rows>
 void multiply_outputs(const PlainCall& call) {
-  constexpr int kGroups = Set::groups(Rows, Format::kParts);
+  // Halves that are parted take longer than sums wait for one another.
+  constexpr int kGroups = kPartsHalves<Set, Format> ? 1 : Set::groups(Rows, Format::kParts);
   std::int64_t column = 0;
   for (; column + kGroups * Set::kLanes <= call.columns; column += kGroups * Set::kLanes)
     multiply_outputs<Set, Format, Rows, kGroups>(call, column);

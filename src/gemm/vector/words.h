@@ -123,6 +123,13 @@ struct F16ToF32 : Bf16ToF32<Set> {
   using typename Lanes<Set>::Words;
   using typename Lanes<Set>::Halves;
 
+  // A word whose even and odd elements were parted, in memory: an instruction widens them there.
+  template <int part>
+  [[gnu::always_inline]] static Vector part_of_parted(const Vector& word) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&word);
+    return Set::widen_f16(
+        Lanes<Set>::load_halves(bytes + part * static_cast<std::int64_t>(sizeof(Halves))));
+  }
   template <int part>
   [[gnu::always_inline]] static Vector part_of(Vector word) {
     const auto pairs = reinterpret_cast<Words>(word);
@@ -133,6 +140,12 @@ struct F16ToF32 : Bf16ToF32<Set> {
     return Set::widen_f16(Lanes<Set>::load_halves(from + part * stride));
   }
 };
+
+// True if words of f16 are parted before they are widened.
+template <class Set, class Format>
+inline constexpr bool kPartsHalves = false;
+template <class Set>
+inline constexpr bool kPartsHalves<Set, F16ToF32<Set>> = requires { &Set::part_halves; };
 
 // bf16 by rows of bf16 that were not widened before.
 template <class Set>

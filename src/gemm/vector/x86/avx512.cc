@@ -35,6 +35,15 @@ struct Avx512 {
     return reinterpret_cast<Lanes<Avx512>::Words>(
         _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves)));
   }
+  // The even ones first.
+  static Vector part_halves(Vector pairs) {
+    constexpr Lanes<Avx512>::Words kOrder = {0x00020000, 0x00060004, 0x000a0008, 0x000e000c,
+                                             0x00120010, 0x00160014, 0x001a0018, 0x001e001c,
+                                             0x00030001, 0x00070005, 0x000b0009, 0x000f000d,
+                                             0x00130011, 0x00170015, 0x001b0019, 0x001f001d};
+    return reinterpret_cast<Vector>(_mm512_maskz_permutexvar_epi16(
+        0xffffffff, reinterpret_cast<__m512i>(kOrder), reinterpret_cast<__m512i>(pairs)));
+  }
   static Vector widen_f16(Lanes<Avx512>::Halves halves) {
     // All of them: gcc 12 takes the intrinsic without a mask for a mistake.
     return _mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(halves));
