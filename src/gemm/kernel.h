@@ -151,9 +151,11 @@ struct PlainRows {
   // rows, or lines beside each other, for each word of 4 bytes, `row_stride` bytes apart.
   int max_turned = 0;
   void (*multiply_turned)(const PlainCall& call) = nullptr;
-  // Another one, likewise, for counts by which at least a quarter of `lanes` would be idle: it is
-  // given widened rows if max_narrow is not 0. 0: there is none.
+  // Another one, likewise, for counts by which at least a quarter of `lanes` would be idle, or of
+  // half of them behind the first if it fills_halves: it is given widened rows if max_narrow is not
+  // 0. 0: there is none.
   int lanes = 0;
+  bool fills_halves = false;
   void (*multiply_squares)(const PlainCall& call) = nullptr;
 };
 

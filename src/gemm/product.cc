@@ -172,8 +172,10 @@ void Product::pack_superblock(Range rows) {
 
 // True if too many lanes of turned rows would be idle.
 bool Product::turns_squares() const {
-  const std::int64_t lanes = plain_.lanes;
-  return lanes > 0 && (round_up(size(task_.rows), lanes) - size(task_.rows)) * 4 >= lanes;
+  const std::int64_t rows = size(task_.rows);
+  const bool halves = plain_.fills_halves && rows > plain_.lanes;
+  const std::int64_t lanes = halves ? plain_.lanes / 2 : plain_.lanes;
+  return lanes > 0 && (round_up(rows, lanes) - rows) * 4 >= lanes;
 }
 
 // A line of the result has a word of each row; rows that are missing are 0.

@@ -114,6 +114,155 @@ template <class Set, class Format, int Outputs, int Vectors>
   if constexpr (kPairs) Set::let_go(sums, before);
 }
 
+// Lines of two rows of the weight beside each other, as operands: four words of both, four of the
+// next ones, and so on, of which the two last of all fours come behind the two first.
+template <class Set, class Format>
+struct alignas(64) PairsOfLines {
+  static constexpr int kPairs = Set::kLanes / 2;
+  static constexpr std::int64_t kWords = Lines<Set, Format, 1>::kWords;
+
+  float words[kPairs][2 * kWords];  // NOLINT(*-avoid-c-arrays)
+
+  [[gnu::always_inline]] void read(const FourthRows& rows) {
+    using Vector = typename Set::Vector;
+    Lines<Set, Format, Set::kLanes> lines;  // NOLINT(*-member-init): read() writes it
+    lines.read(rows);
+#pragma GCC unroll 8
+    for (int j = 0; j < kPairs; ++j) {
+      auto* to = reinterpret_cast<Vector*>(words[j]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kWords / Set::kLanes; ++v)
+        Set::interleave(reinterpret_cast<const Vector*>(lines.words[2 * j])[v],
+                        reinterpret_cast<const Vector*>(lines.words[2 * j + 1])[v], to + 2 * v);
+    }
+  }
+};
+
+// A register and a half of rows: the half is filled by two outputs. First come the sums of kLanes
+// outputs, then those of the pairs.
+template <class Set>
+inline constexpr int kSumsOfHalves = Set::kLanes + Set::kLanes / 2;
+
+// Adds rows by word `w` of four, 0 to 3, of each output.
+template <class Set, int w>
+[[gnu::always_inline]] inline void add_halves(const float* words, std::int64_t pair_stride,
+                                              typename Set::Vector whole, typename Set::Vector half,
+                                              typename Set::Vector (&sums)[kSumsOfHalves<Set>][1]) {
+#pragma GCC unroll 8
+  for (int j = 0; j < Set::kLanes / 2; ++j) {
+    const float* two = words + j * pair_stride + w / 2 * Set::kLanes + w % 2 * 2;
+    sums[2 * j][0] = Set::multiply_add(whole, Set::broadcast(two[0]), sums[2 * j][0]);
+    sums[2 * j + 1][0] = Set::multiply_add(whole, Set::broadcast(two[1]), sums[2 * j + 1][0]);
+    auto& both = sums[Set::kLanes + j][0];
+    both = Set::multiply_add(half, Set::broadcast_two(two), both);
+  }
+}
+
+// Adds a leaf to the sums of kLanes outputs.
+template <class Set, class Format>
+[[gnu::always_inline]] inline void add_pairs(const PlainCall& call, std::int64_t row,
+                                             std::int64_t column, Range k,
+                                             typename Set::Vector (&sums)[kSumsOfHalves<Set>][1]) {
+  using Vector = typename Set::Vector;
+  using Block = PairsOfLines<Set, Format>;
+  constexpr int kLanes = Set::kLanes;
+  constexpr std::int64_t kBytes = element_bytes<Format>();
+  constexpr std::int64_t kSquareK = kSquareWords * Format::kWordK;
+  const std::int64_t there = std::min<std::int64_t>(kLanes, call.columns - column);
+  const std::byte* at = call.weight + column * call.weight_stride + k.begin * kBytes;
+  const std::int64_t line = k.begin * Format::kXBytes / Format::kWordK / 4;
+  const std::byte* x = call.rows + line * call.row_stride + row * 4;
+  const std::int64_t stride = call.weight_stride;
+  std::int64_t three = 3 * stride;
+  asm("" : "+r"(three));
+  constexpr bool kPairs = kHasPairs<Set, Format>;
+  [[maybe_unused]] unsigned before = 0;
+  if constexpr (kPairs) before = Set::hold(sums);
+  Block block;  // NOLINT(*-member-init): written before it is read
+  for (; k.begin < k.end; k.begin += kSquareK, at += 64) {
+    if (k.begin + kSquareK <= call.k && there == kLanes) {
+      FourthRows::from<kLanes>(at + kPlainAhead, stride, three).template ask<kLanes>();
+      block.read(FourthRows::from<kLanes>(at, stride, three));
+    } else {
+      Edge edge;  // NOLINT(*-member-init): copy() writes it
+      const std::int64_t some = std::clamp<std::int64_t>((call.k - k.begin) * kBytes, 0, 64);
+      edge.copy(at, stride, there, some, 64, std::int64_t{kLanes} * 64);
+      block.read(FourthRows::from<kLanes>(edge.bytes, 64, 192));
+    }
+    constexpr std::int64_t kPairStride = 2 * Block::kWords;
+    for (std::int64_t four = 0; four < Block::kWords / 4; ++four) {
+      const float* words = block.words[0] + four / 4 * 2 * kLanes + four % 4 * 4;
+      const auto add = [&]<int w>(auto part) __attribute__((always_inline)) {
+        constexpr int kPart = decltype(part)::value;
+        Vector whole = Lanes<Set>::load(x);
+        Vector half = Set::twice(x + sizeof(Vector));
+        if constexpr (kPairs) {
+          whole = Set::template part_of<kPart>(whole);
+          half = Set::template part_of<kPart>(half);
+        }
+        add_halves<Set, w>(words, kPairStride, whole, half, sums);
+      };
+      const std::integral_constant<int, 0> even;
+      const std::integral_constant<int, 1> odd;
+      if constexpr (kPairs) {
+        add.template operator()<1>(odd);
+        add.template operator()<0>(even);
+        x += call.row_stride;
+        add.template operator()<3>(odd);
+        add.template operator()<2>(even);
+        x += call.row_stride;
+      } else {
+        add.template operator()<0>(even);
+        x += call.row_stride;
+        add.template operator()<1>(even);
+        x += call.row_stride;
+        add.template operator()<2>(even);
+        x += call.row_stride;
+        add.template operator()<3>(even);
+        x += call.row_stride;
+      }
+    }
+  }
+  if constexpr (kPairs) Set::let_go(sums, before);
+}
+
+// Adds the nodes below a leaf to the sums of some rows, and stores them.
+template <class Set>
+void store_rows(const PlainCall& call, std::int64_t row, std::int64_t column, std::int64_t leaf,
+                typename Set::Vector* rows) {
+  using Vector = typename Set::Vector;
+  const std::int64_t there = std::min<std::int64_t>(Set::kLanes, call.row_count - row);
+  for (std::int64_t r = 0; r < there; ++r) {
+    float* slot = sums_at(call, column) + (row + r) * kPanelColumns;
+    for (int below = Leaves::slot_of(leaf); below > 0; --below, slot += call.slot_stride)
+      rows[r] = *reinterpret_cast<const Vector*>(slot) + rows[r];
+    *reinterpret_cast<Vector*>(slot) = rows[r];
+  }
+}
+
+// A leaf of kLanes outputs, of which the last few may be missing, by a register and a half of rows.
+template <class Set, class Format>
+void multiply_halves(const PlainCall& call, std::int64_t row, std::int64_t column,
+                     std::int64_t leaf, Range k) {
+  using Vector = typename Set::Vector;
+  constexpr int kLanes = Set::kLanes;
+  Vector sums[kSumsOfHalves<Set>][1] = {};  // NOLINT(*-avoid-c-arrays)
+  add_pairs<Set, Format>(call, row, column, k, sums);
+  Vector leaf_sums[kSumsOfHalves<Set>];  // NOLINT(*-avoid-c-arrays)
+  std::memcpy(leaf_sums, sums, sizeof(sums));
+  Vector rows[kLanes];  // NOLINT(*-avoid-c-arrays)
+  const auto* square = reinterpret_cast<const std::byte*>(leaf_sums);
+  Set::turn(FourthRows::from<kLanes>(square, sizeof(Vector), 3 * sizeof(Vector)), rows);
+  store_rows<Set>(call, row, column, leaf, rows);
+  const std::byte* pairs = square + kLanes * sizeof(Vector);
+  for (std::int64_t r = 0; r < kLanes / 2; ++r) {
+    for (std::int64_t j = 0; j < kLanes / 2; ++j)
+      std::memcpy(reinterpret_cast<std::byte*>(rows + r) + j * 8,
+                  pairs + j * static_cast<std::int64_t>(sizeof(Vector)) + r * 8, 8);
+  }
+  store_rows<Set>(call, row + kLanes, column, leaf, rows);
+}
+
 // A leaf of kLanes outputs, of which the last few may be missing, by rows from `row` on.
 template <class Set, class Format, int Vectors>
 void multiply_turned(const PlainCall& call, std::int64_t row, std::int64_t column,
@@ -132,28 +281,38 @@ void multiply_turned(const PlainCall& call, std::int64_t row, std::int64_t colum
     Vector rows[kLanes];  // NOLINT(*-avoid-c-arrays)
     const auto* square = reinterpret_cast<const std::byte*>(&leaf_sums[0][v]);
     Set::turn(FourthRows::from<kLanes>(square, kStride, 3 * kStride), rows);
-    const std::int64_t there = std::min<std::int64_t>(kLanes, call.row_count - row);
-    for (std::int64_t r = 0; r < there; ++r) {
-      float* slot = sums_at(call, column) + (row + r) * kPanelColumns;
-      for (int below = Leaves::slot_of(leaf); below > 0; --below, slot += call.slot_stride)
-        rows[r] = *reinterpret_cast<const Vector*>(slot) + rows[r];
-      *reinterpret_cast<Vector*>(slot) = rows[r];
-    }
+    store_rows<Set>(call, row, column, leaf, rows);
   }
 }
 
+// As many registers of rows as are full: one, one and a half, or two.
 template <class Set, class Format>
 void multiply_turned(const PlainCall& call) {
-  constexpr std::int64_t kRows = 2 * Set::kLanes;
+  constexpr std::int64_t kLanes = Set::kLanes;
   Range k = {0, 0};
-  for (std::size_t leaf = 0; leaf < call.leaves.size(); ++leaf) {
-    k = {k.end, k.end + call.leaves[leaf]};
-    for (std::int64_t column = 0; column < call.columns; column += Set::kLanes) {
-      for (std::int64_t row = 0; row < call.row_count; row += kRows) {
-        const bool one = call.row_count - row <= Set::kLanes;
-        (one ? multiply_turned<Set, Format, 1>
-             : multiply_turned<Set, Format, 2>)(call, row, column, static_cast<std::int64_t>(leaf),
-                                                k);
+  for (std::size_t at = 0; at < call.leaves.size(); ++at) {
+    const auto leaf = static_cast<std::int64_t>(at);
+    k = {k.end, k.end + call.leaves[at]};
+    for (std::int64_t column = 0; column < call.columns; column += kLanes) {
+      std::int64_t row = 0;
+      while (row < call.row_count) {
+        const std::int64_t rest = call.row_count - row;
+        if constexpr (requires { &Set::twice; }) {
+          const std::int64_t halves = (rest + kLanes / 2 - 1) / (kLanes / 2);
+          if (halves == 3) {
+            multiply_halves<Set, Format>(call, row, column, leaf, k);
+            break;
+          }
+          if (halves == 5) {
+            multiply_turned<Set, Format, 1>(call, row, column, leaf, k);
+            row += kLanes;
+            continue;
+          }
+        }
+        const bool one = rest <= kLanes;
+        (one ? multiply_turned<Set, Format, 1> : multiply_turned<Set, Format, 2>)(call, row, column,
+                                                                                  leaf, k);
+        row += 2 * kLanes;
       }
     }
   }

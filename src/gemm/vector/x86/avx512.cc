@@ -30,6 +30,22 @@ struct Avx512 {
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
   }
+  // Eight words, each twice.
+  [[gnu::always_inline]] static Vector twice(const std::byte* words) {
+    constexpr Lanes<Avx512>::Words kOrder = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+    const __m256 some = _mm256_loadu_ps(reinterpret_cast<const float*>(words));
+    return _mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(kOrder),
+                                       _mm512_castps256_ps512(some));
+  }
+  [[gnu::always_inline]] static Vector broadcast_two(const float* words) {
+    double two;  // NOLINT(*-init-variables)
+    std::memcpy(&two, words, sizeof(two));
+    return _mm512_castpd_ps(_mm512_set1_pd(two));
+  }
+  [[gnu::always_inline]] static void interleave(Vector a, Vector b, Vector* to) {
+    to[0] = _mm512_unpacklo_ps(a, b);
+    to[1] = _mm512_unpackhi_ps(a, b);
+  }
   // gcc 12 makes two halves of it by itself, on the stack.
   static Lanes<Avx512>::Words widen_halves(Lanes<Avx512>::Halves halves) {
     return reinterpret_cast<Lanes<Avx512>::Words>(
@@ -120,6 +136,7 @@ PlainRows plain_rows_avx512_pairs(Storage storage) {
   rows.multiply_wide = multiply_plain<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
   rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
   rows.lanes = Avx512Pairs::kLanes;
+  rows.fills_halves = true;
   rows.multiply_squares = multiply_squares<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
   return rows;
 }
