@@ -220,8 +220,8 @@ struct PlainStep {
   const std::byte* ahead;  // the first column of the next step, or of the next columns
 };
 
-// So few k that memory sees long runs of few rows side by side; but more if there are more sums to be
-// read and written again. The order of AMX takes whole steps.
+// How many rows of k pass by at a time: few, so that memory sees long runs side by side, but more
+// if there are more sums to be read and written again. The order of AMX takes whole steps.
 template <class Format>
 constexpr std::int64_t inputs_at_once(int rows) {
   return Format::kChains || rows > 4 ? kKStep : rows > 2 ? 16 : 8;

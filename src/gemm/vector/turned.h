@@ -9,7 +9,8 @@
 // A set that multiplies one bf16 of a pair after the other has X in pairs, and widens both.
 //
 // Each element takes k in the order of the kernel for packed weights, the zeros included that fill
-// up the last step. A Set is what plain.h needs.
+// up the last step. A Set is what plain.h needs. One with twice(), broadcast_two() and interleave()
+// fills half a register of rows by two outputs.
 #pragma once
 
 #include <algorithm>
@@ -285,7 +286,7 @@ void multiply_turned(const PlainCall& call, std::int64_t row, std::int64_t colum
   }
 }
 
-// As many registers of rows as are full: one, one and a half, or two.
+// Rows pass by in groups of one register, one and a half, or two.
 template <class Set, class Format>
 void multiply_turned(const PlainCall& call) {
   constexpr std::int64_t kLanes = Set::kLanes;
