@@ -18,6 +18,7 @@ namespace plait::cli {
 namespace {
 
 constexpr const char* kExperts = "experts";
+constexpr const char* kHeads = "heads";
 
 std::vector<HelpPage::List> known_names() {
   std::vector<HelpPage::List> lists = {{.title = "Operators", .entries = {}},
@@ -26,6 +27,7 @@ std::vector<HelpPage::List> known_names() {
                                        {.title = "Networks", .entries = {}}};
   for (const std::string& word : measured_words()) lists[0].entries.push_back({word});
   lists[0].entries.push_back({kExperts, "a layer of experts of a model"});
+  lists[0].entries.push_back({kHeads, "what follows a product by shares of a vocabulary"});
   for (const plan::Model& model : plan::models())
     lists[1].entries.push_back({std::string(model.name)});
   for (const predict::Device& device : predict::devices())
@@ -45,6 +47,7 @@ HelpPage overview() {
       .usage =
           "predict OPERATOR --m M --n N --k K [OPTIONS]\n"
           "predict experts [OPTIONS]\n"
+          "predict heads --m M --n N --k K [OPTIONS]\n"
           "predict MODEL --tp N [OPTIONS]\n"
           "predict --measured FILE",
       .purpose =
@@ -82,9 +85,10 @@ int predict(Words words) {
   if (const plan::Model* model = plan::find_model(first))
     return predict_model(*model, words.subspan(1));
   if (first == kExperts) return predict_experts(words.subspan(1));
+  if (first == kHeads) return predict_heads(words.subspan(1));
   const auto op = find_measured(first);
   std::vector<std::string> names = measured_words();
-  names.emplace_back(kExperts);
+  names.insert(names.end(), {kExperts, kHeads});
   for (const plan::Model& model : plan::models()) names.emplace_back(model.name);
   PLAIT_CHECK(op && (op->exchange || traits_of(op->op).communicates()), "cannot predict ", first,
               base::did_you_mean(first, names), " (plait predict --help)");

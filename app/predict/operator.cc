@@ -49,20 +49,6 @@ ProductBytes bytes_of(const Problem& problem) {
           .out = static_cast<double>(size_of(product_out(problem)))};
 }
 
-// The bytes of the largest matrix, as if it were f32.
-std::size_t largest_matrix(const Problem& problem) {
-  constexpr double kMost = 1ULL << 46;  // half of the address space of a process
-  const auto elements = [](std::int64_t rows, std::int64_t columns) {
-    return static_cast<double>(rows) * static_cast<double>(columns);
-  };
-  const double bytes =
-      sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
-                                elements(problem.m, problem.n)});
-  PLAIT_CHECK(bytes <= kMost, "m=", problem.m, " n=", problem.n, " k=", problem.k,
-              " is too large to be simulated");
-  return static_cast<std::size_t>(bytes);
-}
-
 // The nanoseconds of rank 0's product. Refuses products that would take years, because the clock
 // can count only some hundreds of years.
 double time_of_product(const Machine& machine, const Problem& problem) {
@@ -167,6 +153,19 @@ class RankRun {
 };
 
 }  // namespace
+
+std::size_t largest_matrix(const Problem& problem) {
+  constexpr double kMost = 1ULL << 46;  // half of the address space of a process
+  const auto elements = [](std::int64_t rows, std::int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const double bytes =
+      sizeof(float) * std::max({elements(problem.m, problem.k), elements(problem.n, problem.k),
+                                elements(problem.m, problem.n)});
+  PLAIT_CHECK(bytes <= kMost, "m=", problem.m, " n=", problem.n, " k=", problem.k,
+              " is too large to be simulated");
+  return static_cast<std::size_t>(bytes);
+}
 
 comm::modelled::SimulationOptions simulation_options(const Machine& machine, bool records) {
   return {.ranks = machine.ranks,

@@ -7,6 +7,7 @@
 //   predict(machine, {.op = Operator::matmul_all_reduce, .m = 4096, .n = 8192, .k = 8192}, plan)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -49,6 +50,9 @@ struct Problem {
   double weight_bytes = 2;  // per element
   bool gathered = false;    // also returns all gathered rows of x
 };
+
+// The bytes of the largest matrix, as if it were f32. Refuses those that no process could hold.
+std::size_t largest_matrix(const Problem& problem);
 
 // The problem to simulate.
 struct PredictOptions {

@@ -56,7 +56,9 @@ class Gradient {
             {.backend = options.vocabulary.backend, .threads = options.vocabulary.threads}),
         logits_(
             select_gemm(logits_of(call.x, call.weight, options.vocabulary.logits), gemm_options_)),
-        trace_(comm.trace()) {
+        trace_(comm.trace()),
+        executor_(comm::product_executor(comm.state().group())) {
+    if (executor_ != nullptr) return;
     if (kept_.data == nullptr) logits_.pack({.view = call.x}, packed_x_);
     if (wants_dw())
       x_as_weight_ = std::make_unique<PackedWeight>(WeightView{call.x, WeightLayout::in_out});
@@ -114,6 +116,8 @@ class Gradient {
   }
 
   void add(const TensorView& from, const TensorView& to) const {
+    const auto bytes = static_cast<std::int64_t>(to.bytes());
+    if (executor_ != nullptr) executor_->run({.label = "sum", .read = 2 * bytes, .written = bytes});
     base::parallel_for(to.rows, threads(), [&](std::int64_t row) {
       const auto* source = static_cast<const float*>(from.row(row));
       auto* sum = static_cast<float*>(to.row(row));
@@ -125,6 +129,10 @@ class Gradient {
     if (columns.begin == columns.end) return false;
     for (std::int64_t begin = columns.begin; begin < columns.end; begin += kBlockColumns) {
       const Range block = {begin, std::min(begin + kBlockColumns, columns.end)};
+      if (executor_ != nullptr) {
+        spend_time(block.end - block.begin);
+        continue;
+      }
       const Span span(trace_, Lane::compute, "product");
       const ConstTensorView grad = gradient_of_logits(block);
       if (wants_dx()) {
@@ -147,6 +155,28 @@ class Gradient {
       }
     }
     return true;
+  }
+
+  // Has the executor take the time of so many columns.
+  void spend_time(std::int64_t columns) const {
+    const std::int64_t rows = call_.x.rows;
+    const std::int64_t k = call_.x.cols;
+    const Dtype x = call_.x.dtype;
+    const Dtype logits = options_.vocabulary.logits;
+    const auto multiply = [&](const GemmDesc& desc) {
+      executor_->multiply(work_of(desc, desc.m, desc.n), [] {});
+    };
+    const Dtype weight = call_.weight.view.dtype;
+    if (kept_.data == nullptr)
+      multiply({.m = rows, .n = columns, .k = k, .x = x, .weight = weight, .out = logits});
+    const auto bytes = [&](Dtype dtype) {
+      return rows * columns * static_cast<std::int64_t>(size_of(dtype));
+    };
+    executor_->run({.label = "softmax", .read = bytes(logits), .written = bytes(x)});
+    if (wants_dx())
+      multiply({.m = rows, .n = k, .k = columns, .x = x, .weight = weight, .out = Dtype::f32});
+    if (wants_dw())
+      multiply({.m = columns, .n = k, .k = rows, .x = x, .weight = x, .out = call_.dw.dtype});
   }
 
   struct Sizes {
@@ -249,6 +279,7 @@ class Gradient {
   GemmOptions gemm_options_;
   Gemm logits_;
   Trace* trace_;
+  comm::Executor* executor_;  // takes the products; null: they are multiplied
   const Loops& loops_ = loops();
   PackedInput packed_x_;
   std::unique_ptr<PackedWeight> x_as_weight_;

@@ -35,10 +35,23 @@ GemmDesc logits_of(const ConstTensorView& x, const Weight& weight, Dtype logits)
   return desc;
 }
 
+comm::ProductWork work_of(const GemmDesc& desc, std::int64_t rows, std::int64_t columns) {
+  return {.rows = rows,
+          .columns = columns,
+          .k = desc.k,
+          .x_bytes = static_cast<double>(size_of(desc.x)),
+          .weight_bytes =
+              desc.quant ? desc.quant->bits / 8.0 : static_cast<double>(size_of(desc.weight)),
+          .out_bytes = static_cast<double>(size_of(desc.out)),
+          .poll = 0};
+}
+
 Logits& Logits::of(Communicator& comm) {
   std::shared_ptr<void>& kept = comm.state().kept(typeid(Logits));
   if (kept == nullptr) kept = std::make_shared<Logits>();
-  return *static_cast<Logits*>(kept.get());
+  auto& logits = *static_cast<Logits*>(kept.get());
+  logits.group_ = &comm.state().group();
+  return logits;
 }
 
 void Logits::prepare(const GemmDesc& desc, const std::string& backend, std::size_t workers) {
@@ -67,6 +80,8 @@ void Logits::run(const Product& product, const VocabularyOptions& options, Use u
   const GemmDesc desc = logits_of(x, weight, options.logits);
   prepare(desc, options.backend, 1);
   if (x.rows == 0 || columns == 0) return;
+  if (comm::Executor* const executor = comm::product_executor(*group_))
+    return executor->multiply(work_of(desc, x.rows, columns), [] {});
   const std::int64_t width = columns_of_block(x.rows, columns, threads);
   const int count = workers(x.rows, columns, options.threads);
   prepare(desc, options.backend, static_cast<std::size_t>(count));

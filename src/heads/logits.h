@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "comm/core/executor.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
 #include "plait/gemm.h"
@@ -41,7 +42,7 @@ class Logits {
   };
 
   // Calls use(row) for all rows of each block of columns. Threads share the blocks; each calls it
-  // for its own.
+  // for its own. An executor that takes products makes no logits: there are no calls then.
   using Use = base::FunctionRef<void(const LogitRow& row)>;
   void run(const Product& product, const VocabularyOptions& options, Use use);
 
@@ -58,6 +59,7 @@ class Logits {
   void prepare(const GemmDesc& desc, const std::string& backend, std::size_t workers);
   static void use_block(Worker& worker, const ConstTensorView& block, LogitRow row, Use use);
 
+  const comm::Group* group_ = nullptr;
   std::optional<GemmDesc> desc_;
   std::string backend_;
   std::vector<Worker> workers_;
@@ -66,5 +68,8 @@ class Logits {
 
 // The description of the product whose results are the logits.
 GemmDesc logits_of(const ConstTensorView& x, const Weight& weight, Dtype logits);
+
+// A product of so many rows and columns, for an executor.
+comm::ProductWork work_of(const GemmDesc& desc, std::int64_t rows, std::int64_t columns);
 
 }  // namespace plait::heads

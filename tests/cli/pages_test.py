@@ -18,7 +18,7 @@ PAGES = ["run", "tune", "verify", "info", "predict --measured", "predict llama2-
          *(f"bench {name}" for name in ["matmul", "grouped", "experts", "heads", "layer", "model"]),
          *(f"bench {name}" for name in OPERATORS + EXCHANGES),
          *(f"trace {name}" for name in [*OPERATORS, *EXCHANGES, "experts", "heads"]),
-         *(f"predict {name}" for name in OPERATORS + EXCHANGES)]
+         *(f"predict {name}" for name in [*OPERATORS, *EXCHANGES, "experts", "heads"])]
 
 
 def options_of(page):

@@ -120,6 +120,24 @@ class PredictTest(PredictCase):
         for one in found["results"]:
             self.assertGreater(one["overlap_efficiency"], 0.93)
 
+    def test_heads(self):
+        words = ("heads", "--m", "1,64", "--n", 100003, "--k", 256, "--ranks", 2, "--device", "cpu", "--link",
+                 "2gbit,5us")
+        found = self.json(*words)
+        heads = ["top", "loss", "loss-alone", "log-probs"]
+        self.assertEqual([(one["m"], one["head"]) for one in found["results"]],
+                         [(m, head) for m in (1, 64) for head in heads])
+        for one in found["results"]:
+            self.assertGreaterEqual(one["predicted_ms"], max(one["products_ms"], one["exchange_ms"]))
+            self.assertEqual(one["gathered_ms"] is None, one["head"] != "top")
+        top, loss, alone, _ = found["results"][4:]
+        self.assertAlmostEqual(loss["products_ms"], 3 * alone["products_ms"], delta=0.1 * loss["products_ms"])
+        # 64 rows of half of the logits are 6.4 MB.
+        self.assertGreater(top["gathered_ms"], top["predicted_ms"] + 6.4 * 8 / 2)
+        more = self.json(*words, "--head", "top", "--top", 50)
+        self.assertGreater(more["results"][1]["exchange_ms"], top["exchange_ms"])
+        self.assertIn("heads of bf16  top=1", self.predict(*words, "--head", "log-probs"))
+
     def test_help_of_measured_needs_no_file(self):
         for flag in ("-h", "--help"):
             self.assertIn("Usage: plait predict --measured FILE", self.predict("--measured", flag))
@@ -152,6 +170,12 @@ class PredictTest(PredictCase):
                 (("experts", "--skew", "steep"), "--skew steep"),
                 (("experts", "--tokens", 16777216), "a prediction with --tokens 16777216 may take"),
                 (("expert",), "did you mean experts"),
+                (("head",), "did you mean heads"),
+                (("heads", *self.SIZE, "--head", "bottom"), "--head bottom"),
+                (("heads", *self.SIZE, "--ranks", 65), "--ranks 65: heads are predicted for at most 64"),
+                (("heads", "--m", 1, "--n", 8, "--k", 1, "--top", 9), "--top 9: there are 8 ids"),
+                (("heads", "--m", 1, "--n", 1 << 23, "--k", 1), "a vocabulary has at most 4194304 ids"),
+                (("heads", "--m", 1 << 24, "--n", 4096, "--k", 1, "--top", 1024), "and m=16777216 k=1 may take"),
                 ((*op, "--svg", "-"), "--svg - : only --json can go to standard output"),
                 ((*op, "--device", "h900"), "there is no device h900; there are h100"),
                 ((*op, "--link", "rope"), "and not one of nvlink4"),

@@ -13,6 +13,9 @@ int predict_operator(const MeasuredOperator& op, Words words);
 // A layer of experts.
 int predict_experts(Words words);
 
+// The end of a model: what follows a product by shares of a vocabulary.
+int predict_heads(Words words);
+
 // A training step of a model.
 int predict_model(const plan::Model& model, Words words);
 
