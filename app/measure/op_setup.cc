@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "measure/memory.h"
+#include "ops/shapes.h"
 #include "plan/families.h"
 #include "plan/weight_kind.h"
 #include "ulysses/columns.h"
@@ -48,12 +49,29 @@ tune::Problem problem_of(const OpSetup& setup, const OpSize& size) {
       .layout = setup.layout};
 }
 
+double operand_bytes(const PlanKey& key) {
+  if (key.family == Family::operators) return tune::OpCase::operand_bytes(key);
+  const auto share = [&](std::int64_t whole) { return ops::share_of(whole, 0, key.world); };
+  const bool gathers = key.family == Family::columns;
+  const bool product_first = is_compute_first(key.op);
+  PlanKey own = key;
+  own.op = Operator::matmul;
+  std::int64_t width = product_first ? key.n : key.k;
+  if (gathers) {
+    own.n = share(key.n);
+  } else {
+    own.m = share(key.m);
+    width = share(width);
+  }
+  const std::size_t element = size_of(product_first ? key.out : key.x);
+  return tune::OpCase::operand_bytes(own) + static_cast<double>(key.world * key.m) *
+                                                static_cast<double>(width) *
+                                                static_cast<double>(element);
+}
+
 void check_memory(const PlanKey& key) {
-  PlanKey operands = key;
-  if (key.family != Family::operators) operands.op = Operator::matmul;  // a whole weight on each
-  check_memory(tune::OpCase::operand_bytes(operands),
-               base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " with ", key.world,
-                              key.world == 1 ? " rank" : " ranks"));
+  check_memory(operand_bytes(key), base::sentence("m=", key.m, " n=", key.n, " k=", key.k, " with ",
+                                                  key.world, key.world == 1 ? " rank" : " ranks"));
 }
 
 }  // namespace plait::measure

@@ -70,6 +70,10 @@ struct OpSetup {
 // The problem of one size, for plans and operands.
 tune::Problem problem_of(const OpSetup& setup, const OpSize& size);
 
+// The bytes of all ranks' operands and results, in plain dtypes. Ulysses has own rows and a whole
+// weight, gathered columns all rows and a weight with own outputs; both have all rows of columns.
+double operand_bytes(const PlanKey& key);
+
 // Refuses a problem whose operands alone are more than this host's memory can hold now.
 void check_memory(const PlanKey& key);
 

@@ -37,6 +37,29 @@ TEST(OpSetups, HaveAPlainWeightInTheDtypeOfX) {
   EXPECT_NE(plain.key.weight, problem_of(setup, {.m = 8, .n = 64, .k = 96}).key.weight);
 }
 
+TEST(OpSetups, OfFamiliesHaveSharesOfRowsOrOfTheWeight) {
+  PlanKey key = {.op = Operator::matmul_reduce_scatter,
+                 .m = 10,
+                 .n = 31,
+                 .k = 20,
+                 .x = Dtype::bf16,
+                 .weight = "f32",
+                 .out = Dtype::f32,
+                 .world = 2,
+                 .family = Family::columns};
+  // 10 rows, of 20 inputs and 16 outputs; then all 31 outputs, or all 20 inputs once more.
+  EXPECT_EQ(operand_bytes(key), 2 * (2.0 * 200 + 4 * (160 + 320) + 4 * 310));
+  key.op = Operator::all_gather_matmul;
+  EXPECT_EQ(operand_bytes(key), 2 * (2.0 * 200 + 4 * (160 + 320) + 2 * 200));
+  // 5 rows, and the whole weight; then 10 rows of half of the columns.
+  key.family = Family::ulysses;
+  EXPECT_EQ(operand_bytes(key), 2 * (2.0 * 100 + 4 * (155 + 620) + 2 * 100));
+  key.op = Operator::matmul_reduce_scatter;
+  EXPECT_EQ(operand_bytes(key), 2 * (2.0 * 100 + 4 * (155 + 620) + 4 * 160));
+  key.family = Family::operators;
+  EXPECT_EQ(operand_bytes(key), tune::OpCase::operand_bytes(key));
+}
+
 TEST(OpSetups, ThatNoMemoryHoldsAreRefused) {
   const std::int64_t large = 1 << 24;
   const PlanKey key = problem_of(example(), {.m = large, .n = large, .k = large}).key;

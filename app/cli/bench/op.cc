@@ -60,6 +60,10 @@ int be_rank(OpBenchOptions options, Communicator& whole) {
     for (const measure::OpSize& size : options.sizes) {
       PlanKey key = measure::problem_of(options, size).key;
       key.world = comm.world();
+      if (options.exchange) {
+        key.family = options.exchange->family;
+        key.op = options.exchange->like();
+      }
       measure::check_memory(key);
     }
   });
