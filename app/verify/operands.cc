@@ -1,5 +1,6 @@
 #include "verify/operands.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -114,7 +115,11 @@ QuantizedWeight part_of(const QuantizedWeight& whole, Range columns, Range k) {
   const QuantScheme& scheme = whole.scheme();
   const auto bytes = [&](std::int64_t values) { return (values * scheme.bits + 7) / 8; };
   const auto part_of_scales = [&](const ConstTensorView& all) {
-    if (all.data == nullptr) return all;
+    if (all.data == nullptr) {
+      ConstTensorView none = all;  // no offsets, or scales of no groups
+      none.cols = std::min(all.cols, columns.end - columns.begin);
+      return none;
+    }
     if (scheme.per == QuantPer::tensor) return all.column_range(0, 1);
     const ConstTensorView some = all.column_range(columns.begin, columns.end);
     if (scheme.per == QuantPer::channel) return some;

@@ -64,5 +64,14 @@ TEST(Operands, AreReadAsTheyAreMultiplied) {
       EXPECT_EQ(operands.weight_at(k, column), element(operands.plain(), column, k));
 }
 
+TEST(Operands, WithoutKHaveQuantisedPartsToo) {
+  const WeightView whole = {.view = {.dtype = Dtype::f32, .rows = 9},
+                            .layout = WeightLayout::out_in};
+  for (const char* scheme : {"s8:group=43", "s8:channel", "s8:group=43:offsets"}) {
+    const QuantizedWeight quantized = quantize(whole, *parse_quant_scheme(scheme), /*threads=*/1);
+    EXPECT_EQ(part_of(quantized, {4, 9}, {0, 0}).values().rows, 5) << scheme;
+  }
+}
+
 }  // namespace
 }  // namespace plait::verify
