@@ -211,7 +211,8 @@ Json explain_one_plan(const std::vector<std::string>& words) {
   for (const std::string& some : words) {
     const std::string first(base::split(some, ' ').front());
     for (const std::string_view op : kHeads)
-      if (first == op || first == word_of(op) || first == base::sentence(kOp, op))
+      if (first == op || first == word_of(op) || first == base::sentence(kOp, op) ||
+          first == base::sentence(kOp, word_of(op)))
         return {{"op", op}, {"chosen", name(Schedule::serial)}, {"source", "only"}};
   }
   return {};

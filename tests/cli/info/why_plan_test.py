@@ -96,7 +96,7 @@ class WhyTest(TuneCase):
         for words, plan in (("experts m=8 n=9 k=9 columns=8", "fused"),
                             ("matmul-all-gather-columns m=8 n=8 k=8", "pipelined parts=7")):
             self.assertEqual(json.loads(self.plait("info", "--why", words, "--json").stdout)["chosen"], plan)
-        for words in ("matmul-top", "op=matmul_cross_entropy", "matmul_log_probs m=8"):
+        for words in ("matmul-top", "op=matmul-top m=1", "op=matmul_cross_entropy", "matmul_log_probs m=8"):
             self.assertIn(" has one plan: the product, then one message", self.plait("info", "--why", words).stdout)
 
     def test_what_it_cannot_explain(self):
