@@ -138,22 +138,45 @@ TEST_P(MeshTest, ACreditThatIsAloneGoesWithTheNextFrame) {
     far_->end_call();
     near_->move_surely();
   };
+  send(Kind::chunk, 1, Mesh::Urgency::now);
   send(Kind::credit, 0, Mesh::Urgency::soon);
-  end_call();
-  EXPECT_EQ(order.order(), "");
   EXPECT_TRUE(far_->unsent().empty());
+  end_call();
+  EXPECT_EQ(order.order(), "C");
   EXPECT_FALSE(far_->is_sent(0));
   send(Kind::chunk, 1, Mesh::Urgency::now);
   end_call();
-  EXPECT_EQ(order.order(), "cC");
+  EXPECT_EQ(order.order(), "CcC");
   send(Kind::credit, 0, Mesh::Urgency::soon);
   send(Kind::credit, 0, Mesh::Urgency::soon);
   EXPECT_EQ(far_->unsent().size(), 1U);
   end_call();
-  EXPECT_EQ(order.order(), "cCcc");
+  EXPECT_EQ(order.order(), "CcCcc");
   send(Kind::credit, 0, Mesh::Urgency::now);
   near_->move_surely();
-  EXPECT_EQ(order.order(), "cCccc");
+  EXPECT_EQ(order.order(), "CcCccc");
+  near_->remove(number);
+}
+
+// The root of a broadcast gets nothing else from the others, and goes on by their credits.
+TEST_P(MeshTest, ACreditToWhomNoChunkWentIsNotKept) {
+  Order order(1);
+  const std::uint32_t number = near_->add(order);
+  const auto send = [&](Kind kind, std::size_t size) {
+    static constexpr std::byte kByte{1};
+    far_->send(0, {.kind = kind, .receiver = number, .bytes = size}, &kByte, nullptr,
+               Mesh::Urgency::soon);
+  };
+  const auto end_call = [&] {
+    far_->end_call();
+    near_->move_surely();
+  };
+  send(Kind::chunk, 1);
+  end_call();
+  send(Kind::credit, 0);
+  EXPECT_EQ(far_->unsent().size(), 1U);
+  end_call();
+  EXPECT_EQ(order.order(), "Cc");
   near_->remove(number);
 }
 

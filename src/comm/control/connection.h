@@ -27,13 +27,16 @@ class Connection {
   std::string ends() const;  // "10.0.0.1 (eth0) to 10.0.0.2"
   bool has_unsent() const { return !unsent_.empty(); }
 
-  // True if something is unsent that can't wait for the next frame to the process. One credit can:
-  // each channel has room for two chunks, so the process can still post to each.
+  // True if something is unsent that can't wait for the next frame to the process. One credit can,
+  // if this call has sent a chunk there, as the next one probably will: each channel has room for
+  // two chunks, so the process can still post to each.
   bool has_urgent() const {
     const Unsent* const first = has_unsent() ? &unsent_.front() : nullptr;
-    return unsent_.size() > 1 ||
-           (first != nullptr && (first->frame.kind != Kind::credit || first->done > 0));
+    return unsent_.size() > 1 || (first != nullptr && (first->frame.kind != Kind::credit ||
+                                                       first->done > 0 || !has_sent_chunk_));
   }
+  bool has_sent_chunk() const { return has_sent_chunk_; }
+  void note_chunk(bool sent) { has_sent_chunk_ = sent; }
 
   // Why the process counts as lost; empty: it doesn't.
   const std::string& loss() const { return silence_.empty() ? end_ : silence_; }
@@ -106,8 +109,9 @@ class Connection {
   std::string silence_;                    // that the host was silent, and for how long
   bool cannot_send_ = false;
   bool is_closed_by_peer_ = false;
-  std::size_t received_ = 0;  // by this call of receive()
-  bool has_whole_ = false;    // and whether a whole frame was among it
+  bool has_sent_chunk_ = false;  // in this call
+  std::size_t received_ = 0;     // by this call of receive()
+  bool has_whole_ = false;       // and whether a whole frame was among it
   std::deque<Unsent> unsent_;
   std::uint64_t last_queued_ = 0;
   Incoming incoming_;

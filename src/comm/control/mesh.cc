@@ -119,6 +119,10 @@ void Mesh::send(int process, const Frame& frame, const std::byte* payload,
   Frame stamped = frame;
   if (carrier_ != nullptr) ChunkOrderGate::stamp(stamped, carrier_->sent_to(process));
   Connection& connection = connections_[process];
+  if (frame.kind == Kind::chunk && !connection.has_sent_chunk()) {
+    connection.note_chunk(true);
+    sent_chunks_.push_back(process);
+  }
   connection.queue(stamped, payload, std::move(owner));
   if (urgency == Urgency::now) connection.flush();
   list_unsent(process);
@@ -233,6 +237,10 @@ void Mesh::move_now_and_then() noexcept {
 
 void Mesh::end_call() noexcept {
   if (credits_are_carried_ ? age_of_words() >= kBetweenWords : has_urgent()) move_surely();
+  if (credits_are_carried_) return;
+  const std::lock_guard lock(mutex_);
+  for (const int process : sent_chunks_) connections_[process].note_chunk(false);
+  sent_chunks_.clear();
 }
 
 bool Mesh::has_urgent() {

@@ -94,8 +94,9 @@ class Mesh {
   // are asked again and again.
   void move_now_and_then() noexcept;
 
-  // Sends what was not urgent: this rank may make no further call for long. A last credit goes with
-  // the next frame. A carrier that takes credits sends them by itself.
+  // Sends what was not urgent: this rank may make no further call for long. A last credit for a
+  // process to which this call has sent a chunk goes with the next frame. A carrier that takes
+  // credits sends them by itself.
   void end_call() noexcept;
 
   // Counts the times at which a thread that waits had a reason to poll again.
@@ -177,6 +178,7 @@ class Mesh {
   std::vector<Connection> connections_;
   std::vector<bool> given_up_;             // by process: has let a deadline pass
   std::vector<bool> is_slow_;              // has let the short wait of a failed group pass
+  std::vector<int> sent_chunks_;           // the processes to which this call has sent chunks
   std::vector<int> unsent_;                // the processes for which there may be something to send
   std::vector<bool> is_watched_for_room_;  // by process
   base::Fd events_;                        // of all connections

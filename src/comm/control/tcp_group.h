@@ -73,7 +73,8 @@ class TcpGroup final : public BlamingGroup, public Receiver, public AgreementMes
   // Fails the group where a process is lost. `doing` begins the sentence.
   void check_for_losses(base::FunctionRef<std::string()> doing);
 
-  // Frames that were not urgent go out at the latest when a call is over, but for a lone credit.
+  // Frames that were not urgent go out at the latest when a call is over, but for a lone credit for
+  // a process to which the call has sent a chunk.
   void rest() noexcept override {
     announcer_.rest();
     mesh_->end_call();
