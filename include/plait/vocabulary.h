@@ -38,8 +38,8 @@ struct VocabularyOptions {
   // Rows of the weight from this id on only pad it: they have no logits. -1: there are none.
   std::int64_t vocab_size = -1;
 
-  // The id of this rank's first row. If all ranks give it, matmul_top(), matmul_cross_entropy() and
-  // matmul_log_probs() save an exchange. -1: not given.
+  // The id of this rank's first row. If all ranks give it, matmul_cross_entropy(),
+  // matmul_log_probs() and a matmul_top() with a vocab_size save an exchange. -1: not given.
   std::int64_t first_id = -1;
 
   // The dtype to which logits are rounded before they are used: f32, or the one in which a

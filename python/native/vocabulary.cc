@@ -75,8 +75,8 @@ void bind_top(nb::module_& m) {
       nb::sig(signature.c_str()),
       "Find the k largest logits of each row and their ids: the lowest of equal ones first.\n\n"
       "All ranks have the same x; `weight` is this rank's rows of the vocabulary. `values` takes\n"
-      "[m, k] f32, and `ids` [m, k] int64. Ids from `vocab_size` on are padding. With `first_id`,\n"
-      "the id of this rank's first row, given by all ranks, one exchange is saved. Logits are\n"
+      "[m, k] f32, and `ids` [m, k] int64. Ids from `vocab_size` on are padding. Beside it,\n"
+      "`first_id`, the id of the first row, saves an exchange if all ranks give it. Logits are\n"
       "rounded to the dtype `logits` before they are compared.");
 }
 

@@ -1168,8 +1168,8 @@ def matmul_top(x: Array | TensorView, weight: PackedWeight | WeightView, k: int,
     Find the k largest logits of each row and their ids: the lowest of equal ones first.
 
     All ranks have the same x; `weight` is this rank's rows of the vocabulary. `values` takes
-    [m, k] f32, and `ids` [m, k] int64. Ids from `vocab_size` on are padding. With `first_id`,
-    the id of this rank's first row, given by all ranks, one exchange is saved. Logits are
+    [m, k] f32, and `ids` [m, k] int64. Ids from `vocab_size` on are padding. Beside it,
+    `first_id`, the id of the first row, saves an exchange if all ranks give it. Logits are
     rounded to the dtype `logits` before they are compared.
     """
 

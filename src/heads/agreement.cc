@@ -44,7 +44,14 @@ std::vector<std::byte> Agreement::gather(std::span<const std::byte> mine) {
   });
   std::memcpy(own.data(), &header, sizeof header);
   if (!mine.empty()) std::memcpy(own.data() + sizeof header, mine.data(), mine.size());
-  all_gather({own.data(), each, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm_);
+  try {
+    all_gather({own.data(), each, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm_);
+  } catch (const Error& error) {
+    if (error.code() != Code::mismatch || mine.empty()) throw;
+    throw Error(Code::mismatch,
+                base::sentence(name_, ": the ranks' rows of x or their k differ: ", error.what()),
+                error.culprit());
+  }
   std::vector<Header> headers(world);
   for (std::size_t rank = 0; rank < world; ++rank) {
     const std::byte* from = all.data() + rank * each;
@@ -58,6 +65,7 @@ std::vector<std::byte> Agreement::gather(std::span<const std::byte> mine) {
 
 void Agreement::check(std::span<const Header> all) {
   total_ = 0;
+  firsts_.clear();
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     const Header& one = all[static_cast<std::size_t>(rank)];
     for (const Term& term : kTerms) {
@@ -74,6 +82,7 @@ void Agreement::check(std::span<const Header> all) {
            rank);
     }
     if (rank == comm_.rank()) place_.first = total_;
+    firsts_.push_back(total_);
     if (one.place.share < 0)
       fail(base::sentence(name_, ": rank ", rank, " has ", one.place.share, " rows"), rank);
     PLAIT_CHECK(one.place.share <= kMostVocabulary - total_, name_,

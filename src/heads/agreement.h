@@ -59,7 +59,9 @@ class Agreement {
 
   const char* name() const { return name_; }
   std::int64_t first() const { return place_.first; }
-  std::int64_t total() const { return total_; }  // rows of all ranks' weights; after a gather
+  // After a gather: the first id of each rank, and the rows of all ranks' weights.
+  std::int64_t first_of(std::size_t rank) const { return firsts_[rank]; }
+  std::int64_t total() const { return total_; }
 
  private:
   struct Header {
@@ -72,6 +74,7 @@ class Agreement {
   Communicator& comm_;
   Terms terms_;
   Place place_;
+  std::vector<std::int64_t> firsts_;
   std::int64_t total_ = -1;
 };
 

@@ -18,20 +18,19 @@ constexpr const char* kTop = "matmul_top";
 // A logit on its way to the other ranks.
 struct Candidate {
   float value;
-  std::int32_t id;  // -1: none
+  std::int32_t row;  // of the rank's weight; -1: none
 };
 
-TopRows own_top(const ConstTensorView& x, const Weight& weight, const Agreement& agreement,
+// Its ids are rows of this rank's weight, of which only the first `columns` are no padding.
+TopRows own_top(const ConstTensorView& x, const Weight& weight, std::int64_t columns,
                 std::int64_t k, Communicator& comm, const VocabularyOptions& options) {
-  const std::int64_t first = agreement.first();
   const Span span(comm.trace(), Lane::compute, "product",
                   {.flops = 2 * x.rows * weight.n() * weight.k()});
-  const std::int64_t columns = own_columns(weight.n(), first, options.vocab_size);
   std::vector<TopRows> tops(
       static_cast<std::size_t>(Logits::workers(x.rows, columns, options.threads)),
       TopRows(x.rows, k));
   Logits::of(comm).run({x, weight, columns}, options, [&](const LogitRow& row) {
-    tops[static_cast<std::size_t>(row.thread)].add(row.row, first + row.first_column, row.values,
+    tops[static_cast<std::size_t>(row.thread)].add(row.row, row.first_column, row.values,
                                                    row.count);
   });
   for (std::size_t i = 1; i < tops.size(); ++i) tops[0].add(tops[i]);
@@ -43,7 +42,7 @@ std::vector<Candidate> candidates_of(const TopRows& top) {
   candidates.reserve(top.entries().size());
   for (const TopEntry& entry : top.entries()) {
     candidates.push_back(
-        {.value = entry.value, .id = entry.key == 0 ? -1 : static_cast<std::int32_t>(entry.id())});
+        {.value = entry.value, .row = entry.key == 0 ? -1 : static_cast<std::int32_t>(entry.id())});
   }
   return candidates;
 }
@@ -73,10 +72,11 @@ void matmul_top(const ConstTensorView& x, const Weight& weight, const Top& top, 
                        .k = top.k,
                        .options = static_cast<std::int64_t>(options.logits)},
                       {.share = weight.n(), .first = options.first_id});
-  agreement.find_place();
+  if (options.vocab_size >= 0) agreement.find_place();
+  const std::int64_t columns = own_columns(weight.n(), agreement.first(), options.vocab_size);
   std::vector<Candidate> own;
   fail_together(kTop, comm,
-                [&] { own = candidates_of(own_top(x, weight, agreement, top.k, comm, options)); });
+                [&] { own = candidates_of(own_top(x, weight, columns, top.k, comm, options)); });
   const std::vector<std::byte> all = agreement.gather(std::as_bytes(std::span(own)));
   enough(options.vocab_size >= 0 ? options.vocab_size : agreement.total());
   TopRows merged(x.rows, top.k);
@@ -84,7 +84,8 @@ void matmul_top(const ConstTensorView& x, const Weight& weight, const Top& top, 
     Candidate one;
     std::memcpy(&one, all.data() + i * sizeof one, sizeof one);
     const auto row = static_cast<std::int64_t>(i % own.size()) / top.k;
-    if (one.id >= 0) merged.add(row, TopEntry::of(one.value, one.id));
+    const std::int64_t first = agreement.first_of(i / own.size());
+    if (one.row >= 0) merged.add(row, TopEntry::of(one.value, first + one.row));
   }
   for (std::size_t i = 0; i < own.size(); ++i) {
     top.values[i] = merged.entries()[i].value;

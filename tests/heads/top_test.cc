@@ -151,24 +151,33 @@ TEST(Top, RefusesInASentence) {
   EXPECT_EQ(
       refused(Code::mismatch, head, 2, {.first_id = 10}),
       "matmul_top: rank 0 gives first_id 10, but the ranks before it have 0 rows of the weight");
-  EXPECT_EQ(refused(Code::mismatch, head, 2, {}, 3),
+  EXPECT_EQ(refused(Code::mismatch, head, 2, {.vocab_size = 20}, 3),
             "matmul_top: rank 1 has k 3, and rank 0 has 2");
+  const std::string differ = refused(Code::mismatch, head, 2, {}, 3);
+  EXPECT_TRUE(differ.starts_with("matmul_top: the ranks' rows of x or their k differ: ")) << differ;
 }
 
-TEST(Top, SavesAnExchangeIfFirstIdsAreGiven) {
+TEST(Top, SavesAnExchangeIfNothingIsPaddingOrFirstIdsAreGiven) {
   const Head head(1, 4000, 16);
-  for (const bool knows : {false, true}) {
+  struct Case {
+    bool knows;
+    std::int64_t vocab_size;
+    int calls;  // of both ranks
+  };
+  for (const auto& [knows, vocab_size, expected] :
+       {Case{false, 4000, 4}, Case{true, 4000, 2}, Case{false, -1, 2}}) {
     std::atomic<int> calls{0};
     run_in_threads(2, [&](Communicator& comm) {
       const std::uint64_t before = comm.completed_calls();
       float value = 0;
       std::int64_t id = 0;
-      matmul_top(head.x_view(), head.weight(std::int64_t{2000} * comm.rank(), 2000),
-                 {.k = 1, .values = {&value, 1}, .ids = {&id, 1}}, comm,
-                 {.first_id = knows ? std::int64_t{2000} * comm.rank() : -1});
+      matmul_top(
+          head.x_view(), head.weight(std::int64_t{2000} * comm.rank(), 2000),
+          {.k = 1, .values = {&value, 1}, .ids = {&id, 1}}, comm,
+          {.vocab_size = vocab_size, .first_id = knows ? std::int64_t{2000} * comm.rank() : -1});
       calls += static_cast<int>(comm.completed_calls() - before);
     });
-    EXPECT_EQ(calls, knows ? 2 : 4);  // of both ranks
+    EXPECT_EQ(calls, expected);
   }
 }
 
