@@ -53,6 +53,8 @@ class DeferredLogits(torch.Tensor):
     base: "DeferredLogits | None"  # has the same memory
     part: Callable[[torch.Tensor], torch.Tensor]  # of the base's values, these
     kept: torch.Tensor | None
+    has_views: bool  # or is one: others have the same memory
+    divided: Any  # what an integration knows of a division of these logits
     autocast: torch.dtype | None
     grads: bool  # autograd sees how they are made
     inference: bool  # they are made in inference mode
@@ -75,7 +77,8 @@ class DeferredLogits(torch.Tensor):
             mark = _Mark.apply
         made: DeferredLogits = mark(cls, size, dtype, x, head.parameter)
         made.x, made.head, made.autocast = x, head, autocast
-        made.base = made.kept = None
+        made.base = made.kept = made.divided = None
+        made.has_views = False
         made.version = head.version()
         made.grads = torch.is_grad_enabled()
         made.inference = torch.is_inference_mode_enabled()
@@ -94,6 +97,7 @@ class DeferredLogits(torch.Tensor):
         made.version = self.version
         if part is not None:
             made.base, made.part = self, part
+            made.has_views = self.has_views = True
         return made
 
     @property

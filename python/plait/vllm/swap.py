@@ -23,6 +23,8 @@ _KNOWN = {
         "shared_experts",
         "shared_experts_input",
     ),
+    "topk_topp_sampler.apply_top_k_top_p": ("logits", "k", "p"),
+    "LogitsProcessor._gather_logits": ("self", "logits"),
     "LogitsProcessor._get_logits": (
         "self",
         "hidden_states",
@@ -57,13 +59,15 @@ def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm import envs
     from vllm.model_executor.layers import fused_moe, linear, logits_processor
+    from vllm.v1.sample import ops
+    from vllm.v1.sample.ops import topk_topp_sampler  # noqa: F401, an attribute of ops
 
     if not _factors() or not hasattr(envs, "compile_factors"):
         return "vllm.envs has no environment_variables or no compile_factors"
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
-        modules = (linear, fused_moe, logits_processor)
+        modules = (linear, fused_moe, logits_processor, ops)
         place = next((one for one in modules if hasattr(one, owner)), None)
         if place is None:
             return f"{owner} is missing"

@@ -1,6 +1,7 @@
 """vLLM's layers on two ranks: with plait the same numbers as without, or left with a sentence."""
 
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -24,6 +25,9 @@ from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tenso
 )
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.platforms import interface
+from vllm.v1.sample.logits_processor import LogitsProcessors
+from vllm.v1.sample.metadata import SamplingMetadata
+from vllm.v1.sample.ops import topk_topp_sampler
 from vllm.v1.sample.sampler import Sampler
 
 import plait
@@ -358,21 +362,29 @@ def test_the_plugin_never_raises(
     assert custom_op.op_registry_oot["RowParallelLinear"] is layers.RowParallelLinear
 
 
+def counted_gathers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list with one more entry after each gather of logits."""
+    gathers: list[int] = []
+    for owner in (logits_processor.LogitsProcessor, logits.LogitsProcessor):
+        theirs = owner._gather_logits
+
+        @functools.wraps(theirs)  # enable() looks at what it takes
+        def gather(layer: Any, own: torch.Tensor, theirs: Any = theirs) -> torch.Tensor:
+            gathers.append(1)
+            whole: torch.Tensor = theirs(layer, own)
+            return whole
+
+        monkeypatch.setattr(owner, "_gather_logits", gather)
+    return gathers
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_greedy_tokens_need_no_whole_logits(
     dtype: torch.dtype, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """131 ids: the last rank's weight is padded. A scale is an operation on all of them."""
-    gathers: list[int] = []
-    theirs = logits_processor.LogitsProcessor._gather_logits
-
-    def gather(layer: Any, own: torch.Tensor) -> torch.Tensor:
-        gathers.append(1)
-        whole: torch.Tensor = theirs(layer, own)
-        return whole
-
-    monkeypatch.setattr(logits_processor.LogitsProcessor, "_gather_logits", gather)
+    gathers = counted_gathers(monkeypatch)
     head = ParallelLMHead(131, INPUTS, params_dtype=dtype)
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
     head.weight.data.copy_(torch.rand(head.weight.shape, generator=generator))
@@ -391,3 +403,106 @@ def test_greedy_tokens_need_no_whole_logits(
     agree(len(gathers) == (1 if scale == 1.0 else 2), f"{len(gathers)} gathers")
     agree("LogitsProcessor: " in str(plait.vllm.report()), str(plait.vllm.report()))
     agree(torch.equal(found[:, :7] + 0, expected[:, :7]), "others than vLLM's logits")
+
+
+@dataclass
+class Sampled:
+    """Requests of one step, of as many rows, and the gathers of logits that they need."""
+
+    name: str
+    k: list[int]
+    p: float | None = None
+    cold: bool = False  # the first request is greedy
+    equal: bool = True  # some logits of a row
+    logprobs: int | None = None
+    gathers: int = 0
+
+    def metadata(self) -> SamplingMetadata:
+        rows = len(self.k)
+        temperatures = torch.linspace(0.5, 1.5, rows)
+        if self.cold:
+            temperatures[0] = 0
+        return SamplingMetadata(
+            temperature=temperatures,
+            all_greedy=False,
+            all_random=not self.cold,
+            top_p=None if self.p is None else torch.full((rows,), self.p),
+            top_k=torch.tensor(self.k, dtype=torch.int32),
+            generators={1: torch.Generator().manual_seed(5)},
+            max_num_logprobs=self.logprobs,
+            no_penalties=True,
+            prompt_token_ids=None,
+            frequency_penalties=torch.zeros(rows),
+            presence_penalties=torch.zeros(rows),
+            repetition_penalties=torch.ones(rows),
+            output_token_ids=[[] for _ in range(rows)],
+            allowed_token_ids_mask=None,
+            bad_words_token_ids={},
+            logitsprocs=LogitsProcessors(),
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Sampled("one k", [5] * TOKENS),
+        Sampled("other ks", [1, 2, 3, 40, 5, 6, 7]),
+        # Its sort is not stable: which of equal logits it keeps depends on all of them.
+        Sampled("top-p beside top-k", [40] * TOKENS, p=0.8, equal=False),
+        Sampled("a greedy request", [5] * TOKENS, cold=True),
+        Sampled("without top-k", [5] * (TOKENS - 1) + [131], gathers=1),
+        Sampled("log-probabilities", [5] * TOKENS, logprobs=2, gathers=1),
+    ],
+    ids=lambda case: case.name,
+)
+def test_tokens_of_top_k_need_no_whole_logits(
+    case: Sampled, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole numbers have the same bits in both products, and many equal logits."""
+    head = ParallelLMHead(131, INPUTS, params_dtype=dtype)
+    generator = torch.Generator().manual_seed(1 + dist.get_rank())
+    head.weight.data.copy_(torch.randint(-2, 3, head.weight.shape, generator=generator))
+    if not case.equal:
+        first = dist.get_rank() * len(head.weight)
+        head.weight.data.zero_()[:, 0] = torch.arange(first, first + len(head.weight))
+    head.quant_method.process_weights_after_loading(head)
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randint(-1, 2, (TOKENS, INPUTS), generator=generator).to(dtype)
+    if not case.equal:
+        x[:, 0] = 1 / 16
+    expected = logits_processor.LogitsProcessor(131)(head, x)
+    plait.vllm.enable()
+    gathers = counted_gathers(monkeypatch)
+    layer, sampler = logits_processor.LogitsProcessor(131), Sampler()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        wanted = sampler(expected.clone(), case.metadata())
+        torch.manual_seed(seed)
+        found = sampler(layer(head, x), case.metadata())
+        same = torch.equal(found.sampled_token_ids, wanted.sampled_token_ids)
+        agree(same, f"{found.sampled_token_ids} {wanted.sampled_token_ids}")
+    agree(len(gathers) == 20 * case.gathers, f"{len(gathers)} gathers")
+
+
+def test_a_sampler_is_left_the_logits_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More equal logits than were asked for are gathered, as are those with a NaN at the end."""
+    head = ParallelLMHead(131, INPUTS)
+    head.weight.data.fill_(1)
+    head.quant_method.process_weights_after_loading(head)
+    rows = torch.arange(3.0).unsqueeze(1).expand(3, INPUTS).contiguous()
+    theirs = topk_topp_sampler.apply_top_k_top_p
+    plait.vllm.enable()
+    gathers = counted_gathers(monkeypatch)
+    layer = logits_processor.LogitsProcessor(131)
+    temperatures, k = torch.tensor([[0.5], [1.0], [2.0]]), torch.tensor([3, 1, 2])
+    for x in (rows, torch.full_like(rows, torch.nan)):
+        found = topk_topp_sampler.apply_top_k_top_p(layer(head, x).div_(temperatures), k, None)
+        whole = (x @ torch.ones(INPUTS, 131)).div_(temperatures)
+        wanted = theirs(whole, k.clone(), None)
+        agree(torch.equal(found.nan_to_num(7), wanted.nan_to_num(7)), f"{found} {wanted}")
+    agree(len(gathers) == 2, f"{len(gathers)} gathers")
+    logits = layer(head, rows)
+    view = logits[1:]
+    logits.div_(temperatures)
+    agree(torch.equal(view + 0, (rows @ torch.ones(INPUTS, 131) / temperatures)[1:]), f"{view}")
