@@ -104,7 +104,21 @@ def greedy(rows: int, world: int) -> dict[str, Callable[[], torch.Tensor]]:
         dist.all_gather(each, own)
         return torch.cat(each, dim=1).argmax(dim=1)
 
-    return {"plait": top, "gathered over gloo": gathered}
+    few = weight[:64].clone()
+    calls = {
+        "plait": top,
+        "gathered over gloo": gathered,
+        "its product": lambda: functional.linear(x, weight),
+        "plait by 64 ids of a rank": lambda: pt.linear_top(x, few, logits=torch.bfloat16)[1],
+    }
+    own = functional.linear(x, weight)
+    each = [torch.empty_like(own) for _ in range(world)]
+
+    def gather() -> torch.Tensor:
+        dist.all_gather(each, own)
+        return torch.cat(each, dim=1)
+
+    return {**calls, "its gather": gather}
 
 
 def main() -> None:
