@@ -14,6 +14,28 @@ LAUNCH = str(Path(__file__).parent / "launch.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
+def ended(
+    *command: object, timeout: float = 300, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with one thread to a process and these variables."""
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+    )
+
+
+def completed(*command: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, which must be a good one."""
+    done = ended(*command, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 @dataclass
 class Run:
     """The text that each rank of a run has printed, and how it ended."""

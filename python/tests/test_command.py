@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launching import completed
 
 import plait
 from plait import __main__
@@ -30,14 +31,8 @@ x = np.full(1, comm.rank + 1.0, dtype=np.float32)
 plait.all_reduce(x, comm)
 print(f"{comm.world} {comm.transport} {x[0]}\\n", end="")
 """
-    done = subprocess.run(
-        [*WAYS["module"], "run", "-n", "2", "--", sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = [*WAYS["module"], "run", "-n", "2", "--", sys.executable, "-c", program]
+    done = completed(*command, timeout=120)
     assert done.stdout.count("2 shm 3.0") == 2
 
 

@@ -4,7 +4,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launching import completed, ended
 
 import plait
 
@@ -51,7 +51,7 @@ def test_leave_all_before_an_abrupt_end() -> None:
     with plait.Communicator.connect() as another:  # the program goes on
         plait.barrier(another)
     command = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable, "-c", LEAVES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = ended(*command)
     assert re.search(r"\b1 .*rank 1 .*has left the group", done.stdout), done.stdout + done.stderr
 
 
@@ -80,13 +80,7 @@ print(f"rank {left.comm.rank} of {left.comm.world} without {left.lost}: {y[2, 3]
 
 def test_survivors_go_on() -> None:
     command = [sys.executable, "-m", "plait", "run", "-n", "3", "--linger", "300s", "--"]
-    done = subprocess.run(
-        [*command, sys.executable, "-c", GOES_ON],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = ended(*command, sys.executable, "-c", GOES_ON)
     lines = [f"rank {rank} of 2 without [0]: 160" for rank in range(2)]
     assert sorted(done.stdout.splitlines()) == lines, done.stdout + done.stderr
 
@@ -449,11 +443,4 @@ for rank in range(1, 4):
 comm = group.join(0)
 """
     for _ in range(10):
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        completed(sys.executable, "-c", program, timeout=120)

@@ -1,12 +1,12 @@
 """How torch finds the backend, and what happens where it can't load."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
+from launching import completed
 
 from plait import _entry, _vllm_plugin
 
@@ -20,16 +20,7 @@ print(type(x).__name__)
 
 
 def run(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return completed(sys.executable, "-c", program, timeout=120, **environment).stdout
 
 
 @pytest.mark.parametrize("imports", ["torch", "plait.torch, torch", "torch, plait.torch"])

@@ -1,16 +1,14 @@
 """The programs that the documents show, in sizes that take seconds."""
 
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from launching import Launcher
+from launching import Launcher, ended
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 PLAIT_RUN = [sys.executable, "-m", "plait", "run", "-n", "2", "--", sys.executable]
@@ -142,7 +140,7 @@ def test_runs(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None
         assert ranks.codes == [0, 0], ranks.text
         assert re.search(said, ranks.text), ranks.text
         return
-    done = run([*launcher, *program], tmp_path)
+    done = ended(*launcher, *program, folder=tmp_path)
     if name == "gpu.py" and not torch.cuda.is_available():
         assert done.returncode == 77, done.stderr
         said = r"^there is no GPU that torch can use\n$"
@@ -174,16 +172,3 @@ def test_megatron_gpt_over_a_link(tmp_path: Path, together: Launcher) -> None:
     done = together.start(2, *program, folder=str(tmp_path))
     assert all(done.codes)
     assert "--link needs --compare serial" in done.text
-
-
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program in a folder, where it may leave files."""
-    return subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )

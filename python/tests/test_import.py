@@ -8,20 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from launching import completed, ended
 
 import plait
 from plait import _package
 
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    return ended(sys.executable, "-c", program, timeout=120, **environment)
 
 
 def test_neither_torch_nor_numpy_is_imported() -> None:
@@ -136,8 +130,4 @@ def test_needs_no_openmp_of_the_system() -> None:
     }
     for arguments, said in wanted.items():
         program = f"{' && '.join([*hide, 'exec'])} {sys.executable} {arguments}"
-        done = subprocess.run(
-            [*alone, program], capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert said in done.stdout
+        assert said in completed(*alone, program, timeout=120).stdout

@@ -1,12 +1,11 @@
 """Communicators of mpi4py as groups of plait."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launching import completed, ended
 
 import plait
 
@@ -56,15 +55,7 @@ def mpirun(ranks: int, script: Path, *arguments: str) -> list[str]:
     if shutil.which("mpirun") is None:
         pytest.skip("there is no mpirun here")
     launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks)]
-    done = subprocess.run(
-        [*launch, sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = completed(*launch, sys.executable, script, *arguments)
     return sorted(done.stdout.splitlines())
 
 
@@ -102,8 +93,6 @@ def test_mpi4py_is_imported_by_the_call_alone() -> None:
     program = (
         "import sys; sys.modules['mpi4py'] = None; import plait; plait.Communicator.from_mpi()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = ended(sys.executable, "-c", program, timeout=120)
     assert done.returncode == 1
     assert "ModuleNotFoundError" in done.stderr

@@ -1,15 +1,14 @@
 """The notebook, run as a user would, without Jupyter."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launching import completed
 
 pytestmark = pytest.mark.long
 
@@ -37,15 +36,7 @@ def executed(tmp_path: Path) -> Path:
     training = next(cell for cell in notebook["cells"] if "train(0," in "".join(cell["source"]))
     notebook["cells"].insert(notebook["cells"].index(training), dict(training))
     copy.write_text(json.dumps(notebook), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "run_notebook.py", copy],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    completed(sys.executable, ROOT / "tools" / "run_notebook.py", copy)
     return copy
 
 

@@ -1,6 +1,5 @@
 """Operators and layers under their C++ names, on arrays of NumPy."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from launching import completed
 
 import plait
 
@@ -19,11 +19,7 @@ OUT_IN = plait.WeightLayout.out_in
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_every_operator_and_both_layers(ranks: int) -> None:
     run = [sys.executable, "-m", "plait", "run", "-n", str(ranks), "--", sys.executable]
-    done = subprocess.run(
-        [*run, str(PROGRAM)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("all is right") == ranks
+    assert completed(*run, PROGRAM).stdout.count("all is right") == ranks
 
 
 OPERATORS: list[Callable[..., None]] = [

@@ -1,7 +1,6 @@
 """Whole programs as a user starts them: what they print, and that nothing is left at their end."""
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launcher, Run
+from launching import Launcher, Run, completed, ended
 
 import plait
 
@@ -20,14 +19,7 @@ MEGATRON = importlib.util.find_spec("megatron") is not None
 
 def torchrun(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    return subprocess.run(
-        [*launch, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-    )
+    return ended(*launch, *arguments, **variables)
 
 
 Ranks = Callable[..., Run]
@@ -103,19 +95,6 @@ def alone(ranks: Ranks, program: str, *arguments: str) -> str:
     said: str = ranks(1, program, *arguments).text
     assert "Exception ignored" not in said
     return said
-
-
-def completed(*command: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 OLD_GRADIENT = """
@@ -261,15 +240,7 @@ def test_the_transport_mpi_under_mpirun(tmp_path: Path) -> None:
         pytest.skip("the package has no plugin for MPI")
     script = tmp_path / "program.py"
     script.write_text(OVER_MPI)
-    done = subprocess.run(
-        [*LAUNCHERS["mpirun"][1], str(script)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PLAIT_TRANSPORT": "mpi"},
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed(*LAUNCHERS["mpirun"][1], script, PLAIT_TRANSPORT="mpi")
     assert sorted(done.stdout.splitlines()) == 2 * ["2 mpi 16 2"], done.stderr
 
 
@@ -387,7 +358,6 @@ sys.exit(0)
         refused = together.start(1, str(program), served=True, options=options)
         assert refused.codes == [2]
         assert sentence in refused.text
-    command = [sys.executable, "-m", "plait.megatron"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = ended(sys.executable, "-m", "plait.megatron")
     assert done.returncode == 2
     assert "the following arguments are required: script\n" in done.stderr

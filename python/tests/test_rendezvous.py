@@ -1,11 +1,11 @@
 """Ranks that meet over a store of torch: which rank is missing, and Ctrl-C."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from launching import completed
 from torch._C._distributed_c10d import HashStore, Store
 
 import plait
@@ -63,7 +63,4 @@ print("met")
 
 def test_a_job_that_was_stopped_goes_on() -> None:
     """The other rank, which was stopped too, comes a little later."""
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert ended.stdout == "met\n", ended.stderr
+    assert completed(sys.executable, "-c", PROGRAM, timeout=100).stdout == "met\n"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from launching import ENVIRONMENT
+from launching import completed
 from pretraining import SMALL, Scripts
 
 BENCH = Path(__file__).parents[3] / "bench" / "models"
@@ -50,16 +50,7 @@ def folder() -> Path:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python to its end, which must be a good one."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+    return completed(sys.executable, *arguments, PYTHONWARNINGS="ignore")
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed
+from launching import ended
 
 FOLDER = Path(os.environ["PLAIT_TEST_SMOLLM2"])
 PROGRAM = Path(__file__).parents[3] / "examples" / "python" / "smollm2.py"
@@ -23,14 +24,8 @@ QUESTION = "What is the capital of France?"
 
 def run(ranks: int, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "plait", "run", "-n", str(ranks), "--"] if ranks > 1 else []
-    return subprocess.run(
-        [*launcher, sys.executable, str(PROGRAM), *arguments, "--cache", str(FOLDER.parent)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-    )
+    command = [*launcher, sys.executable, PROGRAM, *arguments, "--cache", FOLDER.parent]
+    return ended(*command, timeout=200, **variables)
 
 
 def test_answers_on_three_ranks() -> None:
