@@ -68,50 +68,6 @@ TEST(Place, SimulatedHostsHaveNames) {
   EXPECT_EQ(place_in(kPlaitRun + Variables{{"PLAIT_HOST", "b"}}).host, "b");
 }
 
-TEST(Place, IsAloneWhereNobodySaysOtherwise) {
-  const Place place = place_in({});
-  EXPECT_EQ(place.rank, 0);
-  EXPECT_EQ(place.world, 1);
-  EXPECT_EQ(place.hosts, 1);
-  EXPECT_EQ(place.launcher, "");
-}
-
-TEST(Place, ReadsPlaitRun) {
-  const Place place = place_in(kPlaitRun);
-  EXPECT_EQ(place.rank, 1);
-  EXPECT_EQ(place.world, 3);
-  EXPECT_EQ(place.hosts, 1);
-  EXPECT_EQ(place.launcher, "plait run");
-  EXPECT_EQ(place.job, "plait run/ab12");
-}
-
-TEST(Place, ReadsTorchrun) {
-  const Place place = place_in(kTorchrun);
-  EXPECT_EQ(place.rank, 5);
-  EXPECT_EQ(place.world, 8);
-  EXPECT_EQ(place.hosts, 2);
-  EXPECT_EQ(place.launcher, "torchrun");
-  EXPECT_EQ(place.job, "torchrun/node1/29500/none/0");
-}
-
-TEST(Place, ReadsOpenMpi) {
-  const Place place = place_in(kOpenMpi);
-  EXPECT_EQ(place.rank, 2);
-  EXPECT_EQ(place.world, 4);
-  EXPECT_EQ(place.hosts, 1);
-  EXPECT_EQ(place.launcher, "Open MPI");
-  EXPECT_EQ(place.job, "Open MPI/1234.1");
-}
-
-TEST(Place, ReadsSlurm) {
-  const Place place = place_in(kSlurm);
-  EXPECT_EQ(place.rank, 3);
-  EXPECT_EQ(place.world, 6);
-  EXPECT_EQ(place.hosts, 2);
-  EXPECT_EQ(place.launcher, "Slurm");
-  EXPECT_EQ(place.job, "Slurm/77/0");
-}
-
 // Every way in which ranks are started, and what comes of it: the place and the transport, or why
 // there is none.
 struct Row {
@@ -180,7 +136,13 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"torchrun", kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, tcp"},
         Row{"torchrun_on_one_host", kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "8"}},
             "torchrun: 5 of 8, hosts 1, local 1, shm"},
+        Row{"torchrun_on_three_hosts", kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "3"}},
+            "torchrun: 5 of 8, hosts 3, local 1, tcp"},
         Row{"torchrun_below_srun", kSlurm + kTorchrun, "torchrun: 5 of 8, hosts 2, local 1, tcp"},
+        Row{"plait_run_below_all", kSlurm + kOpenMpi + kTorchrun + kPlaitRun,
+            "plait run: 1 of 3, hosts 1, local 1, shm"},
+        Row{"torchrun_below_all", kSlurm + kOpenMpi + kTorchrun,
+            "torchrun: 5 of 8, hosts 2, local 1, tcp"},
 
         Row{"mpirun", kOpenMpi, "Open MPI: 2 of 4, hosts 1, local 2, shm"},
         Row{"mpirun_on_two_hosts", kOpenMpi + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
@@ -267,27 +229,19 @@ TEST(Place, KnowsHydrasRanksByTheirProxy) {
   EXPECT_EQ(place_in(kHydraJob).job, "Hydra/seven");
 }
 
-TEST(Place, CountsHostsUpwards) {
-  EXPECT_EQ(place_in(kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "8"}}).hosts, 1);
-  EXPECT_EQ(place_in(kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "7"}}).hosts, 2);
-  EXPECT_EQ(place_in(kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "3"}}).hosts, 3);
-}
-
 // Each start by a launcher is a job of its own.
 TEST(Place, TellsStartsApart) {
+  EXPECT_EQ(place_in(kPlaitRun).job, "plait run/ab12");
+  EXPECT_EQ(place_in(kOpenMpi).job, "Open MPI/1234.1");
+  EXPECT_EQ(place_in(kSlurm).job, "Slurm/77/0");
   const std::string job = place_in(kTorchrun).job;
+  EXPECT_EQ(job, "torchrun/node1/29500/none/0");
   for (const char* variable :
        {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
     EXPECT_NE(place_in(kTorchrun + Variables{{variable, "other"}}).job, job) << variable;
   }
   EXPECT_EQ(place_in(kTorchrun + Variables{{"RANK", "0"}}).job, job);
   EXPECT_NE(place_in(kSlurm + Variables{{"SLURM_STEP_ID", "1"}}).job, place_in(kSlurm).job);
-}
-
-TEST(Place, BelievesTheInnermostLauncher) {
-  EXPECT_EQ(place_in(kSlurm + kOpenMpi + kTorchrun + kPlaitRun).launcher, "plait run");
-  EXPECT_EQ(place_in(kSlurm + kOpenMpi + kTorchrun).launcher, "torchrun");
-  EXPECT_EQ(place_in(kSlurm + kOpenMpi).launcher, "Open MPI");
 }
 
 TEST(Place, RefusesHalfAPlace) {

@@ -17,26 +17,23 @@ namespace {
 // How a launcher tells its processes where they stand. Rank and world must both be there.
 struct Launcher {
   const char* name;
-  const char* only_with;  // the launcher sets it too; null: nothing else is needed
+  const char* only_with = nullptr;  // the launcher sets it too; null: nothing else is needed
   const char* rank;
   const char* world;
   const char* local_rank;
-  const char* local_world;         // ranks on this host, or null
-  const char* hosts;               // number of hosts, or null
-  const char* step;                // the start's number, or null: it starts nothing but ranks
-  std::array<const char*, 4> job;  // what together names this start, as far as set
-  bool has_sessions = false;       // each rank has one of its own, whose leader a proxy has started
+  const char* local_world = nullptr;  // ranks on this host, or null
+  const char* hosts = nullptr;        // number of hosts, or null
+  const char* step = nullptr;         // the start's number, or null: it starts nothing but ranks
+  std::array<const char*, 4> job;     // what together names this start, as far as set
+  bool has_sessions = false;  // each rank has one of its own, whose leader a proxy has started
   enum class Unsaid { one_host, several_hosts, refused } unsaid;  // where no variable tells hosts
 };
 
 constexpr Launcher kPlaitRun = {.name = "plait run",
-                                .only_with = nullptr,
                                 .rank = "PLAIT_RANK",
                                 .world = "PLAIT_WORLD_SIZE",
                                 .local_rank = "PLAIT_LOCAL_RANK",
                                 .local_world = "PLAIT_LOCAL_WORLD_SIZE",
-                                .hosts = nullptr,
-                                .step = nullptr,
                                 .job = {"PLAIT_JOB"},
                                 .unsaid = Launcher::Unsaid::one_host};
 
@@ -47,20 +44,15 @@ constexpr Launcher kTorchrun = {
     .world = "WORLD_SIZE",
     .local_rank = "LOCAL_RANK",
     .local_world = "LOCAL_WORLD_SIZE",
-    .hosts = nullptr,
-    .step = nullptr,
     .job = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
     .unsaid = Launcher::Unsaid::refused};
 
 // mpiexec of MPICH and Intel MPI. A start has one proxy on each host.
 constexpr Launcher kHydra = {.name = "Hydra",
-                             .only_with = nullptr,
                              .rank = "PMI_RANK",
                              .world = "PMI_SIZE",
                              .local_rank = "MPI_LOCALRANKID",
                              .local_world = "MPI_LOCALNRANKS",
-                             .hosts = nullptr,
-                             .step = nullptr,
                              .job = {"PLAIT_JOB"},
                              .has_sessions = true,
                              .unsaid = Launcher::Unsaid::refused};
@@ -68,13 +60,10 @@ constexpr Launcher kHydra = {.name = "Hydra",
 // Those whose ranks a script often tells its rank and world once more, for torch.distributed.
 constexpr std::array<Launcher, 4> kClusterLaunchers = {
     {{.name = "Open MPI",
-      .only_with = nullptr,
       .rank = "OMPI_COMM_WORLD_RANK",
       .world = "OMPI_COMM_WORLD_SIZE",
       .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
       .local_world = "OMPI_COMM_WORLD_LOCAL_SIZE",
-      .hosts = nullptr,
-      .step = nullptr,
       .job = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
       .unsaid = Launcher::Unsaid::several_hosts},
      {.name = "Cray PALS",
@@ -83,16 +72,12 @@ constexpr std::array<Launcher, 4> kClusterLaunchers = {
       .world = "PMI_SIZE",
       .local_rank = "PMI_LOCAL_RANK",
       .local_world = "PMI_LOCAL_SIZE",
-      .hosts = nullptr,
-      .step = nullptr,
       .job = {"PALS_APID", "PLAIT_JOB"},
       .unsaid = Launcher::Unsaid::refused},
      {.name = "Slurm",
-      .only_with = nullptr,
       .rank = "SLURM_PROCID",
       .world = "SLURM_NTASKS",
       .local_rank = "SLURM_LOCALID",
-      .local_world = nullptr,
       .hosts = "SLURM_STEP_NUM_NODES",
       .step = "SLURM_STEP_ID",
       .job = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
@@ -101,13 +86,10 @@ constexpr std::array<Launcher, 4> kClusterLaunchers = {
 
 // Exported by hand, or by what starts ranks of torch.distributed without torchrun.
 constexpr Launcher kByHand = {.name = "torch.distributed",
-                              .only_with = nullptr,
                               .rank = "RANK",
                               .world = "WORLD_SIZE",
                               .local_rank = "LOCAL_RANK",
                               .local_world = "LOCAL_WORLD_SIZE",
-                              .hosts = nullptr,
-                              .step = nullptr,
                               .job = {"MASTER_ADDR", "MASTER_PORT"},
                               .unsaid = Launcher::Unsaid::refused};
 
