@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "comm/milestones.h"
-#include "comm/shm_job.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 
@@ -65,9 +64,7 @@ TEST_P(ClosesAll, AndADeathIsNoticed) {
         summed_up.await(0, 3);  // a rank that is still in the sum would get the error there
         ::_exit(0);             // as good as killed: nothing is destroyed
       }
-      const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
-      EXPECT_EQ(error.culprit(), dies) << error.what();
-      EXPECT_TRUE(contains(error.what(), "has died")) << error.what();
+      expect_error(Code::peer_lost, dies, "has died", [&] { sum_of_ones(comm); });
     });
   }
 }
@@ -86,9 +83,7 @@ TEST_P(ClosesAll, AndNoticesADeathByItself) {
     }
     close_all();
     has_closed.reach(0);
-    const Error error = expect_error(Code::peer_lost, [&] { sum_of_ones(comm); });
-    EXPECT_EQ(error.culprit(), 1) << error.what();
-    EXPECT_TRUE(contains(error.what(), "has died")) << error.what();
+    expect_error(Code::peer_lost, 1, "has died", [&] { sum_of_ones(comm); });
   });
 }
 

@@ -273,12 +273,10 @@ TEST(FromMpi, IsForTheThreadThatMayCallMpi) {
 
 TEST(FromMpi, SendsChunksThroughMpi) {
   if (level() < MPI_THREAD_SERIALIZED) {
-    const Error error =
-        expect_error(Code::invalid_argument, [] { from_mpi(MPI_COMM_WORLD, kByMpi); });
-    EXPECT_TRUE(contains(error.what(),
-                         "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or "
-                         "more, and MPI was started with MPI_THREAD_"))
-        << error.what();
+    expect_error(Code::invalid_argument,
+                 "the transport mpi needs MPI_Init_thread with MPI_THREAD_SERIALIZED or "
+                 "more, and MPI was started with MPI_THREAD_",
+                 [] { from_mpi(MPI_COMM_WORLD, kByMpi); });
     return;
   }
   const SplitComm half(my_rank() % 2, -my_rank());
@@ -318,11 +316,9 @@ TEST(FromMpiAtTheEnd, GroupsThatNeedNoMpiOutliveIt) {
   const Error again = expect_error(Code::invalid_argument, [] { from_mpi(MPI_COMM_WORLD); });
   EXPECT_STREQ(again.what(), "from_mpi: the program has called MPI_Finalize");
   if (through_mpi && through_mpi->world() > 1) {
-    const Error error =
-        expect_error(Code::invalid_argument, [&] { all_reduce({ones.data(), 10}, *through_mpi); });
-    EXPECT_TRUE(
-        contains(error.what(), "MPI_Finalize was called, which has ended the transport mpi"))
-        << error.what();
+    expect_error(Code::invalid_argument,
+                 "MPI_Finalize was called, which has ended the transport mpi",
+                 [&] { all_reduce({ones.data(), 10}, *through_mpi); });
   }
 }
 

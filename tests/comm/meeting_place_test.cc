@@ -72,9 +72,7 @@ CommunicatorOptions options_for(int rank, const std::string& job,
 
 void expect_group(int rank, const std::string& job) {
   Communicator comm = Communicator::connect(options_for(rank, job));
-  float sum = 1;
-  all_reduce({&sum, 1}, comm);
-  EXPECT_EQ(sum, 2);
+  EXPECT_EQ(sum_of_ones(comm), 2);
 }
 
 Error error_of(int rank, const std::string& job) {
@@ -203,9 +201,7 @@ TEST(MeetingPlace, RanksRemoveTheFileOfTheirDeadRankZero) {
       ::_exit(0);
     }
     folder.await_file();
-    const Error error =
-        expect_error(Code::peer_lost, [&] { Communicator::connect(options_for(1, job)); });
-    EXPECT_EQ(error.culprit(), 0);
+    expect_error(Code::peer_lost, 0, [&] { Communicator::connect(options_for(1, job)); });
   });
   EXPECT_EQ(folder.files(), 0U);
 }

@@ -1,8 +1,6 @@
 #include "comm/session/membership.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <memory>
 
@@ -39,16 +37,11 @@ TEST(Membership, RefusesCallsOnceItHasLeft) {
 TEST(Membership, RefusesAForkedChild) {
   const auto transport = transport_of_one_rank();
   Membership membership(*transport);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  fork_ranks(1, [&](int) {
     membership.leave();  // does nothing, because the group is the parent's
-    const Error error = expect_error(Code::invalid_argument, [&] { membership.check_not_left(); });
-    EXPECT_TRUE(contains(error.what(), "was forked from rank 0")) << error.what();
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+    expect_error(Code::invalid_argument, "was forked from rank 0",
+                 [&] { membership.check_not_left(); });
+  });
   membership.check_usable();
 }
 

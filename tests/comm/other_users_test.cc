@@ -54,8 +54,9 @@ TEST_F(OtherUsers, ThatHoldTheMeetingPlaceAreNamedAndNotTalkedTo) {
   for (const int rank : {0, 1}) {
     processes.emplace_back([&, rank] {
       await_listener(job);
-      const Error error = error_of(options_for({.rank = rank, .world = 2, .job = job}, kLong));
-      EXPECT_EQ(error.code(), Code::system);
+      const Error error = expect_error(Code::system, [&] {
+        Communicator::connect(options_for({.rank = rank, .world = 2, .job = job}, kLong));
+      });
       EXPECT_TRUE(contains(error.what(), "the meeting place of this job is held by pid "));
       EXPECT_TRUE(contains(error.what(), " of user 65534, and not by one of user 0"))
           << error.what();

@@ -49,9 +49,7 @@ inline void expect_error(const CommunicatorOptions& options, Code code, int culp
 
 inline void expect_group(const Place& place) {
   Communicator comm = Communicator::connect(options_for(place, kLong));
-  float sum = 1;
-  all_reduce({&sum, 1}, comm);
-  EXPECT_EQ(sum, static_cast<float>(place.world));
+  EXPECT_EQ(sum_of_ones(comm), static_cast<float>(place.world));
 }
 
 // A socket's flags in the kernel's table, from listen() on: one that is only bound refuses callers.

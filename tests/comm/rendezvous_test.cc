@@ -92,8 +92,9 @@ TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {
     std::vector<std::function<void()>> processes;
     for (const int rank : {0, 2}) {
       processes.emplace_back([&, rank] {
-        const Error error = error_of(options_for({.rank = rank, .world = 3, .job = job}, kLong));
-        EXPECT_EQ(error.code(), Code::mismatch);
+        const Error error = expect_error(Code::mismatch, [&] {
+          Communicator::connect(options_for({.rank = rank, .world = 3, .job = job}, kLong));
+        });
         EXPECT_EQ(error.culprit(), 1);
         EXPECT_TRUE(std::string(error.what()).starts_with(said)) << error.what();
         EXPECT_TRUE(std::string(error.what()).ends_with(ending)) << error.what();
@@ -115,8 +116,8 @@ TEST(Rendezvous, TwoProcessesThatClaimOneRankAreRefused) {
   const std::string job = fresh_job();
   fork_ranks(3, [&](int index) {
     const Place place = {.rank = index == 0 ? 0 : 1, .world = 3, .job = job};
-    const Error error = error_of(options_for(place, kLong));
-    EXPECT_EQ(error.code(), Code::invalid_argument);
+    const Error error = expect_error(Code::invalid_argument,
+                                     [&] { Communicator::connect(options_for(place, kLong)); });
     EXPECT_EQ(error.culprit(), 1);
     EXPECT_TRUE(contains(error.what(), "two processes (pid ")) << error.what();
     EXPECT_TRUE(contains(error.what(), ") claim rank 1 of 3")) << error.what();
@@ -150,11 +151,9 @@ TEST(Rendezvous, TwoConnectsOfOneProcessAtOnceAreTold) {
       ": let one be done before the other begins, or give each a job of its own";
   fork_ranks(2, [&](int rank) {
     if (rank == 0) {
-      const Error error = error_of(options_for({.rank = 0, .world = 3, .job = job}, kLong));
-      EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
-      EXPECT_EQ(error.culprit(), 1);
-      EXPECT_TRUE(contains(error.what(), ") connect at once as rank 1 of 3" + advice))
-          << error.what();
+      expect_error(Code::invalid_argument, 1, ") connect at once as rank 1 of 3" + advice, [&] {
+        Communicator::connect(options_for({.rank = 0, .world = 3, .job = job}, kLong));
+      });
       return;
     }
     const auto connect = [&] {
@@ -222,11 +221,10 @@ TEST(Rendezvous, ARankThatDiesWhileOthersAreAwaitedIsNamed) {
   for (const int rank : {0, 1}) {
     processes.emplace_back([&, rank] {
       if (rank == 1) ended.await(0);  // rank 2 is as good as dead already
-      const Error error = error_of(options_for({.rank = rank, .world = 4, .job = job}, kLong));
-      EXPECT_EQ(error.code(), Code::peer_lost);
-      EXPECT_EQ(error.culprit(), 2);
-      EXPECT_TRUE(contains(error.what(), ") has died or given up while the group was assembling"))
-          << error.what();
+      expect_error(
+          Code::peer_lost, 2, ") has died or given up while the group was assembling", [&] {
+            Communicator::connect(options_for({.rank = rank, .world = 4, .job = job}, kLong));
+          });
     });
   }
   processes.emplace_back([&] {
@@ -251,17 +249,16 @@ TEST(Rendezvous, AListenerThatNeverAnswersIsGivenUpAtTheDeadline) {
   });
   processes.emplace_back([&] {
     await_listener(job);
-    const Error error = error_of(options_for({.rank = 1, .world = 2, .job = job}, kShort));
-    EXPECT_EQ(error.code(), Code::timeout);
-    EXPECT_EQ(error.culprit(), 0);
-    EXPECT_TRUE(contains(error.what(), ") has said nothing for 500 ms")) << error.what();
+    expect_error(Code::timeout, 0, ") has said nothing for 500 ms", [&] {
+      Communicator::connect(options_for({.rank = 1, .world = 2, .job = job}, kShort));
+    });
     done.reach(0);
   });
   processes.emplace_back([&] {
     await_listener(job);
-    const Error error = error_of(options_for({.rank = 0, .world = 2, .job = job}, kShort));
-    EXPECT_EQ(error.code(), Code::invalid_argument);
-    EXPECT_TRUE(contains(error.what(), " claim rank 0")) << error.what();
+    expect_error(Code::invalid_argument, " claim rank 0", [&] {
+      Communicator::connect(options_for({.rank = 0, .world = 2, .job = job}, kShort));
+    });
     done.reach(0);
   });
   fork_all(processes);

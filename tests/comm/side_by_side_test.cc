@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "comm/shm_job.h"
 #include "conformance/ranks.h"
 #include "plait/collectives.h"
 

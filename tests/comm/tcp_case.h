@@ -136,11 +136,6 @@ inline int call(int port) {
   return -1;
 }
 
-inline CommunicatorOptions options_of(int rank, int world, const std::string& job,
-                                      const std::string& transport = "tcp") {
-  return {.transport = transport, .place = Place{.rank = rank, .world = world, .job = job}};
-}
-
 // Options of a rank on a simulated host.
 inline CommunicatorOptions options_of(int rank, int world, const std::string& job, int host) {
   CommunicatorOptions options = options_of(rank, world, job);

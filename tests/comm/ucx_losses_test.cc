@@ -54,14 +54,12 @@ void sum_up_until_one_dies(const std::string& job) {
     Communicator comm = Communicator::connect(options);
     std::vector<float> sums(1 << 20);
     const auto start = std::chrono::steady_clock::now();
-    const Error error = expect_error(Code::peer_lost, [&] {
+    expect_error(Code::peer_lost, 1, "rank 1", [&] {
       for (int turn = 0;; ++turn) {
         if (rank == 1 && turn == 20) ::raise(SIGKILL);
         all_reduce({sums.data(), sums.size()}, comm);
       }
     });
-    EXPECT_EQ(error.culprit(), 1) << error.what();
-    EXPECT_TRUE(contains(error.what(), "rank 1")) << error.what();
     EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(90));
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
   }
@@ -134,8 +132,7 @@ TEST_F(Ucx, LeavesAtOnceBesideARankThatComputes) {
   Milestones left;
   fork_ranks(2, [&](int rank) {
     Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
-    float sum = 1;
-    all_reduce({&sum, 1}, comm);
+    sum_of_ones(comm);
     barrier(comm);
     if (rank == 1) left.await(0);  // for 40 s at most
     const auto start = std::chrono::steady_clock::now();
@@ -239,9 +236,7 @@ TEST_F(Ucx, RanksThatKnowOfARefusalConnectAgain) {
       if (rank == 0) failed.reach(0);
     }
     Communicator comm = Communicator::connect(options_of(rank, 4, job_, "ucx"));
-    float sum = 1;
-    all_reduce({&sum, 1}, comm);
-    EXPECT_EQ(sum, 4);
+    EXPECT_EQ(sum_of_ones(comm), 4);
   });
 }
 
@@ -275,9 +270,7 @@ TEST_F(Ucx, LeavesTheHostProgramAsItWas) {
     const auto variables = environment_now();
     const std::string code = code_of_mmap();
     Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
-    float sum = 1;
-    all_reduce({&sum, 1}, comm);
-    EXPECT_EQ(sum, 2);
+    EXPECT_EQ(sum_of_ones(comm), 2);
     for (std::size_t i = 0; i < kCrashes.size(); ++i)
       EXPECT_EQ(has_handler(kCrashes[i]), handled[i]) << kCrashes[i];
     EXPECT_EQ(environment_now(), variables);
@@ -302,17 +295,12 @@ TEST_F(Ucx, AForkedChildOfARankMayEnd) {
     Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
     float sum = 1;
     all_reduce({&sum, 1}, comm);
-    const pid_t child = ::fork();
-    if (child == 0) {
+    fork_ranks(1, [&](int) {
       expect_error(Code::invalid_argument, [&] { barrier(comm); });
       {
         const Communicator gone = std::move(comm);
       }
-      ::_exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    });
     for (int turn = 0; turn < 10; ++turn) all_reduce({&sum, 1}, comm);
     EXPECT_EQ(sum, 2048);
   });

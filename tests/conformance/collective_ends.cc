@@ -41,9 +41,8 @@ TEST_P(CollectivesConformance, AbandonsWhatOutlivesItsCommunicator) {
         for (const auto& call : std::initializer_list<std::function<void()>>{
                  [&] { static_cast<void>(one->done()); }, [&] { one->progress(); },
                  [&] { one->wait(); }}) {
-          const Error error = expect_error(Code::invalid_argument, call);
-          EXPECT_TRUE(contains(error.what(), "communicator was destroyed before it was done"))
-              << error.what();
+          expect_error(Code::invalid_argument, "communicator was destroyed before it was done",
+                       call);
         }
       }
       pending.reset();
@@ -67,8 +66,7 @@ TEST_P(CollectivesConformance, LosesTheErrorOfWhatIsDropped) {
         const Pending dropped = start_all_reduce({data.data(), 10}, {data.data(), 10}, *part);
         barrier(comm);
       }
-      const Error error = expect_error(Code::peer_lost, [&] { barrier(*part); });
-      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+      expect_error(Code::peer_lost, "left", [&] { barrier(*part); });
     }
     barrier(comm);
   });

@@ -14,12 +14,34 @@
 #include <thread>
 
 #include "comm/session/state.h"
+#include "plait/collectives.h"
 
 namespace plait {
 
 std::string fresh_job() {
   static std::atomic<int> count{0};
   return "test-" + std::to_string(::getpid()) + "-" + std::to_string(count.fetch_add(1));
+}
+
+CommunicatorOptions options_of(int rank, int world, const std::string& job,
+                               const std::string& transport) {
+  return {.transport = transport, .place = Place{.rank = rank, .world = world, .job = job}};
+}
+
+CommunicatorOptions shm_options(int rank, int world, const std::string& job) {
+  return options_of(rank, world, job, "shm");
+}
+
+float sum_of_ones(Communicator& comm) {
+  float sum = 1;
+  all_reduce({&sum, 1}, comm);
+  return sum;
+}
+
+void poll_all_reduce(Communicator& comm) {
+  float sum = 1;
+  Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
+  while (!pending.done()) std::this_thread::yield();
 }
 
 void set_timeout(Communicator& comm, std::chrono::nanoseconds timeout) {

@@ -54,6 +54,14 @@ void set_timeout(Communicator& comm, std::chrono::nanoseconds timeout);
 // A job name that no other test uses.
 std::string fresh_job();
 
+CommunicatorOptions options_of(int rank, int world, const std::string& job,
+                               const std::string& transport = "tcp");
+CommunicatorOptions shm_options(int rank, int world, const std::string& job);
+
+// An all-reduce of a one of each rank.
+float sum_of_ones(Communicator& comm);
+void poll_all_reduce(Communicator& comm);
+
 // Forks `world` children, gives each its rank, and expects all of them to return without a failure
 // within `seconds`. A child that does not is killed.
 void fork_ranks(int world, const std::function<void(int rank)>& child, int seconds = 100);
@@ -93,6 +101,10 @@ class RanksTest : public testing::TestWithParam<RanksCase> {
   }
 };
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 // Expects an Error with this code on every rank, and returns it.
 template <class Call>
 Error expect_error(Code code, const Call& call) {
@@ -106,8 +118,24 @@ Error expect_error(Code code, const Call& call) {
   return {code, ""};
 }
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+// An Error that blames this rank, with a sentence that contains `part`.
+template <class Call>
+Error expect_error(Code code, int culprit, const Call& call) {
+  Error error = expect_error(code, call);
+  EXPECT_EQ(error.culprit(), culprit) << error.what();
+  return error;
+}
+template <class Call>
+Error expect_error(Code code, const std::string& part, const Call& call) {
+  Error error = expect_error(code, call);
+  EXPECT_TRUE(contains(error.what(), part)) << error.what();
+  return error;
+}
+template <class Call>
+Error expect_error(Code code, int culprit, const std::string& part, const Call& call) {
+  Error error = expect_error(code, part, call);
+  EXPECT_EQ(error.culprit(), culprit) << error.what();
+  return error;
 }
 
 }  // namespace plait

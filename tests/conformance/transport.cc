@@ -75,13 +75,11 @@ TEST_P(TransportConformance, SplitsAgainAndAgain) {
 
 TEST_P(TransportConformance, AbortReachesEverybody) {
   run([&](Communicator& comm) {
-    const Error error = expect_error(Code::peer_lost, [&] {
+    expect_error(Code::peer_lost, world() - 1, "the test says so", [&] {
       barrier(comm);
       if (comm.rank() == world() - 1) comm.abort("the test says so");
       for (;;) barrier(comm);
     });
-    EXPECT_EQ(error.culprit(), world() - 1);
-    EXPECT_TRUE(contains(error.what(), "the test says so")) << error.what();
   });
 }
 
@@ -139,8 +137,7 @@ TEST_P(TransportConformance, SaysWhoHasLeft) {
     if (comm.rank() == 0) {
       part.reset();
     } else {
-      const Error error = expect_error(Code::peer_lost, [&] { barrier(*part), barrier(*part); });
-      EXPECT_TRUE(contains(error.what(), "left")) << error.what();
+      expect_error(Code::peer_lost, "left", [&] { barrier(*part), barrier(*part); });
     }
     barrier(comm);
   });

@@ -273,15 +273,14 @@ TEST_P(LayerEdges, RefusesABackendThatCannotGoBackward) {
     LinearState state;
     with_layer(GetParam(), problem.desc(), comm, {}, [&](auto layer) {
       layer.forward(problem.forward(), &state);
-      with_layer(
-          GetParam(), problem.desc(), comm, {.operators = {.backend = "amx"}}, [&](auto other) {
-            for (const bool frozen : {false, true}) {
-              if (frozen) call.grad_weight = {};
-              const Error error =
-                  expect_error(Code::invalid_argument, [&] { other.backward(call, &state); });
-              EXPECT_TRUE(contains(error.what(), "backend amx can't do")) << error.what();
-            }
-          });
+      with_layer(GetParam(), problem.desc(), comm, {.operators = {.backend = "amx"}},
+                 [&](auto other) {
+                   for (const bool frozen : {false, true}) {
+                     if (frozen) call.grad_weight = {};
+                     expect_error(Code::invalid_argument, "backend amx can't do",
+                                  [&] { other.backward(call, &state); });
+                   }
+                 });
       layer.backward(problem.backward(), &state);  // nothing was aborted
     });
   });
