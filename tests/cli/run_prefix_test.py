@@ -58,15 +58,6 @@ class PrefixTest(CommandTest):
         result = self.prefixed(1, "import os; os.write(1, bytes(b for b in range(256) if b != 10))")
         self.assertEqual(result.stdout, b"[0] " + every + b"\n")
 
-    def test_a_last_line_without_its_end_gets_one(self):
-        code = "import os; os.write(1, b'a\\n\\ntail of ' + os.environ['PLAIT_RANK'].encode())"
-        result = self.prefixed(2, code)
-        lines = collections.Counter(result.stdout.split(b"\n"))
-        for rank in (b"0", b"1"):
-            self.assertEqual(lines[b"[%s] a" % rank], 1)
-            self.assertEqual(lines[b"[%s] " % rank], 1)
-            self.assertEqual(lines[b"[%s] tail of %s" % (rank, rank)], 1)
-
     def test_a_long_line_stays_whole(self):
         size = 3_000_000
         result = self.prefixed(2, f"import sys; sys.stdout.write('y' * {size} + '\\n')")
@@ -91,14 +82,6 @@ class PrefixTest(CommandTest):
 
     def running(self, name):
         return [pid for pid in self.marked() if name_of(pid) == name]
-
-    def test_own_sentences_are_lines_too(self):
-        code = "import os, sys; sys.stderr.write('no end'); sys.stderr.flush(); os._exit(3)"
-        result = self.prefixed(1, code, text=True)
-        self.assertEqual(
-            sorted(result.stderr.splitlines()),
-            ["[0] no end", "plait run: rank 0 exited with status 3"],
-        )
 
 
 if __name__ == "__main__":

@@ -39,18 +39,6 @@ class RunTest(CommandTest):
         self.assertRegex(job, "^[0-9a-f]{32}$")
         self.assertNotEqual(self.environments(1)[0]["PLAIT_JOB"], job)
 
-    def test_places_of_other_launchers_are_removed(self):
-        foreign = """RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-            TORCHELASTIC_RUN_ID OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_MCA_ess_base_jobid
-            PMIX_RANK PMIX_NAMESPACE PMI_RANK PMI_FD SLURM_PROCID SLURM_NTASKS SLURM_STEP_ID
-            MPI_LOCALRANKID""".split()
-        kept = {"OMPI_MCA_btl": "tcp", "SLURM_JOB_ID": "7", "LD_LIBRARY_PATH": "/x", "RANKING": "1"}
-        self.environment |= dict.fromkeys(foreign, "1") | kept | {"PLAIT_RANK": "17"}
-        for rank, found in enumerate(self.environments(2)):
-            self.assertFalse(set(foreign) & set(found))
-            self.assertEqual({name: found.get(name) for name in kept}, kept)
-            self.assertEqual(found["PLAIT_RANK"], str(rank))
-
     def test_ranks_of_this_host_are_told_where_to_meet_over_tcp(self):
         self.assertNotIn("PLAIT_RENDEZVOUS", self.environments(1)[0])
         for transport in "tcp", "ucx":
@@ -147,26 +135,16 @@ class RunTest(CommandTest):
             "plait run: cannot run ./no_such_command: No such file or directory",
         )
 
-    def test_a_command_that_cannot_be_run(self):
+    def test_a_command_whose_interpreter_is_missing(self):
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "plait_test_script"
             script.write_text("#!/no/such/interpreter\n")
-            self.assert_says(
-                self.plait("run", "-n", 2, script),
-                126,
-                f"plait run: cannot run {script}: Permission denied",
-            )
             script.chmod(stat.S_IRWXU)
             self.assert_says(
                 self.plait("run", "-n", 2, script),
                 126,
                 f"plait run: cannot run {script} (is its interpreter missing?): "
                 "No such file or directory",
-            )
-            self.assert_says(
-                self.plait("run", "-n", 2, script.name, cwd=folder),
-                127,
-                f"plait run: command not found: {script.name}; ./{script.name} exists",
             )
 
     def test_the_status_of_the_first_rank_that_failed(self):
@@ -252,6 +230,8 @@ class RunTest(CommandTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         lines = sorted(f"[{rank}] {rank}" for rank in range(200))
         self.assertEqual(sorted(result.stdout.splitlines()), lines)
+
+
 
 
 if __name__ == "__main__":

@@ -142,6 +142,13 @@ TEST_F(CallersTest, ThatHaveASecretWhereThereIsNoneAreToldSo) {
       "rank 2 has set PLAIT_SECRET, rank 0 has not: it must be the same for all ranks");
 }
 
+TEST_F(CallersTest, ThatHaveNoSecretWhereThereIsOneAreToldSo) {
+  self = rank_of_three(0, "a secret");
+  expect_difference(
+      hello(rank_of_three(2)),
+      "rank 2 has not set PLAIT_SECRET, rank 0 has: it must be the same for all ranks");
+}
+
 // The address of a rank may lead to another one.
 TEST_F(CallersTest, OfAnotherRankAreToldWhichOneIsHere) {
   Hello to_another = hello(rank_of_three(2));

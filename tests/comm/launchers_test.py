@@ -114,18 +114,6 @@ class LaunchersTest(unittest.TestCase):
             for transports in (one, other, other), (one, one, other), (one, other, one):
                 self.expect_that_transports_differ(transports, self.torchrun_places())
 
-    @unittest.skipUnless(PLAIT, "the plait command is not built")
-    def test_ranks_of_different_transports_are_refused_under_plait_run(self):
-        port = some_port()
-        for transports in ("tcp", "shm"), ("shm", "tcp"):
-            line = (f'export PLAIT_TRANSPORT={transports[0]}; [ $PLAIT_RANK = 1 ] && '
-                    f'export PLAIT_TRANSPORT={transports[1]}; exec "$0"')
-            result = self.run_to_end(PLAIT, "run", "-n", "2", "--", "sh", "-c", line, PROGRAM,
-                                     PLAIT_RENDEZVOUS=f"127.0.0.1:{port}")
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f"rank 1 uses the transport {transports[1]}, rank 0 {transports[0]}: PLAIT_TRANSPORT must",
-                          result.stderr)
-
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_ranks_of_different_transports_are_refused_under_mpirun(self):
         for transports in ("mpi", "shm"), ("shm", "mpi"):
@@ -136,14 +124,6 @@ class LaunchersTest(unittest.TestCase):
                        "PLAIT_TRANSPORT must be the same for all ranks")
             heard = hear_twice(refusal, words, {**BARE, **LEAKY}, PATIENCE)
             self.assertEqual(heard.count(f"{refusal}\n"), 2, heard)
-
-    def test_slurm(self):
-        job = str(uuid.uuid4().int % 10**9)
-        out, err, codes = self.start_by_hand(
-            {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "3", "SLURM_STEP_NUM_NODES": "1",
-             "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0"} for rank in range(3))
-        self.assertEqual((codes, err), ([0, 0, 0], ""))
-        self.expect_ranks(out, "Slurm")
 
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_slurm_that_mpi_does_not_know(self):
@@ -171,19 +151,6 @@ class LaunchersTest(unittest.TestCase):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.expect_ranks(result.stdout, "Hydra", transport)
 
-    def test_a_launcher_that_is_unknown_makes_no_rank_alone(self):
-        result = self.run_to_end(PROGRAM, PMIX_RANK="1")
-        self.assertEqual((result.returncode, result.stdout), (2, ""))
-        self.assertIn("PMIX_RANK is set, by a launcher that plait cannot read: set PLAIT_RANK", result.stderr)
-
-    @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
-    def test_rank_and_world_exported_below_mpirun(self):
-        result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root", "sh", "-c",
-                                 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=3 exec "$0"', PROGRAM,
-                                 MASTER_ADDR="node1", MASTER_PORT="29500", PLAIT_TRANSPORT="mpi", **LEAKY)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.expect_ranks(result.stdout, "Open MPI", "mpi")
-
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_hosts_of_two_ranks_and_of_one(self):
         result = self.run_to_end(MPIEXEC, "-np", "3", "--oversubscribe", "--allow-run-as-root", "sh", "-c",
@@ -191,25 +158,6 @@ class LaunchersTest(unittest.TestCase):
                                  PROGRAM, **LEAKY)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.expect_ranks(result.stdout, "Open MPI", "mpi")
-
-    def test_nobody(self):
-        result = self.run_to_end(PROGRAM)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertEqual(result.stdout, "rank 0 of 1, started by , over threads: the sum is 1\n")
-
-    def test_several_hosts_are_refused_for_shm(self):
-        places = self.torchrun_places(WORLD_SIZE="6", PLAIT_TRANSPORT="shm")
-        out, err, codes = self.start_by_hand(places)
-        self.assertEqual((codes, out), ([2, 2, 2], ""))
-        self.assertEqual(err, "".join(
-            f"invalid_argument: no transport for rank {rank} of 6: "
-            "shm: shares the memory of one host; these ranks are on 2\n" for rank in range(3)))
-
-    def test_a_missing_rank_is_named(self):
-        # Both start within it, on a busy machine too.
-        out, err, codes = self.start_by_hand(self.torchrun_places(PLAIT_TIMEOUT="4s")[:2])
-        self.assertEqual((codes, out), ([2, 2], ""))
-        self.assertEqual(err, 2 * "timeout: rank 2 of 3 has not come within 4 s\n")
 
     @unittest.skipUnless(MPIEXEC and HAS_MPI, "the mpi transport is not built")
     def test_a_process_that_never_starts_mpi_is_not_waited_for(self):
@@ -220,16 +168,6 @@ class LaunchersTest(unittest.TestCase):
         self.assertIn("timeout: MPI_Init_thread has not ended within 1 s", result.stderr)
         self.assertIn("PLAIT_TIMEOUT", result.stderr)
         self.assertIn("check PLAIT_TRANSPORT on the others", result.stderr)
-
-    def test_ranks_of_different_builds_are_refused(self):
-        out, err, codes = self.start_by_hand(self.torchrun_places(),
-                                             programs=[PROGRAM, OTHER_PROGRAM, PROGRAM])
-        self.assertEqual((codes, out), ([2, 2, 2], ""))
-        lines = set(err.splitlines())
-        self.assertEqual(len(lines), 1, err)
-        self.assertRegex(lines.pop(), r"^mismatch: rank 1 \(pid \d+\) runs plait 0\.0\.9\+0123456789ab, rank 0 "
-                                      r"\(pid \d+\) plait \d+\.\d+\.\d+\+[0-9a-f]{12}: all ranks must run "
-                                      r"the same build$")
 
     def test_ranks_of_different_builds_are_refused_over_tcp(self):
         for secret in ({}, {"PLAIT_SECRET": "a secret of the test"}):
@@ -286,6 +224,14 @@ class LaunchersTest(unittest.TestCase):
                                  PROGRAM, PLAIT_TRANSPORT="mpi", **LEAKY)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.expect_ranks(result.stdout, "Open MPI", "mpi")
+
+
+
+
+
+
+
+
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ TEST(Rendezvous, RanksThatKnowOfARefusalConnectAgain) {
 }
 
 // A rank that greets as another build does is refused, and all are told which. One greeting is from
-// before builds had names; tests/comm/launchers_test.py has whole programs of another build.
+// before builds had names; tests/comm/launchers_test.py has whole programs of another build, over
+// TCP.
 TEST(Rendezvous, RanksOfAnotherBuildAreRefused) {
   const std::pair<std::string, std::string> others[] = {
       {"plait-2 1 3 77 0.0.9+0123456789ab", "rank 1 (pid 77) runs plait 0.0.9+0123456789ab, "},

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -12,7 +11,6 @@
 
 #include "base/host.h"
 #include "base/process_mark.h"
-#include "base/random.h"
 #include "comm/meet/handshake.h"
 #include "comm/milestones.h"
 #include "comm/tcp_case.h"
@@ -64,39 +62,6 @@ TEST_F(TcpWithoutRankZero, SaysThatNoProcessListens) {
   expect_that_it_is_not_met("Connection refused");
 }
 
-// Another program has the port, or rank 0 is stopped.
-TEST_F(TcpWithoutRankZero, SaysThatItsCallWasAcceptedAndNotAnswered) {
-  ASSERT_EQ(::listen(port_.socket, 8), 0);
-  expect_that_it_is_not_met("it was accepted and has no answer");
-}
-
-// A web server has the port.
-TEST_F(TcpWithoutRankZero, SaysThatTheAnswerIsNotThatOfARank) {
-  ASSERT_EQ(::listen(port_.socket, 8), 0);
-  const pid_t server = ::fork();
-  if (server == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;) {
-      const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
-      std::array<char, 4096> request;
-      ::recv(caller.get(), request.data(), request.size(), 0);
-      ::send(caller.get(), "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
-    }
-  }
-  expect_that_it_is_not_met("the answer is not that of a rank");
-  ::kill(server, SIGKILL);
-  ::waitpid(server, nullptr, 0);
-}
-
-TEST_F(TcpWithoutRankZero, SaysThatItWasThere) {
-  ASSERT_EQ(::listen(port_.socket, 8), 0);
-  const Helper zero([&] {
-    const base::Fd caller(::accept(port_.socket, nullptr, nullptr));
-    ::shutdown(port_.socket, SHUT_RDWR);  // it listens no more
-  });
-  expect_that_it_is_not_met("Connection refused, after one had been accepted");
-}
-
 // On its own host a rank sees that rank 0 has ended, and need not wait for another one.
 TEST_F(TcpWithoutRankZero, SaysAtOnceThatItHasEnded) {
   ASSERT_EQ(::listen(port_.socket, 8), 0);
@@ -133,30 +98,6 @@ TEST_F(Tcp, AllRanksNameTheRankThatNeverComes) {
       EXPECT_LT(Clock::now() - begin, timeouts[rank] + seconds(2));
     });
   }
-}
-
-// Rank 1 is killed before rank 2 comes.
-TEST_F(Tcp, NamesARankThatHasComeAndGone) {
-  CommunicatorOptions options = options_of(0, 3, job_);
-  options.timeout = seconds(2);
-  const Helper one([&] {
-    int socket = -1;
-    while ((socket = call(port_.number)) < 0) std::this_thread::sleep_for(milliseconds(1));
-    const base::Fd line(socket);
-    comm::tcp::Hello hello = {.job = job_,
-                              .rank = 1,
-                              .to = 0,
-                              .world = 3,
-                              .has_secret = false,
-                              .nonce = base::random_name(),
-                              .info = info_of_this_process(1)};
-    hello.info.transport = "tcp";
-    send_message(line, comm::tcp::MessageKind::hello, write(hello));
-  });
-  expect_error(Code::timeout, 2,
-               "rank 2 of 3 has not come within 2 s, and rank 1 has come and "
-               "gone; rank 0 uses the transport tcp",
-               [&] { Communicator::connect(options); });
 }
 
 // All learn of it long before their deadline.
@@ -211,20 +152,6 @@ TEST_F(Tcp, RefusesAHostThatCannotBeFound) {
   options.timeout = milliseconds(300);
   expect_error(Code::invalid_argument, "rank 1 cannot find host \"" + name + '"',
                [&] { Communicator::connect(options); });
-}
-
-TEST_F(Tcp, TellsARankOfAnotherJobAndRankZeroWhatDiffers) {
-  const std::string why = R"(rank 1 is of the job "another", rank 0 of ")" + job_ + '"';
-  Milestones started;
-  fork_ranks(2, [&](int rank) {
-    started.reach(0);
-    started.await(0, 2);
-    CommunicatorOptions options = options_of(rank, 2, rank == 0 ? job_ : "another");
-    options.timeout = seconds(rank == 0 ? 2 : 40);
-    expect_error(rank == 0 ? Code::timeout : Code::invalid_argument,
-                 (rank == 0 ? "has not come within 2 s; " : "to meet rank 0: ") + why,
-                 [&] { Communicator::connect(options); });
-  });
 }
 
 // Calls again and again: silently, with nonsense, like a rank that goes on strangely, or only to
@@ -302,24 +229,8 @@ TEST_F(Tcp, TellsRanksThatAreInDifferentCallsLongBeforeTheDeadline) {
   run_over_tcp(2, body, {.timeout = seconds(60)});
 }
 
-// More than the kernels between them hold, for a rank that comes for it late.
 TEST_F(Tcp, WhatALeavingRankHasSentIsThereForARankThatComesLate) {
-  constexpr std::size_t kBytes = std::size_t{16} << 20;
-  fork_ranks(2, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 2, job_));
-    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
-    barrier(comm);
-    if (rank == 0) {
-      std::fill_n(mailbox.outbox(1, 0), kBytes, std::byte{7});
-      mailbox.post(1, 0, {}, kBytes);
-      return;
-    }
-    std::this_thread::sleep_for(milliseconds(3000));
-    mailbox.wait_arrived(0, 0, {});
-    const std::byte* chunk = mailbox.inbox(0, 0);
-    EXPECT_TRUE(std::all_of(chunk, chunk + kBytes, [](std::byte b) { return b == std::byte{7}; }));
-    mailbox.release(0, 0);
-  });
+  expect_that_a_leaving_rank_is_heard("tcp", job_);
 }
 
 TEST_F(Tcp, MeetsThroughACallersAllGather) {

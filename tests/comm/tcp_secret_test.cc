@@ -132,19 +132,6 @@ TEST_F(TcpSecret, AnotherOneIsNamedOnBothSides) {
          "rank 1: PLAIT_SECRET must be the same for all ranks");
 }
 
-TEST_F(TcpSecret, ANoneIsNamedOnBothSides) {
-  const std::string one =
-      "rank 1 has not set PLAIT_SECRET, rank 0 has: it must be the same for all "
-      "ranks";
-  refuse({kSecret, ""}, "rank 1 of 2 has not come within 1.50 s; " + one,
-         "rank 1 called 127.0.0.1 to meet rank 0: " + one);
-  const std::string other =
-      "rank 1 has set PLAIT_SECRET, rank 0 has not: it must be the same for "
-      "all ranks";
-  refuse({"", kSecret}, "rank 1 of 2 has not come within 1.50 s; " + other,
-         "rank 1 called 127.0.0.1 to meet rank 0: " + other);
-}
-
 // Ranks that meet through a store have a secret from there, and PLAIT_SECRET beside it.
 TEST_F(TcpSecret, ItCountsBesideTheOneOfAStore) {
   for (const bool is_same : {true, false}) {

@@ -87,24 +87,8 @@ TEST_F(Ucx, SurvivesARankThatDiesWhileItsSlotsAreRead) {
   sum_up_until_one_dies(job_);
 }
 
-// More than UCX and the kernels hold, for a rank that comes for it late. What that rank goes on
-// sending would be answered with a reset if the other had left, and the reset ends what is under
-// way.
 TEST_F(Ucx, WhatALeavingRankHasSentIsThereForARankThatComesLate) {
-  constexpr std::size_t kBytes = std::size_t{16} << 20;
-  fork_ranks(2, [&](int rank) {
-    Communicator comm = Communicator::connect(options_of(rank, 2, job_, "ucx"));
-    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
-    barrier(comm);
-    std::fill_n(mailbox.outbox(1 - rank, 0), kBytes, std::byte{7});
-    mailbox.post(1 - rank, 0, {}, kBytes);
-    if (rank == 0) return;
-    std::this_thread::sleep_for(milliseconds(1500));
-    mailbox.wait_arrived(0, 0, {});
-    const std::byte* chunk = mailbox.inbox(0, 0);
-    EXPECT_TRUE(std::all_of(chunk, chunk + kBytes, [](std::byte b) { return b == std::byte{7}; }));
-    mailbox.release(0, 0);
-  });
+  expect_that_a_leaving_rank_is_heard("ucx", job_);
 }
 
 // The sender's part of the agreement goes over a connection, the chunk by UCX, and takes longer.
@@ -208,17 +192,6 @@ TEST_F(Ucx, LeavesAGroupWhileAnotherThreadSendsOn) {
     part.reset();
     has_left.give();
     other.join();
-  });
-}
-
-TEST_F(Ucx, ARankOverTcpAndOneOverUcxDisagree) {
-  fork_ranks(2, [&](int rank) {
-    const Error error = expect_error(Code::mismatch, [&] {
-      Communicator::connect(options_of(rank, 2, job_, rank == 0 ? "ucx" : "tcp"));
-    });
-    EXPECT_STREQ(error.what(),
-                 "rank 1 uses the transport tcp, rank 0 ucx: PLAIT_TRANSPORT must be the same for "
-                 "all ranks");
   });
 }
 

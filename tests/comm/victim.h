@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -91,6 +92,27 @@ inline void run_with_a_victim(const VictimCase& victim_case) {
       EXPECT_EQ(status, 0) << "rank " << rank;
     }
   }
+}
+
+// More than the kernels and the transport hold, for a rank that comes for it late. What that rank
+// goes on sending would be answered with a reset if the other had left, and the reset ends what is
+// under way.
+inline void expect_that_a_leaving_rank_is_heard(const std::string& transport,
+                                                const std::string& job) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;
+  fork_ranks(2, [&](int rank) {
+    Communicator comm = Communicator::connect(options_of(rank, 2, job, transport));
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = kBytes});
+    barrier(comm);
+    std::fill_n(mailbox.outbox(1 - rank, 0), kBytes, std::byte{7});
+    mailbox.post(1 - rank, 0, {}, kBytes);
+    if (rank == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    mailbox.wait_arrived(0, 0, {});
+    const std::byte* chunk = mailbox.inbox(0, 0);
+    EXPECT_TRUE(std::all_of(chunk, chunk + kBytes, [](std::byte b) { return b == std::byte{7}; }));
+    mailbox.release(0, 0);
+  });
 }
 
 // Rank 0 gives up waiting for rank 1. Both then connect again and again.
