@@ -4,13 +4,9 @@
 
 #include "base/check.h"
 #include "cli/console.h"
-#include "cli/info/findings.h"
-#include "cli/info/meet.h"
-#include "cli/info/settings.h"
+#include "cli/info/records.h"
 #include "cli/info/walk.h"
-#include "cli/info/why.h"
 #include "cli/info/why_plan.h"
-#include "cli/info/why_product.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 

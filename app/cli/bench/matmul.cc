@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/processor.h"
-#include "cli/bench/matmul_report.h"
+#include "cli/bench/matmul.h"
 #include "cli/bench/measurements.h"
 #include "cli/console.h"
 #include "measure/limits.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/matmul_options.h"
+#include "cli/bench/matmul.h"
 
 #include "base/check.h"
 #include "base/parallel.h"

@@ -1,4 +1,4 @@
-#include "cli/bench/matmul_report.h"
+#include "cli/bench/matmul.h"
 
 #include <fmt/format.h>
 

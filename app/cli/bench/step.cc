@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "cli/as_ranks.h"
 #include "cli/bench/measurements.h"
-#include "cli/bench/step_report.h"
+#include "cli/bench/step.h"
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
 #include "measure/collective_check.h"

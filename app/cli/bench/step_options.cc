@@ -1,4 +1,4 @@
-#include "cli/bench/step_options.h"
+#include "cli/bench/step.h"
 
 #include "base/check.h"
 #include "base/text.h"

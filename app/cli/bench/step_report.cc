@@ -1,4 +1,4 @@
-#include "cli/bench/step_report.h"
+#include "cli/bench/step.h"
 
 #include <fmt/format.h>
 

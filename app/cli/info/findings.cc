@@ -1,4 +1,4 @@
-#include "cli/info/findings.h"
+#include "cli/info/records.h"
 
 #include <sys/utsname.h>
 
@@ -12,7 +12,6 @@
 #include "base/env.h"
 #include "base/instruction_set.h"
 #include "base/processor.h"
-#include "cli/info/show.h"
 #include "comm/control/address.h"
 #include "comm/control/rendezvous.h"
 #include "comm/session/transports.h"

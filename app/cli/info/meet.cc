@@ -1,4 +1,4 @@
-#include "cli/info/meet.h"
+#include "cli/info/records.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

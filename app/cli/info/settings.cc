@@ -1,4 +1,4 @@
-#include "cli/info/settings.h"
+#include "cli/info/records.h"
 
 #include <fmt/format.h>
 

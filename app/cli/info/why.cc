@@ -1,4 +1,4 @@
-#include "cli/info/why.h"
+#include "cli/info/records.h"
 
 #include <fmt/core.h>
 

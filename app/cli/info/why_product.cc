@@ -1,4 +1,4 @@
-#include "cli/info/why_product.h"
+#include "cli/info/records.h"
 
 #include <fmt/core.h>
 

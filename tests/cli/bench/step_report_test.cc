@@ -1,5 +1,5 @@
 // The last sentence of plait bench layer and plait bench model.
-#include "cli/bench/step_report.h"
+#include "cli/bench/step.h"
 
 #include <gtest/gtest.h>
 

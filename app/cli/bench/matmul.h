@@ -1,17 +1,27 @@
-// The results of plait bench matmul, as text and as JSON.
+// plait bench matmul: its options, and its results as text and as JSON.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/bench/matmul_options.h"
+#include "cli/output_files.h"
+#include "cli/verbs.h"
 #include "measure/matmul_case.h"
 #include "measure/race.h"
 
 namespace plait::cli {
+
+struct MatmulOptions : measure::MatmulSetup {
+  OutputFiles files;
+  std::vector<std::string> words;
+};
+
+// nullopt: help was requested and has been printed.
+std::optional<MatmulOptions> read_matmul_options(Words words);
 
 struct Peak {
   std::string by;  // the instruction's name
