@@ -32,12 +32,6 @@ class MeasureTest(unittest.TestCase):
         self.assertEqual(bars["the model's plan over the best of all, lowest of 1"], ("0.625", ">= 0.97", "**no**"))
         self.assertEqual(bars["the model's plan over serial, lowest of 1"], ("1.250", ">= 0.99", "yes"))
 
-    def test_the_worst_counts(self):
-        bars = self.bars(row(), row(tuned="slow", m=1024, slow=20))
-        self.assertEqual(bars["plait tune's plan over serial, lowest of 2"], ("0.500", ">= 0.99", "**no**"))
-        self.assertEqual(bars["plait tune's plan over the best of all, geometric mean of 2"],
-                         ("0.500", ">= 0.97", "**no**"))
-
     def test_plans_with_different_results_are_no_row(self):
         with self.assertRaisesRegex(SystemExit, "the plans of matmul_all_reduce have different results"):
             row(equal=False)
