@@ -20,7 +20,8 @@ print(type(x).__name__)
 
 
 def run(program: str, **environment: str) -> str:
-    return completed(sys.executable, "-c", program, timeout=120, **environment).stdout
+    said: str = completed(sys.executable, "-c", program, timeout=120, **environment).stdout
+    return said
 
 
 @pytest.mark.parametrize("imports", ["torch", "plait.torch, torch", "torch, plait.torch"])

@@ -15,7 +15,9 @@ from plait import _package
 
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return ended(sys.executable, "-c", program, timeout=120, **environment)
+    command = [sys.executable, "-c", program]
+    done: subprocess.CompletedProcess[str] = ended(*command, timeout=120, **environment)
+    return done
 
 
 def test_neither_torch_nor_numpy_is_imported() -> None:

@@ -19,7 +19,8 @@ MEGATRON = importlib.util.find_spec("megatron") is not None
 
 def torchrun(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    return ended(*launch, *arguments, **variables)
+    done: subprocess.CompletedProcess[str] = ended(*launch, *arguments, **variables)
+    return done
 
 
 Ranks = Callable[..., Run]

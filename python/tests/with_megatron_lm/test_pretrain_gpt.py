@@ -50,7 +50,9 @@ def folder() -> Path:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python to its end, which must be a good one."""
-    return completed(sys.executable, *arguments, PYTHONWARNINGS="ignore")
+    done: subprocess.CompletedProcess[str]
+    done = completed(sys.executable, *arguments, PYTHONWARNINGS="ignore")
+    return done
 
 
 @pytest.fixture(scope="session")

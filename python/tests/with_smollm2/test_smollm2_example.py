@@ -25,7 +25,8 @@ QUESTION = "What is the capital of France?"
 def run(ranks: int, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "plait", "run", "-n", str(ranks), "--"] if ranks > 1 else []
     command = [*launcher, sys.executable, PROGRAM, *arguments, "--cache", FOLDER.parent]
-    return ended(*command, timeout=200, **variables)
+    done: subprocess.CompletedProcess[str] = ended(*command, timeout=200, **variables)
+    return done
 
 
 def test_answers_on_three_ranks() -> None:
