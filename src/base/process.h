@@ -10,11 +10,6 @@
 
 namespace plait::base {
 
-// Returns a descriptor of this process that becomes readable when the process ends. Passed to
-// another process, it identifies this one without doubt; a pid does not, because the kernel re-uses
-// pids. Invalid on kernels before 5.3.
-Fd open_self_pidfd();
-
 // When the process was started, in kernel ticks since boot. Together with a pid it identifies one
 // process. 0 if there is no such process, or the time is unknown.
 std::uint64_t start_of(pid_t pid);

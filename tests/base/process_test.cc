@@ -26,7 +26,7 @@ class Child {
     pid_ = ::fork();
     if (pid_ == 0) {
       const auto line = connect_to(name);
-      send_message(*line, "me", open_self_pidfd());
+      send_message(*line, "me", Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))));
       for (;;) ::pause();
     }
     wait_readable({&*listener}, 20 * kSecond);
