@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "comm/session/state.h"
 #include "ops/problem.h"
-#include "overlap/other_cuts.h"
 #include "plait/collectives.h"
 #include "plait/ops.h"
 
@@ -108,19 +107,6 @@ void post_to_a_dead_rank() {
   });
 }
 
-// Rank 0 cuts a call differently.
-void other_cuts(void (*call)(Communicator& comm)) {
-  Communicator comm = connect(std::chrono::minutes(1));
-  // A rank that is still in the barrier may get the error there.
-  expect_error(comm.rank(), [&] {
-    barrier(comm);
-    call(comm);
-  });
-}
-
-void other_cuts_gathered() { other_cuts(overlap::other_cuts::gather_rows); }
-void other_cuts_summed() { other_cuts(overlap::other_cuts::sum); }
-
 // Rank 0 destroys a communicator and mailboxes in which chunks are under way to rank 1.
 void leave(const std::function<void()>& meanwhile) {
   std::optional<Communicator> comm = connect(std::chrono::minutes(1));
@@ -204,8 +190,6 @@ const std::map<std::string, void (*)()> kScenes = {
     {"killed_in_barrier", killed_in_barrier},
     {"killed_in_operator", killed_in_operator},
     {"post_to_a_dead_rank", post_to_a_dead_rank},
-    {"other_cuts_gathered", other_cuts_gathered},
-    {"other_cuts_summed", other_cuts_summed},
     {"leave_a_dead_rank", leave_a_dead_rank},
     {"leave_a_stuck_rank", leave_a_stuck_rank},
     {"late", late},

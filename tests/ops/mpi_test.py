@@ -71,16 +71,6 @@ class MpiTest(unittest.TestCase):
                 with self.subTest(btl):
                     self.expect_death_of_1_noticed("post_to_a_dead_rank", btl, "outbox: rank [02] waits")
 
-    def test_ranks_that_cut_a_call_differently_are_told_so(self):
-        for btl in BTLS:
-            for scene in ("other_cuts_gathered", "other_cuts_summed"):
-                with self.subTest(btl=btl, scene=scene):
-                    said, err = self.run_scene(scene, 3, btl)
-                    self.assertEqual(sorted(said), [0, 1, 2], err)
-                    for [(sentence, _)] in said.values():
-                        self.assertRegex(sentence, r"^mismatch: matmul_all_reduce: rank \d and rank \d disagree on "
-                                                   r"the size of a chunk: (4800 and 3200|3200 and 4800)\b")
-
     def test_leaving_a_dead_rank_takes_no_deadline(self):
         for btl in BTLS:
             with self.subTest(btl):
@@ -133,6 +123,7 @@ class MpiTest(unittest.TestCase):
         self.assertNotIn("timeout", result.stdout)
         for _, taken in said:
             self.assertLess(int(taken), NOTICED)
+
 
 
 if __name__ == "__main__":
