@@ -95,7 +95,7 @@ void expect_blame(const std::function<void(Communicator& comm, Milestones& miles
       });
       milestones.reach(kGivenUp);
     };
-    runner(2, body, {});
+    runner(2, body);
   }
 }
 
@@ -185,7 +185,7 @@ void expect_blame_of_a_wait_elsewhere(const RunRanks& runner, int late,
     milestones.await(kGivenUp);
     if (comm.rank() == late) barrier(*part);
   };
-  runner(3, body, {});
+  runner(3, body);
 }
 
 TEST(Blame, NamesAWaitInAnotherGroup) {

@@ -22,43 +22,40 @@ namespace plait {
 namespace {
 
 TEST(Fork, AChildCannotUseItsParentsCommunicator) {
-  run_in_processes(
-      2,
-      [](Communicator& comm) {
-        Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
-        const std::string whose =
-            "this process was forked from rank " + std::to_string(comm.rank()) + ", whose ";
-        const std::string refusal = whose + "communicators it cannot use";
-        fork_ranks(1, [&](int) {
-          const std::function<void()> calls[] = {
-              [&] { barrier(comm); },
-              [&] { sum_of_ones(comm); },
-              [&] { poll_all_reduce(comm); },
-              [&] { comm.split(0, 0); },
-              [&] { comm.make_mailbox({.slots = 2, .slot_bytes = 64}); },
-              [&] { comm.cached_mailbox({.slots = 3, .slot_bytes = 64}); },
-              [&] { comm.abort("the child says so"); }};
-          for (const auto& call : calls) {
-            const Error error = expect_error(Code::invalid_argument, call);
-            EXPECT_EQ(std::string(error.what()), refusal);
-          }
-          const std::function<void()> of_mailbox[] = {
-              [&] { mailbox.progress(); }, [&] { mailbox.vacant(0, 0); },
-              [&] { mailbox.arrived(0, 0, {}); }, [&] { mailbox.inbox(0, 0); }};
-          for (const auto& call : of_mailbox) {
-            expect_error(Code::invalid_argument, whose + "mailboxes it cannot use", call);
-          }
-          {
-            const Communicator gone = std::move(comm);
-          }
-        });
-        // Nothing that the child has done, its destructors included, has reached the
-        // group.
-        EXPECT_EQ(sum_of_ones(comm), 2);
-        const auto part = comm.split(0, 0);
-        EXPECT_TRUE(part.has_value());
-      },
-      {});
+  run_in_processes(2, [](Communicator& comm) {
+    Mailbox& mailbox = comm.cached_mailbox({.slots = 1, .slot_bytes = 64});
+    const std::string whose =
+        "this process was forked from rank " + std::to_string(comm.rank()) + ", whose ";
+    const std::string refusal = whose + "communicators it cannot use";
+    fork_ranks(1, [&](int) {
+      const std::function<void()> calls[] = {
+          [&] { barrier(comm); },
+          [&] { sum_of_ones(comm); },
+          [&] { poll_all_reduce(comm); },
+          [&] { comm.split(0, 0); },
+          [&] { comm.make_mailbox({.slots = 2, .slot_bytes = 64}); },
+          [&] { comm.cached_mailbox({.slots = 3, .slot_bytes = 64}); },
+          [&] { comm.abort("the child says so"); }};
+      for (const auto& call : calls) {
+        const Error error = expect_error(Code::invalid_argument, call);
+        EXPECT_EQ(std::string(error.what()), refusal);
+      }
+      const std::function<void()> of_mailbox[] = {
+          [&] { mailbox.progress(); }, [&] { mailbox.vacant(0, 0); },
+          [&] { mailbox.arrived(0, 0, {}); }, [&] { mailbox.inbox(0, 0); }};
+      for (const auto& call : of_mailbox) {
+        expect_error(Code::invalid_argument, whose + "mailboxes it cannot use", call);
+      }
+      {
+        const Communicator gone = std::move(comm);
+      }
+    });
+    // Nothing that the child has done, its destructors included, has reached the
+    // group.
+    EXPECT_EQ(sum_of_ones(comm), 2);
+    const auto part = comm.split(0, 0);
+    EXPECT_TRUE(part.has_value());
+  });
 }
 
 // Forks workers, as a data loader in another thread does.
@@ -156,7 +153,7 @@ TEST(Fork, AChildDropsWhatItInherits) {
     pending->wait();
     EXPECT_EQ(sum, static_cast<float>(comm.world()));
   };
-  run_in_processes(2, body, {});
+  run_in_processes(2, body);
   run_in_threads(2, body);
 }
 

@@ -54,14 +54,12 @@ TEST(CollectivesOfHosts, HaveTheBitsOfOneHost) {
                                                     {0, 1, 2, 3},       {0, 1, 0, 1},
                                                     {0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1}};
   for (const auto& hosts : placements) {
-    over_hosts(hosts)(static_cast<int>(hosts.size()),
-                      [](Communicator& comm) {
-                        expect_sums(comm, Dtype::f32, Dtype::f32);
-                        expect_sums(comm, Dtype::bf16, Dtype::bf16);
-                        expect_sums(comm, Dtype::bf16, Dtype::f32);
-                        expect_sums(comm, Dtype::s8, Dtype::s8);
-                      },
-                      {});
+    over_hosts(hosts)(static_cast<int>(hosts.size()), [](Communicator& comm) {
+      expect_sums(comm, Dtype::f32, Dtype::f32);
+      expect_sums(comm, Dtype::bf16, Dtype::bf16);
+      expect_sums(comm, Dtype::bf16, Dtype::f32);
+      expect_sums(comm, Dtype::s8, Dtype::s8);
+    });
   }
 }
 
@@ -99,8 +97,8 @@ void expect_blocks(Communicator& comm) {
 }
 
 TEST(CollectivesOfHosts, SendWhatCrossesOnce) {
-  over_hosts({0, 0, 1, 1})(4, expect_blocks, {});
-  over_hosts({0, 0, 0, 0, 1, 1, 1, 1})(8, expect_blocks, {});
+  over_hosts({0, 0, 1, 1})(4, expect_blocks);
+  over_hosts({0, 0, 0, 0, 1, 1, 1, 1})(8, expect_blocks);
 }
 
 }  // namespace

@@ -58,44 +58,39 @@ static int count_shared_regions(std::size_t least) {
 
 TEST(Mixed, ANearPeersMailboxIsMappedAndAFarOnesIsNot) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
-  over_hosts({0, 1, 0, 0, 2})(
-      5,
-      [](Communicator& comm) {
-        const int before = count_shared_regions(kBytes);
-        const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
-        const bool is_near = comm.rank() != 1 && comm.rank() != 4;
-        const int after = count_shared_regions(kBytes);
-        EXPECT_EQ(after - before, is_near ? 3 : 0) << comm.rank();
-        // A part with one rank of each host.
-        auto part = comm.split(is_near && comm.rank() != 0 ? -1 : 0, 0);
-        if (!part) return;
-        const auto theirs = part->make_mailbox({.slots = 1, .slot_bytes = 2 * kBytes});
-        EXPECT_EQ(count_shared_regions(kBytes), after);
-      },
-      {});
+  over_hosts({0, 1, 0, 0, 2})(5, [](Communicator& comm) {
+    const int before = count_shared_regions(kBytes);
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = kBytes});
+    const bool is_near = comm.rank() != 1 && comm.rank() != 4;
+    const int after = count_shared_regions(kBytes);
+    EXPECT_EQ(after - before, is_near ? 3 : 0) << comm.rank();
+    // A part with one rank of each host.
+    auto part = comm.split(is_near && comm.rank() != 0 ? -1 : 0, 0);
+    if (!part) return;
+    const auto theirs = part->make_mailbox({.slots = 1, .slot_bytes = 2 * kBytes});
+    EXPECT_EQ(count_shared_regions(kBytes), after);
+  });
 }
 
 // A rank leaves what it has posted to a near one.
 TEST(Mixed, WhatALeavingRankHasPostedIsThereForARankThatComesLate) {
-  over_hosts({0, 0, 1})(3,
-                        [](Communicator& comm) {
-                          const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 1000});
-                          barrier(comm);
-                          if (comm.rank() == 0) {
-                            for (int peer = 1; peer < 3; ++peer) {
-                              mailbox->outbox(peer, 0)[999] = std::byte{7};
-                              mailbox->post(peer, 0, {}, 1000);
-                            }
-                            return;
-                          }
-                          std::this_thread::sleep_for(std::chrono::milliseconds(500));
-                          mailbox->wait_arrived(0, 0, {});
-                          EXPECT_EQ(mailbox->inbox(0, 0)[999], std::byte{7});
-                          mailbox->release(0, 0);
-                          expect_error(Code::peer_lost, 0, "rank 0 has left the group",
-                                       [&] { mailbox->wait_arrived(0, 0, {}); });
-                        },
-                        {});
+  over_hosts({0, 0, 1})(3, [](Communicator& comm) {
+    const auto mailbox = comm.make_mailbox({.slots = 1, .slot_bytes = 1000});
+    barrier(comm);
+    if (comm.rank() == 0) {
+      for (int peer = 1; peer < 3; ++peer) {
+        mailbox->outbox(peer, 0)[999] = std::byte{7};
+        mailbox->post(peer, 0, {}, 1000);
+      }
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    mailbox->wait_arrived(0, 0, {});
+    EXPECT_EQ(mailbox->inbox(0, 0)[999], std::byte{7});
+    mailbox->release(0, 0);
+    expect_error(Code::peer_lost, 0, "rank 0 has left the group",
+                 [&] { mailbox->wait_arrived(0, 0, {}); });
+  });
 }
 
 }  // namespace plait::conformance

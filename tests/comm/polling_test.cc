@@ -91,8 +91,8 @@ TEST(PollingAMailbox, TakesItsTime) {
     }
     barrier(comm);
   };
-  run_in_processes(2, body, {});
-  run_as_threads(2, body, {});
+  run_in_processes(2, body);
+  run_as_threads(2, body);
 }
 
 }  // namespace

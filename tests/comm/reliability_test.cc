@@ -177,7 +177,7 @@ TEST_P(EveryWait, NoticesThatARankHasLeft) {
     }
     barrier(comm);
   };
-  run_in_processes(3, body, {});
+  run_in_processes(3, body);
   run_in_threads(3, body);
 }
 
@@ -242,19 +242,17 @@ TEST_P(EveryWait, BlamesTheOneForWhomAllWait) {
 }
 
 TEST(Polling, ComputingBetweenTwoLooksIsNotWaiting) {
-  run_in_processes(2,
-                   [](Communicator& comm) {
-                     barrier(comm);
-                     constexpr std::chrono::milliseconds kDeadline{1000};
-                     set_timeout(comm, kDeadline);
-                     float sum = 1;
-                     Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
-                     // Both compute for longer than the deadline, one of them even longer.
-                     std::this_thread::sleep_for((10 + comm.rank()) * kDeadline / 8);
-                     while (!pending.done()) std::this_thread::yield();
-                     EXPECT_EQ(sum, 2);
-                   },
-                   {});
+  run_in_processes(2, [](Communicator& comm) {
+    barrier(comm);
+    constexpr std::chrono::milliseconds kDeadline{1000};
+    set_timeout(comm, kDeadline);
+    float sum = 1;
+    Pending pending = start_all_reduce({&sum, 1}, {&sum, 1}, comm);
+    // Both compute for longer than the deadline, one of them even longer.
+    std::this_thread::sleep_for((10 + comm.rank()) * kDeadline / 8);
+    while (!pending.done()) std::this_thread::yield();
+    EXPECT_EQ(sum, 2);
+  });
 }
 
 TEST(Leaving, AfterTheLastCallDisturbsNobody) {
@@ -282,7 +280,7 @@ TEST(Disagreement, BetweenSetUpCallsNamesBoth) {
     EXPECT_TRUE(contains(error.what(), "make_mailbox")) << error.what();
     EXPECT_TRUE(contains(error.what(), "rank 0")) << error.what();
   };
-  run_in_processes(3, body, {});
+  run_in_processes(3, body);
   run_in_threads(3, body);
 }
 
@@ -299,7 +297,7 @@ TEST(Disagreement, BetweenACollectiveAndASetUpCallNamesBoth) {
     EXPECT_TRUE(contains(error.what(), "split")) << error.what();
     EXPECT_TRUE(contains(error.what(), "barrier")) << error.what();
   };
-  run_in_processes(3, body, {});
+  run_in_processes(3, body);
   run_in_threads(3, body);
 }
 

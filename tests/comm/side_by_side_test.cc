@@ -77,18 +77,16 @@ TEST(SideBySide, GroupsOfThreadsDoNotMeet) {
 
 // One group's end is not another's.
 TEST(SideBySide, AFailedGroupLeavesOthersAlone) {
-  run_in_processes(3,
-                   [](Communicator& comm) {
-                     auto doomed = comm.split(0, 0);
-                     if (comm.rank() == 1) doomed->abort("only this one");
-                     expect_error(Code::peer_lost, [&] {
-                       for (;;) barrier(*doomed);
-                     });
-                     EXPECT_EQ(sum_of_ones(comm), 3);
-                     auto fresh = comm.split(0, 0);
-                     EXPECT_EQ(sum_of_ones(*fresh), 3);
-                   },
-                   {});
+  run_in_processes(3, [](Communicator& comm) {
+    auto doomed = comm.split(0, 0);
+    if (comm.rank() == 1) doomed->abort("only this one");
+    expect_error(Code::peer_lost, [&] {
+      for (;;) barrier(*doomed);
+    });
+    EXPECT_EQ(sum_of_ones(comm), 3);
+    auto fresh = comm.split(0, 0);
+    EXPECT_EQ(sum_of_ones(*fresh), 3);
+  });
 }
 
 }  // namespace

@@ -51,15 +51,14 @@ INSTANTIATE_TEST_SUITE_P(Reliability, StoppedJob,
                          [](const auto& one) { return one.param.name; });
 
 TEST_P(StoppedJob, GoesOnInACall) {
-  GetParam().run(
-      2,
-      [](Communicator& comm) { be_stopped_before(comm, [](Communicator& all) { barrier(all); }); },
-      {});
+  GetParam().run(2, [](Communicator& comm) {
+    be_stopped_before(comm, [](Communicator& all) { barrier(all); });
+  });
 }
 
 TEST_P(StoppedJob, GoesOnInSetUp) {
   const auto split = [](Communicator& all) { all.split(0, 0); };
-  GetParam().run(2, [&](Communicator& comm) { be_stopped_before(comm, split); }, {});
+  GetParam().run(2, [&](Communicator& comm) { be_stopped_before(comm, split); });
 }
 
 }  // namespace

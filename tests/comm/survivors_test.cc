@@ -196,24 +196,22 @@ TEST_P(Processes, CountALateRankAsLost) {
 // 0, and is not lost for that.
 TEST(OverTcp, TakeNoRankThatWaitsForALateOneForLost) {
   Numbers numbers;
-  run_over_tcp(6,
-               [&](Communicator& comm) {
-                 set_timeout(comm, milliseconds(1500));
-                 if (comm.rank() == 0 || comm.rank() == 4) {
-                   work_until_a_loss(comm);
-                   for (const int rank : {1, 2, 3}) numbers.await(rank);
-                   return;
-                 }
-                 lose(5, comm);
-                 // All begin together: the deadline counts for each other as well.
-                 numbers.set(4 + comm.rank());
-                 for (const int rank : {1, 2, 3}) numbers.await(4 + rank);
-                 Survivors left = comm.survivors();
-                 EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
-                 EXPECT_EQ(sum_of(1, left.comm), 3);
-                 numbers.set(comm.rank());
-               },
-               {});
+  run_over_tcp(6, [&](Communicator& comm) {
+    set_timeout(comm, milliseconds(1500));
+    if (comm.rank() == 0 || comm.rank() == 4) {
+      work_until_a_loss(comm);
+      for (const int rank : {1, 2, 3}) numbers.await(rank);
+      return;
+    }
+    lose(5, comm);
+    // All begin together: the deadline counts for each other as well.
+    numbers.set(4 + comm.rank());
+    for (const int rank : {1, 2, 3}) numbers.await(4 + rank);
+    Survivors left = comm.survivors();
+    EXPECT_EQ(left.lost, (Ranks{0, 4, 5}));
+    EXPECT_EQ(sum_of(1, left.comm), 3);
+    numbers.set(comm.rank());
+  });
 }
 
 // A hook's exception ends the wait for the late rank 2, and the others wait for neither.
@@ -248,57 +246,51 @@ TEST_P(Processes, GoOnWithoutOneThatIsInterrupted) {
 // Sub-groups fail for themselves, and keep what they were told of hosts and links.
 TEST(Survivors, OfASubGroupOverAnEmulatedLink) {
   Numbers numbers;
-  run_in_processes(4,
-                   [&](Communicator& world) {
-                     Communicator linked = world.with_link(parse_link("10gbit,1us"));
-                     auto half = linked.split(world.rank() % 2, 0);
-                     numbers.set(world.rank());
-                     for (int rank = 0; rank < 4; ++rank) numbers.await(rank);
-                     if (world.rank() % 2 == 1) {
-                       EXPECT_EQ(sum_of(1, *half), 2);
-                       return;
-                     }
-                     lose(1, *half);
-                     const Survivors left = half->survivors();
-                     EXPECT_EQ(left.lost, Ranks{1});
-                     EXPECT_EQ(left.comm.world(), 1);
-                     EXPECT_EQ(left.comm.link(), linked.link());
-                   },
-                   {});
+  run_in_processes(4, [&](Communicator& world) {
+    Communicator linked = world.with_link(parse_link("10gbit,1us"));
+    auto half = linked.split(world.rank() % 2, 0);
+    numbers.set(world.rank());
+    for (int rank = 0; rank < 4; ++rank) numbers.await(rank);
+    if (world.rank() % 2 == 1) {
+      EXPECT_EQ(sum_of(1, *half), 2);
+      return;
+    }
+    lose(1, *half);
+    const Survivors left = half->survivors();
+    EXPECT_EQ(left.lost, Ranks{1});
+    EXPECT_EQ(left.comm.world(), 1);
+    EXPECT_EQ(left.comm.link(), linked.link());
+  });
 }
 
 // Over TCP the other half may be alive, and go on by itself.
 TEST(Survivors, OverTcpAreNotTheHalfWithoutTheLowestRank) {
   Numbers numbers;
-  run_over_tcp(2,
-               [&](Communicator& comm) {
-                 barrier(comm);
-                 if (comm.rank() == 0) return numbers.await(1);
-                 set_timeout(comm, milliseconds(400));
-                 expect_error(Code::timeout, [&] { sum_of(1, comm); });
-                 expect_error(Code::peer_lost, "rank 1 can't go on: rank 0 may be alive",
-                              [&] { comm.survivors(); });
-                 expect_error(Code::invalid_argument, "the others may have gone on without it",
-                              [&] { comm.survivors(); });
-                 numbers.set(1);
-               },
-               {});
+  run_over_tcp(2, [&](Communicator& comm) {
+    barrier(comm);
+    if (comm.rank() == 0) return numbers.await(1);
+    set_timeout(comm, milliseconds(400));
+    expect_error(Code::timeout, [&] { sum_of(1, comm); });
+    expect_error(Code::peer_lost, "rank 1 can't go on: rank 0 may be alive",
+                 [&] { comm.survivors(); });
+    expect_error(Code::invalid_argument, "the others may have gone on without it",
+                 [&] { comm.survivors(); });
+    numbers.set(1);
+  });
 }
 
 TEST(Survivors, OverTcpAreTheHalfWithTheLowestRank) {
   Numbers numbers;
-  run_over_tcp(2,
-               [&](Communicator& comm) {
-                 barrier(comm);
-                 if (comm.rank() == 1) return numbers.await(1);
-                 set_timeout(comm, milliseconds(400));
-                 expect_error(Code::timeout, [&] { sum_of(1, comm); });
-                 const Survivors left = comm.survivors();
-                 EXPECT_EQ(left.lost, Ranks{1});
-                 EXPECT_EQ(left.comm.world(), 1);
-                 numbers.set(1);
-               },
-               {});
+  run_over_tcp(2, [&](Communicator& comm) {
+    barrier(comm);
+    if (comm.rank() == 1) return numbers.await(1);
+    set_timeout(comm, milliseconds(400));
+    expect_error(Code::timeout, [&] { sum_of(1, comm); });
+    const Survivors left = comm.survivors();
+    EXPECT_EQ(left.lost, Ranks{1});
+    EXPECT_EQ(left.comm.world(), 1);
+    numbers.set(1);
+  });
 }
 
 // A thread that has aborted the group leaves it.
@@ -319,9 +311,9 @@ void lose_threads(Communicator& first) {
   EXPECT_EQ(sum_of(1, rest.comm), world - 2);
 }
 
-TEST(Survivors, AreThreads) { run_as_threads(4, lose_threads, {}); }
+TEST(Survivors, AreThreads) { run_as_threads(4, lose_threads); }
 
-TEST(Survivors, AreThreadsOverTcp) { run_threads_over_tcp(4, lose_threads, {}); }
+TEST(Survivors, AreThreadsOverTcp) { run_threads_over_tcp(4, lose_threads); }
 
 }  // namespace
 }  // namespace plait

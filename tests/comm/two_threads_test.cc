@@ -107,19 +107,17 @@ TEST(TwoThreads, OneMayAbortWhatTheOtherWaitsFor) {
     });
     expect_error(Code::peer_lost, [&] { barrier(comm); });
   };
-  run_as_threads(2, body, {});
+  run_as_threads(2, body);
 }
 
 // A communicator serves one thread at a time, but each call may come from another thread.
 TEST(TwoThreads, OneMayComeAfterTheOther) {
-  run_as_threads(2,
-                 [](Communicator& comm) {
-                   for (int round = 0; round < 20; ++round) {
-                     std::jthread([&] { barrier(comm); }).join();
-                     barrier(comm);
-                   }
-                 },
-                 {});
+  run_as_threads(2, [](Communicator& comm) {
+    for (int round = 0; round < 20; ++round) {
+      std::jthread([&] { barrier(comm); }).join();
+      barrier(comm);
+    }
+  });
 }
 
 // In a child forked meanwhile no other thread is left that could use it.

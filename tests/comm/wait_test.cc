@@ -40,7 +40,7 @@ TEST(Wait, EndsWhereNobodyIsAwaited) {
           [] { return nothing_awaited({.operation = Operation::matmul_all_reduce}); });
     });
   };
-  run_as_threads(2, body, {});
+  run_as_threads(2, body);
 }
 
 // Whatever a rank waits for in an operator, a failure says in which, and at which chunk.

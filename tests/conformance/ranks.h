@@ -11,6 +11,7 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/sanitized.h"
@@ -20,9 +21,18 @@ namespace plait {
 
 using Body = std::function<void(Communicator&)>;
 
-// Runs `body` on every rank of a new group. A failure on any rank fails the test.
-using RunRanks =
-    std::function<void(int world, const Body& body, const CommunicatorOptions& options)>;
+// Runs a body on every rank of a new group. A failure on any rank fails the test.
+class RunRanks {
+ public:
+  template <class Run>
+  RunRanks(Run run) : run_(std::move(run)) {}  // NOLINT: functions are such
+  void operator()(int world, const Body& body, const CommunicatorOptions& options = {}) const {
+    run_(world, body, options);
+  }
+
+ private:
+  std::function<void(int world, const Body& body, const CommunicatorOptions& options)> run_;
+};
 
 struct RankMaker {
   std::string name;

@@ -42,34 +42,31 @@ class LayersBetweenHosts : public testing::TestWithParam<LayerKind> {
 };
 
 TEST_P(LayersBetweenHosts, TryPlansAndKeepTheFastest) {
-  over_hosts({0, 0, 1})(
-      3,
-      [&](Communicator& comm) {
-        const LayerProblem serial(GetParam(), 100, comm);
-        run_step(serial, comm, {.column_backward = true, .operators = {.plan = Plan{}}});
-        const auto automatic = automatic_plans(comm, {.cache = folder_ / "plans"});
-        Followed plans(*automatic);
-        const auto step = [&] {
-          const LayerProblem one(GetParam(), 100, comm);
-          run_step(one, comm, {.column_backward = true, .operators = {.plans = &plans}});
-          EXPECT_TRUE(tensor::same_bits(one.out.view, serial.out.view));
-          EXPECT_TRUE(tensor::same_bits(one.grad_x.view, serial.grad_x.view));
-          EXPECT_TRUE(tensor::same_bits(one.grad_weight.view, serial.grad_weight.view));
-        };
-        for (std::size_t i = 0; i < tune::Online::calls(5); ++i) step();
-        const auto tried = plans.take();
-        EXPECT_EQ(tried.size(), 2U) << "forward and backward have an operator each";
-        for (const auto& [op, names] : tried) {
-          EXPECT_TRUE(names.contains("serial")) << op;
-          EXPECT_TRUE(names.contains("fused")) << op;
-        }
-        for (int i = 0; i < 2; ++i) step();
-        for (const auto& [op, names] : plans.take()) {
-          EXPECT_EQ(names.size(), 1U) << op;
-          EXPECT_FALSE(names.contains("serial")) << op;
-        }
-      },
-      {});
+  over_hosts({0, 0, 1})(3, [&](Communicator& comm) {
+    const LayerProblem serial(GetParam(), 100, comm);
+    run_step(serial, comm, {.column_backward = true, .operators = {.plan = Plan{}}});
+    const auto automatic = automatic_plans(comm, {.cache = folder_ / "plans"});
+    Followed plans(*automatic);
+    const auto step = [&] {
+      const LayerProblem one(GetParam(), 100, comm);
+      run_step(one, comm, {.column_backward = true, .operators = {.plans = &plans}});
+      EXPECT_TRUE(tensor::same_bits(one.out.view, serial.out.view));
+      EXPECT_TRUE(tensor::same_bits(one.grad_x.view, serial.grad_x.view));
+      EXPECT_TRUE(tensor::same_bits(one.grad_weight.view, serial.grad_weight.view));
+    };
+    for (std::size_t i = 0; i < tune::Online::calls(5); ++i) step();
+    const auto tried = plans.take();
+    EXPECT_EQ(tried.size(), 2U) << "forward and backward have an operator each";
+    for (const auto& [op, names] : tried) {
+      EXPECT_TRUE(names.contains("serial")) << op;
+      EXPECT_TRUE(names.contains("fused")) << op;
+    }
+    for (int i = 0; i < 2; ++i) step();
+    for (const auto& [op, names] : plans.take()) {
+      EXPECT_EQ(names.size(), 1U) << op;
+      EXPECT_FALSE(names.contains("serial")) << op;
+    }
+  });
   const auto kept = plan::load_cache(folder_ / "plans", plan::machine_fingerprint());
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->entries().size(), 2U);

@@ -125,15 +125,13 @@ std::vector<std::byte> grad_x_of(Communicator& comm, Dtype wire, bool column_bac
 TEST(LinearOptions, HaveAnAutomaticWireThatSuitsThePlaceOfTheRanks) {
   for (const bool several : {false, true}) {
     const auto run = several ? threads_over_hosts({0, 1}) : RunRanks(run_as_threads);
-    run(2,
-        [&](Communicator& comm) {
-          for (const bool in_operator : {false, true}) {
-            const auto automatic = grad_x_of(comm, kAutomaticWire, in_operator);
-            EXPECT_EQ(automatic == grad_x_of(comm, Dtype::bf16, in_operator), several);
-            EXPECT_EQ(automatic == grad_x_of(comm, Dtype::f32, in_operator), !several);
-          }
-        },
-        {});
+    run(2, [&](Communicator& comm) {
+      for (const bool in_operator : {false, true}) {
+        const auto automatic = grad_x_of(comm, kAutomaticWire, in_operator);
+        EXPECT_EQ(automatic == grad_x_of(comm, Dtype::bf16, in_operator), several);
+        EXPECT_EQ(automatic == grad_x_of(comm, Dtype::f32, in_operator), !several);
+      }
+    });
   }
 }
 

@@ -154,13 +154,11 @@ TEST(CodedWire, HasThemWhereSumsAreMany) {
 }
 
 TEST(CodedWire, HasThemOnEveryTransport) {
-  for (const auto& runner : {run_in_processes, run_over_tcp}) {
-    runner(3,
-           [](Communicator& comm) {
-             expect_bits({33, 129}, Dtype::bf16, comm);
-             expect_bits({130, 710}, Dtype::f32, comm);
-           },
-           {});
+  for (const RunRanks runner : {run_in_processes, run_over_tcp}) {
+    runner(3, [](Communicator& comm) {
+      expect_bits({33, 129}, Dtype::bf16, comm);
+      expect_bits({130, 710}, Dtype::f32, comm);
+    });
   }
 }
 

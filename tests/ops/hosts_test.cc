@@ -90,50 +90,45 @@ TEST(Hosts, OperatorsHaveTheBitsOfOneHost) {
     const int world = static_cast<int>(hosts.size());
     // Made before the ranks are forked, which all compare with them.
     const std::vector<Sum> sums = sums_on_one_host(world);
-    over_hosts(hosts)(world,
-                      [&](Communicator& comm) {
-                        for (const Sum& sum : sums) expect_sums(sum, comm);
-                      },
-                      {});
+    over_hosts(hosts)(world, [&](Communicator& comm) {
+      for (const Sum& sum : sums) expect_sums(sum, comm);
+    });
   }
 }
 
 // The blocks that a rank sends to other hosts, in a world of two hosts of two ranks: each rank's
 // own of the sum (or of x), and half of what there is without regard to hosts.
 TEST(Hosts, WhatCrossesCrossesOnce) {
-  over_hosts({0, 0, 1, 1})(
-      4,
-      [](Communicator& comm) {
-        // Blocks of 256 KiB: what is sent around them is little beside them.
-        constexpr std::int64_t kM = 1024;
-        constexpr std::int64_t kN = 256;
-        const Matrix x(Dtype::f32, kM, kN, 1);
-        const Matrix w(Dtype::f32, kN, kN, 2);
-        const Matrix out(Dtype::f32, kM, kN);
-        const WeightView weight = {w.view, WeightLayout::out_in};
-        const ConstTensorView shard = x.view.row_range(0, kM / 4);
-        const auto expect_blocks = [&](std::int64_t blocks, const auto& call) {
-          call();
-          barrier(comm);
-          const std::int64_t before = tcp_bytes_sent();
-          call();
-          barrier(comm);  // all ranks have received what they need
-          const std::int64_t sent = tcp_bytes_sent() - before;
-          const std::int64_t block = kM / 4 * kN * 4;
-          EXPECT_GE(sent, blocks * block - block / 32);
-          EXPECT_LT(sent, blocks * block + block / 4);
-        };
-        expect_blocks(1, [&] { matmul_all_gather(shard, weight, out.view, comm, {.threads = 1}); });
-        for (const char* text : {"serial", "fused"}) {
-          const OpOptions options = {.plan = parse_plan(text), .threads = 1};
-          expect_blocks(1, [&] {
-            matmul_reduce_scatter(x.view, weight, out.view.row_range(0, kM / 4), comm, options);
-          });
-          expect_blocks(1, [&] { all_gather_matmul(shard, weight, out.view, comm, options); });
-          expect_blocks(2, [&] { matmul_all_reduce(x.view, weight, out.view, comm, options); });
-        }
-      },
-      {});
+  over_hosts({0, 0, 1, 1})(4, [](Communicator& comm) {
+    // Blocks of 256 KiB: what is sent around them is little beside them.
+    constexpr std::int64_t kM = 1024;
+    constexpr std::int64_t kN = 256;
+    const Matrix x(Dtype::f32, kM, kN, 1);
+    const Matrix w(Dtype::f32, kN, kN, 2);
+    const Matrix out(Dtype::f32, kM, kN);
+    const WeightView weight = {w.view, WeightLayout::out_in};
+    const ConstTensorView shard = x.view.row_range(0, kM / 4);
+    const auto expect_blocks = [&](std::int64_t blocks, const auto& call) {
+      call();
+      barrier(comm);
+      const std::int64_t before = tcp_bytes_sent();
+      call();
+      barrier(comm);  // all ranks have received what they need
+      const std::int64_t sent = tcp_bytes_sent() - before;
+      const std::int64_t block = kM / 4 * kN * 4;
+      EXPECT_GE(sent, blocks * block - block / 32);
+      EXPECT_LT(sent, blocks * block + block / 4);
+    };
+    expect_blocks(1, [&] { matmul_all_gather(shard, weight, out.view, comm, {.threads = 1}); });
+    for (const char* text : {"serial", "fused"}) {
+      const OpOptions options = {.plan = parse_plan(text), .threads = 1};
+      expect_blocks(1, [&] {
+        matmul_reduce_scatter(x.view, weight, out.view.row_range(0, kM / 4), comm, options);
+      });
+      expect_blocks(1, [&] { all_gather_matmul(shard, weight, out.view, comm, options); });
+      expect_blocks(2, [&] { matmul_all_reduce(x.view, weight, out.view, comm, options); });
+    }
+  });
 }
 
 }  // namespace

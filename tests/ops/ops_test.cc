@@ -41,24 +41,22 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryOperator, testing::ValuesIn(every_operator())
 
 // Back to back without a barrier, one plan after another, some ranks ahead of others.
 TEST_P(EveryOperator, GivesTheSameBitsInEveryPlanAndRun) {
-  for (const auto& runner : {run_as_threads, run_in_processes}) {
-    runner(3,
-           [](Communicator& comm) {
-             const OpProblem problem(GetParam(), 37, comm);
-             const Matrix serial(Dtype::bf16, problem.out.view.rows, problem.n);
-             Op first = prepare(problem.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}});
-             first.run({.x = problem.x.view, .weight = problem.packed, .out = serial.view});
-             for (const Plan& plan : plans_of(GetParam())) {
-               Op op = prepare(problem.desc(), comm, {.plan = plan});
-               EXPECT_EQ(op.plan(), plan);
-               for (int run = 0; run < 20; ++run) {
-                 poison(problem.out.view);
-                 op.run(problem.call());
-                 ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
-               }
-             }
-           },
-           {});
+  for (const RunRanks runner : {run_as_threads, run_in_processes}) {
+    runner(3, [](Communicator& comm) {
+      const OpProblem problem(GetParam(), 37, comm);
+      const Matrix serial(Dtype::bf16, problem.out.view.rows, problem.n);
+      Op first = prepare(problem.desc(), comm, {.plan = Plan{.schedule = Schedule::serial}});
+      first.run({.x = problem.x.view, .weight = problem.packed, .out = serial.view});
+      for (const Plan& plan : plans_of(GetParam())) {
+        Op op = prepare(problem.desc(), comm, {.plan = plan});
+        EXPECT_EQ(op.plan(), plan);
+        for (int run = 0; run < 20; ++run) {
+          poison(problem.out.view);
+          op.run(problem.call());
+          ASSERT_TRUE(tensor::same_bits(problem.out.view, serial.view)) << name(plan);
+        }
+      }
+    });
   }
 }
 
@@ -190,8 +188,8 @@ void have_the_same_bits(Operator op, Communicator& comm, Dtype wire) {
 }
 
 TEST_P(ManySums, HaveTheSameBitsInEveryPlanAndRun) {
-  for (const auto& runner : {run_as_threads, run_in_processes}) {
-    runner(3, [](Communicator& comm) { have_the_same_bits(GetParam(), comm, Dtype::f32); }, {});
+  for (const RunRanks runner : {run_as_threads, run_in_processes}) {
+    runner(3, [](Communicator& comm) { have_the_same_bits(GetParam(), comm, Dtype::f32); });
   }
 }
 

@@ -100,50 +100,45 @@ constexpr Start kStarts[] = {{4, 2}, {6, 2}, {8, 4}, {8, 2}, {12, 4}};
 
 TEST(HostsOfRanks, AddUpToTheSameBits) {
   for (const Start& start : kStarts) {
-    run_as_threads(start.world,
-                   [per_host = start.per_host](Communicator& comm) {
-                     const Matrix bias(Dtype::f32, 1, kColumns, 77);
-                     for (const float* added : {static_cast<const float*>(nullptr),
-                                                static_cast<const float*>(bias.view.row(0))}) {
-                       const Matrix want = sum(comm, 1, added);
-                       const Matrix got = sum(comm, per_host, added);
-                       EXPECT_TRUE(static_cast<bool>(tensor::same_bits(got.view, want.view)))
-                           << "rank " << comm.rank() << " of " << comm.world();
-                     }
-                   },
-                   {});
+    run_as_threads(start.world, [per_host = start.per_host](Communicator& comm) {
+      const Matrix bias(Dtype::f32, 1, kColumns, 77);
+      for (const float* added :
+           {static_cast<const float*>(nullptr), static_cast<const float*>(bias.view.row(0))}) {
+        const Matrix want = sum(comm, 1, added);
+        const Matrix got = sum(comm, per_host, added);
+        EXPECT_TRUE(static_cast<bool>(tensor::same_bits(got.view, want.view)))
+            << "rank " << comm.rank() << " of " << comm.world();
+      }
+    });
   }
 }
 
 TEST(HostsOfRanks, BringEveryRowToEveryRank) {
   for (const Start& start : kStarts) {
-    run_as_threads(start.world,
-                   [per_host = start.per_host](Communicator& comm) {
-                     const Cut cut = cut_for(comm.world());
-                     Lanes lanes(comm);
-                     const Matrix whole(Dtype::bf16, kRows, kColumns, 5);
-                     const Range own = Ownership::sharded(kRows, kColumns, comm.world())
-                                           .of_rank[static_cast<std::size_t>(comm.rank())];
-                     const Matrix all(Dtype::bf16, kRows, kColumns, 6);
-                     const ConstTensorView mine = whole.view.row_range(own.begin, own.end);
-                     BlockGather gather(lanes.exchange, cut, Way::out, per_host);
-                     gather.begin({.own = mine, .first_row = own.begin, .all = all.view});
-                     gather.ready(cut.chunks() / 2);
-                     gather.step();
-                     gather.ready(cut.chunks());
-                     lanes.run(gather);
-                     for (int rank = 0; rank < comm.world(); ++rank) {
-                       if (rank == comm.rank()) continue;
-                       EXPECT_EQ(gather.received(rank), cut.chunks());
-                       const Range rows = Ownership::sharded(kRows, kColumns, comm.world())
-                                              .of_rank[static_cast<std::size_t>(rank)];
-                       EXPECT_TRUE(static_cast<bool>(
-                           tensor::same_bits(all.view.row_range(rows.begin, rows.end),
-                                             whole.view.row_range(rows.begin, rows.end))))
-                           << "rows of " << rank << " on " << comm.rank() << " of " << comm.world();
-                     }
-                   },
-                   {});
+    run_as_threads(start.world, [per_host = start.per_host](Communicator& comm) {
+      const Cut cut = cut_for(comm.world());
+      Lanes lanes(comm);
+      const Matrix whole(Dtype::bf16, kRows, kColumns, 5);
+      const Range own = Ownership::sharded(kRows, kColumns, comm.world())
+                            .of_rank[static_cast<std::size_t>(comm.rank())];
+      const Matrix all(Dtype::bf16, kRows, kColumns, 6);
+      const ConstTensorView mine = whole.view.row_range(own.begin, own.end);
+      BlockGather gather(lanes.exchange, cut, Way::out, per_host);
+      gather.begin({.own = mine, .first_row = own.begin, .all = all.view});
+      gather.ready(cut.chunks() / 2);
+      gather.step();
+      gather.ready(cut.chunks());
+      lanes.run(gather);
+      for (int rank = 0; rank < comm.world(); ++rank) {
+        if (rank == comm.rank()) continue;
+        EXPECT_EQ(gather.received(rank), cut.chunks());
+        const Range rows = Ownership::sharded(kRows, kColumns, comm.world())
+                               .of_rank[static_cast<std::size_t>(rank)];
+        EXPECT_TRUE(static_cast<bool>(tensor::same_bits(
+            all.view.row_range(rows.begin, rows.end), whole.view.row_range(rows.begin, rows.end))))
+            << "rows of " << rank << " on " << comm.rank() << " of " << comm.world();
+      }
+    });
   }
 }
 
