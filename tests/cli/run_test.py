@@ -232,7 +232,5 @@ class RunTest(CommandTest):
         self.assertEqual(sorted(result.stdout.splitlines()), lines)
 
 
-
-
 if __name__ == "__main__":
     unittest.main()

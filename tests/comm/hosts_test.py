@@ -356,8 +356,5 @@ class HostsTest(HostsCase):
         self.assertEqual(self.shared_regions(self.ranks[0]), 0)
 
 
-
-
-
 if __name__ == "__main__":
     unittest.main()

@@ -226,13 +226,5 @@ class LaunchersTest(unittest.TestCase):
         self.expect_ranks(result.stdout, "Open MPI", "mpi")
 
 
-
-
-
-
-
-
-
-
 if __name__ == "__main__":
     unittest.main()

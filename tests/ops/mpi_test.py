@@ -125,6 +125,5 @@ class MpiTest(unittest.TestCase):
             self.assertLess(int(taken), NOTICED)
 
 
-
 if __name__ == "__main__":
     unittest.main()
