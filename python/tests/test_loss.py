@@ -17,10 +17,17 @@ x = torch.ones(4)
 dist.all_reduce(x)  # the ranks are all there: what follows may have a short deadline
 group = dist.new_group(timeout=timedelta(seconds=deadline), backend="plait")
 dist.all_reduce(x, group=group)
-if rank == 1 and end == "killed":
-    os.kill(os.getpid(), signal.SIGKILL)
-while rank == 1 and not all(os.path.exists(f"{store}.{other}") for other in (0, 2)):
-    time.sleep(0.1)
+def tell(what):
+    open(f"{store}.{what}.{rank}", "w").close()
+def await_others(what):
+    while not all(os.path.exists(f"{store}.{what}.{other}") for other in (0, 2)):
+        time.sleep(0.1)
+tell("ready")
+if rank == 1:
+    await_others("ready")  # they are in the call above no more
+    if end == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    await_others("done")
 begin = time.monotonic()
 w = torch.ones(4, 4, requires_grad=True)
 for call in (
@@ -34,7 +41,7 @@ for call in (
     except RuntimeError as error:
         print(type(error).__name__, error.code.name, error.culprit, begin, time.monotonic())
         print(error, flush=True)
-open(f"{store}.{rank}", "w").close()
+tell("done")
 os._exit(0)
 """
 
@@ -51,6 +58,7 @@ def test_all_others_raise_and_name_it(tmp_path: Path, together: Launcher, end: s
     begun, raised = [], []
     for text in (ended.texts[0], ended.texts[2]):
         lines = text.splitlines()[-8:]
+        assert len(lines) == 8, text
         # The first call raises, and so does every other one after it.
         for heading, sentence in zip(lines[::2], lines[1::2], strict=True):
             kind, code, culprit, *_ = heading.split()
