@@ -12,12 +12,6 @@
 #include "base/round_up.h"
 
 namespace plait::tensor {
-namespace {
-
-constexpr std::size_t kTwoMiB = std::size_t{2} << 20;
-
-}  // namespace
-
 std::size_t find_huge_page(const std::string& folder) {
   // "always inherit [madvise] never"
   std::ifstream joined(folder + "/hugepages-2048kB/enabled");

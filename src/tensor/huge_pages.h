@@ -9,6 +9,8 @@
 
 namespace plait::tensor {
 
+inline constexpr std::size_t kTwoMiB = std::size_t{2} << 20;
+
 // The size of those that memory should be aligned to: 2 MiB if the system offers them, otherwise
 // the processor's. `folder` is where Linux tells of them.
 std::size_t find_huge_page(const std::string& folder = "/sys/kernel/mm/transparent_hugepage");

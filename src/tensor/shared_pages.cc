@@ -16,8 +16,6 @@
 namespace plait::tensor {
 namespace {
 
-constexpr std::size_t kTwoMiB = std::size_t{2} << 20;
-
 // Less than this is read in a few small pages.
 constexpr std::size_t kLeast = std::size_t{64} << 10;
 
@@ -30,7 +28,7 @@ constexpr bool kShares = false;
 constexpr bool kShares = true;
 #endif
 
-std::size_t rounded(std::size_t bytes) { return base::round_up(bytes, std::size_t{64}); }
+std::size_t in_lines(std::size_t bytes) { return base::round_up(bytes, std::size_t{64}); }
 
 // Mapped memory, and what is free in it.
 class Region {
@@ -86,7 +84,7 @@ Regions& regions() {
 
 std::byte* take_shared_pages(std::size_t bytes) {
   if (!kShares || bytes < kLeast || bytes >= kTwoMiB || huge_page() != kTwoMiB) return nullptr;
-  const std::size_t needed = rounded(bytes);
+  const std::size_t needed = in_lines(bytes);
   Regions& known = regions();
   const std::lock_guard lock(known.mutex);
   for (Region& one : known.all) {
@@ -103,7 +101,7 @@ void give_shared_pages(std::byte* data, std::size_t bytes) noexcept try {
   const std::lock_guard lock(known.mutex);
   const auto region = std::find_if(known.all.begin(), known.all.end(),
                                    [&](const Region& one) { return one.has(data); });
-  region->give(data, rounded(bytes));
+  region->give(data, in_lines(bytes));
   if (!region->is_free()) return;
   region->unmap();
   known.all.erase(region);
