@@ -60,11 +60,6 @@ class DirectLayer {
   nb::object multiply(nb::handle x, nb::handle weight, nb::handle bias, nb::handle group,
                       nb::handle options) {
     if (!is_of(group, options) || modes_.are_on()) return nb::none();
-    const bool is_packed = nb::isinstance<PackedWeight>(weight);
-    if (tensors_.is_grad_enabled() &&
-        (tensors_.requires_grad(x) || (!is_packed && tensors_.requires_grad(weight)) ||
-         tensors_.requires_grad(bias)))
-      return nb::none();
     std::optional<TorchTensors::Rows> rows = tensors_.all_rows(x);
     if (!rows) return nb::none();
     const std::optional<Weight> by = read_weight(weight);
@@ -78,9 +73,9 @@ class DirectLayer {
     const Dtype dtype = rows->view.dtype;
     const bool fits = by && by->kind() == desc.weight && by->n() == desc.outputs &&
                       by->k() == desc.inputs && rows->view.cols == desc.inputs &&
-                      (is_packed || desc.weight.dtype == dtype) &&
+                      (by->is_packed() || desc.weight.dtype == dtype) &&
                       (bias.is_none() || (added.dtype == dtype && added.cols == desc.outputs));
-    if (!fits) return nb::none();
+    if (!fits || needs_gradient(x, weight, bias)) return nb::none();
     rows->sizes.push_back(desc.outputs);
     std::optional<TorchTensors::Made> out = tensors_.make(x, rows->sizes);
     if (!out) return nb::none();
@@ -115,6 +110,14 @@ class DirectLayer {
       place_.options = nb::borrow(options);  // comparing them takes as long as all else
     }
     return place_.group().is(group) && PyDict_Contains(place_.groups.ptr(), group.ptr()) == 1;
+  }
+
+  // The operands are tensors, or a packed weight, or no bias.
+  bool needs_gradient(nb::handle x, nb::handle weight, nb::handle bias) const {
+    if (!tensors_.is_grad_enabled()) return false;
+    const bool is_packed = nb::isinstance<PackedWeight>(weight);
+    return tensors_.requires_grad(x) || (!is_packed && tensors_.requires_grad(weight)) ||
+           tensors_.requires_grad(bias);
   }
 
   std::optional<Weight> read_weight(nb::handle weight) const {

@@ -20,7 +20,7 @@ template <class Layer>
 class PyLayer : public PyLinear {
  public:
   PyLayer(const LinearDesc& desc, PyCommunicator& comm, const LinearOptions& options)
-      : PyLinear(desc, comm, options),
+      : PyLinear(desc, comm),
         layer_(comm.use([&](Communicator& c) { return Layer(desc, c, options); })) {}
 
   void forward(const LinearForward& call, LinearState* state) override {

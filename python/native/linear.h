@@ -9,8 +9,7 @@ namespace plait::python {
 // A layer takes turns with the other calls of its communicator.
 class PyLinear {
  public:
-  PyLinear(const LinearDesc& desc, PyCommunicator& comm, const LinearOptions& options)
-      : comm_(comm), desc_(desc), has_all_rows_(!options.sequence_parallel) {}
+  PyLinear(const LinearDesc& desc, PyCommunicator& comm) : comm_(comm), desc_(desc) {}
   PyLinear(const PyLinear&) = delete;
   PyLinear& operator=(const PyLinear&) = delete;
   virtual ~PyLinear() = default;
@@ -19,12 +18,10 @@ class PyLinear {
 
   PyCommunicator& comm() const { return comm_; }
   const LinearDesc& desc() const { return desc_; }
-  bool has_all_rows() const { return has_all_rows_; }
 
  private:
   PyCommunicator& comm_;
   LinearDesc desc_;
-  bool has_all_rows_;
 };
 
 }  // namespace plait::python

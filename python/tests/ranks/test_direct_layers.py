@@ -217,6 +217,8 @@ def test_what_is_refused_is_refused_in_words(layer: Any) -> None:
         (torch.randn(2, 41), "the last dimensions must be equal"),
         (torch.randn(2, 40, device="meta"), "is on meta"),
         (torch.ones(2, 40, dtype=torch.int64), "is torch.int64"),
+        ([0.0] * 40, "is a list; plait takes plain tensors"),
     ]:
-        with pytest.raises(plait.Error, match=sentence):
-            layer(x, weight, layer=owner)
+        for grad in False, True:
+            with torch.set_grad_enabled(grad), pytest.raises(plait.Error, match=sentence):
+                layer(x, weight, layer=owner)
