@@ -24,6 +24,9 @@ constexpr std::array<Term, 8> kTerms = {{{"rows of x", &Terms::rows},
                                          {"options with the fingerprint", &Terms::options},
                                          {"grad_loss with the fingerprint", &Terms::grad_loss}}};
 
+constexpr const char* kDiffer =
+    ": the ranks' calls differ, perhaps in their rows of x, k, vocab_size or first_id: ";
+
 [[noreturn]] void fail(const std::string& sentence, int culprit) {
   throw Error(Code::mismatch, sentence, culprit);
 }
@@ -47,10 +50,8 @@ std::vector<std::byte> Agreement::gather(std::span<const std::byte> mine) {
   try {
     all_gather({own.data(), each, Dtype::s8}, {all.data(), all.size(), Dtype::s8}, comm_);
   } catch (const Error& error) {
-    if (error.code() != Code::mismatch || mine.empty()) throw;
-    throw Error(Code::mismatch,
-                base::sentence(name_, ": the ranks' rows of x or their k differ: ", error.what()),
-                error.culprit());
+    if (error.code() != Code::mismatch) throw;
+    throw Error(Code::mismatch, base::sentence(name_, kDiffer, error.what()), error.culprit());
   }
   std::vector<Header> headers(world);
   for (std::size_t rank = 0; rank < world; ++rank) {

@@ -154,7 +154,22 @@ TEST(Top, RefusesInASentence) {
   EXPECT_EQ(refused(Code::mismatch, head, 2, {.vocab_size = 20}, 3),
             "matmul_top: rank 1 has k 3, and rank 0 has 2");
   const std::string differ = refused(Code::mismatch, head, 2, {}, 3);
-  EXPECT_TRUE(differ.starts_with("matmul_top: the ranks' rows of x or their k differ: ")) << differ;
+  EXPECT_TRUE(differ.starts_with("matmul_top: the ranks' calls differ, perhaps in ")) << differ;
+}
+
+// Ranks that pad make another exchange first.
+TEST(Top, RefusesAVocabularyThatOneRankAlonePads) {
+  const Head head(2, 10, 4);
+  run_in_threads(2, [&](Communicator& comm) {
+    std::vector<float> values(4);
+    std::vector<std::int64_t> ids(4);
+    const Error error = expect_error(Code::mismatch, [&] {
+      matmul_top(head.x_view(), head.weight(0, head.v), {.k = 2, .values = values, .ids = ids},
+                 comm, {.vocab_size = comm.rank() == 0 ? 18 : -1});
+    });
+    EXPECT_TRUE(contains(error.what(), "matmul_top: the ranks' calls differ, ")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "vocab_size")) << error.what();
+  });
 }
 
 TEST(Top, SavesAnExchangeIfNothingIsPaddingOrFirstIdsAreGiven) {
