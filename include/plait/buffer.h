@@ -22,7 +22,8 @@ namespace plait {
 
 struct BufferOptions {
   // Asks for huge pages, mostly of 2 MiB, which spare the processor most page-table walks. Buffers
-  // of 64 KiB and more share them. Smaller ones have ordinary pages, as all have without huge ones.
+  // from 64 KiB to below 2 MiB share pages of 2 MiB. Smaller ones have ordinary pages, as all have
+  // without huge ones.
   bool huge_pages = false;
 
   Device device = kCpu;
@@ -52,7 +53,7 @@ class PLAIT_EXPORT Buffer {
 
  private:
   struct Release {
-    std::size_t mapped;  // below a huge page: shares some; 0: from the heap
+    std::size_t mapped;  // 0: from the heap; less than a huge page: from shared ones
     void operator()(std::byte* data) const;
   };
   using Memory = std::unique_ptr<std::byte, Release>;

@@ -1,4 +1,4 @@
-// Nine to 60 rows that would leave lanes of turned.h idle, by a weight that is not packed and whose
+// Nine to 62 rows that would leave lanes of turned.h idle, by a weight that is not packed and whose
 // rows are outputs, made by one file for each instruction set.
 //
 // Squares of the weight are turned to the first cache, a few at a time, and groups of rows are

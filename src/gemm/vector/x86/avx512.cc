@@ -85,8 +85,8 @@ struct Avx512Pairs : Avx512 {
     }
   }
 
-  // Denormals are 0 in what is added between the two, and in nothing else: no sum passes by.
-  // Of sums in memory.
+  // Denormals are 0 in what is added between the two, and in nothing else: no sum passes by. These
+  // two are for sums in memory.
   static unsigned hold() {
     const unsigned before = _mm_getcsr();
     asm volatile("" ::: "memory");
@@ -99,6 +99,7 @@ struct Avx512Pairs : Avx512 {
     _mm_setcsr(before);
     asm volatile("" ::: "memory");
   }
+  // These are for sums in registers.
   template <int Rows, int Vectors>
   [[gnu::always_inline]] static unsigned hold(Vector (&sum)[Rows][Vectors]) {
     const unsigned before = _mm_getcsr();
