@@ -9,8 +9,10 @@ namespace plait::launch {
 namespace {
 
 TEST(Environment, KnowsPlacesFromAllocations) {
-  for (const char* name : {"RANK", "LOCAL_RANK", "PMIX_NAMESPACE", "PMI_FD", "SLURM_PROCID",
-                           "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_RANK", "PLAIT_JOB"})
+  for (const char* name :
+       {"RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE",
+        "PMI_FD", "MPI_LOCALRANKID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+        "OMPI_COMM_WORLD_RANK", "OMPI_MCA_ess_base_jobid", "PLAIT_JOB"})
     EXPECT_TRUE(is_placement(name)) << name;
   for (const char* name : {"RANKS", "MY_RANK", "PATH", "OMPI_MCA_btl", "SLURM_JOB_ID",
                            "SLURM_CPUS_PER_TASK", "PLAIT_TIMEOUT", "PMIX", ""})
