@@ -1,5 +1,6 @@
 #include "tensor/shared_pages.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -80,12 +81,23 @@ Regions& regions() {
   return *regions;
 }
 
+// The thread that forks holds the mutex meanwhile. If another one did, the child, which lacks that
+// thread, would wait for ever.
+void lock_regions() { regions().mutex.lock(); }
+void unlock_regions() { regions().mutex.unlock(); }
+
+Regions& regions_safe_in_children() {
+  static const int watched = ::pthread_atfork(lock_regions, unlock_regions, unlock_regions);
+  static_cast<void>(watched);  // without memory for the handlers, a child may wait
+  return regions();
+}
+
 }  // namespace
 
 std::byte* take_shared_pages(std::size_t bytes) {
   if (!kShares || bytes < kLeast || bytes >= kTwoMiB || huge_page() != kTwoMiB) return nullptr;
   const std::size_t needed = in_lines(bytes);
-  Regions& known = regions();
+  Regions& known = regions_safe_in_children();
   const std::lock_guard lock(known.mutex);
   for (Region& one : known.all) {
     if (std::byte* const data = one.take(needed)) return data;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -190,6 +192,30 @@ TEST(Buffer, BelowOneHugePageIsForItsThreadAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// A child that waited for a lock of its parent's other thread would be killed.
+TEST(Buffer, BelowOneHugePageIsThereInAForkedChild) {
+  std::atomic<bool> ends{false};
+  std::thread other([&ends] {
+    while (!ends) const Buffer buffer(kSmall, {.huge_pages = true});
+  });
+  for (int child = 0; child < 300; ++child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::alarm(10);
+      {
+        const Buffer buffer(kSmall, {.huge_pages = true});
+      }
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0) << "child " << child;
+    if (status != 0) break;
+  }
+  ends = true;
+  other.join();
 }
 
 TEST(Buffer, BelowOneHugePageGivesPagesBack) {
