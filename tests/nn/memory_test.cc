@@ -201,7 +201,7 @@ std::size_t mailboxes_of(LayerKind kind, const std::vector<std::int64_t>& widths
 // Their sizes are powers of two: all smaller ones together are no larger than the largest.
 TEST(LinearMemory, MailboxesOfManyWidthsAreAtMostTwiceThoseOfTheLargest) {
   std::vector<std::int64_t> widths;
-  // Products of the same widths take a sanitizer many times longer.
+  // Products of the larger widths take many times longer with a sanitizer.
   constexpr std::int64_t kStep = kIsSanitized ? 32 : 160;
   for (std::int64_t width = 128; widths.size() < 12; width += kStep) widths.push_back(width);
   for (const LayerKind kind : {LayerKind::column, LayerKind::row}) {

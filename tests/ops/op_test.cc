@@ -28,7 +28,7 @@ constexpr std::int64_t kColumns = 500;
 constexpr std::int64_t kDepth = 96;
 
 // Instrumented ranks are slow, and what depends on the world shows without them. The rows that they
-// take are all, none, fewer than ranks, one for each, parts, and all but one.
+// take are all, none, one for each, and all but one.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::array<std::int64_t, 4> kRows = {300, 0, 3, 299};
 constexpr std::array kWorlds = {3};
