@@ -37,10 +37,9 @@ constexpr Options::About kAbout = {
         "  loss-alone cross entropy without a gradient (matmul_cross_entropy)\n"
         "  log-probs  the logarithms of targets' probabilities (matmul_log_probs)\n\n"
         "Modelled ranks with simulated clocks run the calls themselves. Searching and adding up\n"
-        "logits, which are in a cache then, takes no time. Exchange is the time without products;\n"
-        "gathered that of top with all logits on every rank in its place, not searched. All "
-        "logits\n"
-        "on every rank are the operator matmul-all-gather-columns. Nothing is measured or\n"
+        "logits, which are in a cache then, takes no time. The column `exchange` is the time\n"
+        "without products. `gathered` is the same of top where all logits go to every rank, as by\n"
+        "matmul-all-gather-columns, before the largest are searched. Nothing is measured or\n"
         "multiplied.",
     .examples =
         "Exit status: 0 done; 1 a file can't be written; 2 wrong usage.\n\n"
