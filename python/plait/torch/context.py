@@ -89,6 +89,7 @@ class Context:
         self.layers.clear()
         self.direct.clear()
         self.experts.clear()
+        self.samples.direct.clear()
         vars(self).update(comm=None, settings=None, plans=None, operators={})
 
     def linear_options(self, sequence_parallel: bool) -> _native.LinearOptions:

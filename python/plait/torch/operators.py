@@ -43,7 +43,6 @@ _ops = torch.ops.plait
 # Looking for these in torch takes as long as calling them.
 _is_profiled = torch._C._autograd._profiler_enabled
 _is_autocast_enabled = torch.is_autocast_enabled
-_are_on = tensors.MODES.are_on
 _DEFAULTS = Options()
 Group = dist.ProcessGroup | str | None
 Weight = torch.Tensor | QuantizedWeight
@@ -195,7 +194,7 @@ def _at_once(
     rows: int | None,
 ) -> Any:
     """Make a call that takes no more than the native operator; None: this one does."""
-    if _are_on() or _is_profiled():
+    if tensors.MODES.are_on() or _is_profiled():
         return None
     context = known_context(group, options)
     operator = None if context is None else context.operators.get(name)
