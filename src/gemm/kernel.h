@@ -80,6 +80,7 @@ struct TileCall {
   std::int64_t slot_stride = 0;  // in floats
   Nodes nodes = {};  // what is added to the sums before they are stored, by one that adds_nodes()
   TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
+  bool from_memory = false;  // the panel is in no cache
 };
 
 // How much of a product is worked on at once, so that it stays in the caches.

@@ -1,5 +1,7 @@
 #include "gemm/product.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -68,6 +70,13 @@ std::int64_t panels_of_job(const Blocking& blocking, std::int64_t rows) {
   return panels;
 }
 
+// Some virtual machines don't tell the size of the last cache; it is taken for a large one.
+bool is_larger_than_caches(const PackedWeight& weight) {
+  static const long last = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  constexpr long kLarge = 256L << 20;
+  return weight.bytes() > static_cast<std::size_t>(last > 0 ? last : kLarge);
+}
+
 }  // namespace
 
 Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspace)
@@ -77,6 +86,7 @@ Product::Product(const TileKernel& kernel, const Task& task, Workspace& workspac
       blocking_(kernel.blocking()),
       panels_{task.columns.begin / kPanelColumns, ceil_div(task.columns.end, kPanelColumns)},
       packed_(task.call.weight.is_packed() ? &task.call.weight.packed() : nullptr),
+      comes_from_memory_(packed_ != nullptr && is_larger_than_caches(*packed_)),
       storage_(storage_of_weight(task.call.weight)),
       few_(few_rows_of(kernel, storage_)),
       plain_(plain_rows_of(kernel, task, panels_)),

@@ -149,6 +149,7 @@ class Product {
   std::int64_t packed_from_ = 0;
   bool asks_rows_ = false;
   const PackedWeight* packed_ = nullptr;
+  bool comes_from_memory_ = false;  // the packed weight, which is larger than any cache
   Storage storage_;
   FewRows few_;      // by panels as they are stored
   PlainRows plain_;  // by the view itself, for these rows; otherwise none

@@ -141,7 +141,8 @@ void Product::multiply(const Turn& turn, const Piece& piece, const Strip& strip,
       .leaves = chain.leaves,
       .slot_stride = chain.slot_stride,
       .nodes = chain.nodes,
-      .out = strip.out};
+      .out = strip.out,
+      .from_memory = comes_from_memory_};
   tsan_annotate(kernel_, call);
   kernel_.multiply(call);
 }

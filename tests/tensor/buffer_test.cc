@@ -199,8 +199,8 @@ TEST(Buffer, BelowOneHugePageIsForItsThreadAlone) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-// A child that waited for a lock of its parent's other thread would be killed. An emulator has locks
-// of its own.
+// A child that waited for a lock of its parent's other thread would be killed. An emulator has
+// locks of its own.
 #ifndef PLAIT_EMULATED
 TEST(Buffer, BelowOneHugePageIsThereInAForkedChild) {
   if (!are_shared()) GTEST_SKIP() << kNotShared;

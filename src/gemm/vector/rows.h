@@ -25,6 +25,13 @@ namespace plait::gemm::vector {
 // many words, 16 KiB, later: 16 rows get 1.5 times as fast by it. Only 4 KiB later, up to 4 rows
 // would be slower by a tenth and more.
 inline constexpr std::int64_t kAhead = 64;
+
+// One row or two by a panel that is surely in memory: into the second cache 32 KiB before, and from
+// there into the first 2 KiB before. That takes a tenth less. From a cache it would take up to a
+// tenth more.
+inline constexpr int kMostFromMemory = 2;
+inline constexpr std::int64_t kFarAhead = 128;
+inline constexpr std::int64_t kNearAhead = 8;
 inline constexpr int kLineWords = 16;
 inline constexpr std::int64_t kLine = kLineWords * sizeof(float);
 
@@ -112,10 +119,12 @@ template <class Set, int part, int Rows, int Vectors>
 // accumulator and takes k in sequence, in every instance of this template: that is why its bits
 // depend on nothing else.
 //
-// AsksRows: the same rows of the k that come next are asked for, a line of each with every line
-// that is multiplied. The processor doesn't foresee them: a row's run is too short. As a branch in
-// the loop it would cost those whose rows are in a cache a percent.
-template <class Set, int Rows, int Vectors, bool AsksRows>
+// Asks::for_rows: the same rows of the k that come next are asked for, a line of each with every
+// line that is multiplied. The processor doesn't foresee them: a row's run is too short. As a
+// branch in the loop it would cost those whose rows are in a cache a percent.
+enum class Asks { for_panel, for_rows, twice };
+
+template <class Set, int Rows, int Vectors, Asks asks>
 [[gnu::always_inline]] inline void multiply_block(const TileCall& call, Asked& all,
                                                   std::int64_t row, int col) {
   using Vector = typename Set::Vector;
@@ -139,11 +148,18 @@ template <class Set, int Rows, int Vectors, bool AsksRows>
     for (std::int64_t word = begin; word < end; ++word) {
       const auto* weights = reinterpret_cast<const Vector*>(panel + word * kPanelColumns);
       if (row == 0) {
-        for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords)
-          __builtin_prefetch(panel + (word + kAhead) * kPanelColumns + c);
+        for (int c = 0; c < Vectors * Set::kLanes; c += kLineWords) {
+          const float* line = panel + word * kPanelColumns + c;
+          if constexpr (asks == Asks::twice) {
+            __builtin_prefetch(line + kFarAhead * kPanelColumns, /*rw=*/0, /*locality=*/2);
+            __builtin_prefetch(line + kNearAhead * kPanelColumns);
+          } else {
+            __builtin_prefetch(line + kAhead * kPanelColumns);
+          }
+        }
       }
       asked.ask();
-      if (AsksRows && word % kLineWords == 0) {
+      if (asks == Asks::for_rows && word % kLineWords == 0) {
         const std::byte* next = call.rows_ahead + row * call.row_stride + word * 4;
         for (std::int64_t r = 0; r < Rows; ++r)
           __builtin_prefetch(next + r * call.row_stride, /*rw=*/0, /*locality=*/2);
@@ -199,9 +215,13 @@ void multiply_rows(const TileCall& call, Asked& asked, std::int64_t row) {
     if constexpr (requires { Set::template multiply_block<Rows>(call, row, col); }) {
       Set::template multiply_block<Rows>(call, row, col);
     } else if (Rows == Set::kRows && col == 0 && call.rows_ahead != nullptr) {
-      multiply_block<Set, Rows, kVectors, Rows == Set::kRows>(call, asked, row, col);
+      constexpr Asks kAsks = Rows == Set::kRows ? Asks::for_rows : Asks::for_panel;
+      multiply_block<Set, Rows, kVectors, kAsks>(call, asked, row, col);
+    } else if (Rows <= kMostFromMemory && call.from_memory) {
+      constexpr Asks kAsks = Rows <= kMostFromMemory ? Asks::twice : Asks::for_panel;
+      multiply_block<Set, Rows, kVectors, kAsks>(call, asked, row, col);
     } else {
-      multiply_block<Set, Rows, kVectors, false>(call, asked, row, col);
+      multiply_block<Set, Rows, kVectors, Asks::for_panel>(call, asked, row, col);
     }
   }
 }
