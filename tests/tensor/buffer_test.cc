@@ -181,6 +181,7 @@ TEST(Buffer, BelowOneHugePageLiesBesideOthers) {
 TEST(Buffer, BelowOneHugePageIsForItsThreadAlone) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
+  threads.reserve(4);
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([thread, &wrong] {
       std::vector<Buffer> own(5);
@@ -230,6 +231,7 @@ TEST(Buffer, BelowOneHugePageIsThereInAForkedChild) {
 TEST(Buffer, BelowOneHugePageGivesPagesBack) {
   if (!are_shared()) GTEST_SKIP() << kNotShared;
   std::vector<Buffer> buffers;
+  buffers.reserve(80);
   for (int i = 0; i < 80; ++i)
     buffers.emplace_back(kHugePage - 1, BufferOptions{.huge_pages = true});
   const std::byte* const last = buffers.back().data();  // in a second region
@@ -238,8 +240,8 @@ TEST(Buffer, BelowOneHugePageGivesPagesBack) {
   EXPECT_TRUE(got == 0 || got == kHugePage - 1) << got;
   buffers.clear();
   unsigned char is_there = 0;
-  const auto page = reinterpret_cast<std::uintptr_t>(last) / 4096 * 4096;
-  EXPECT_EQ(::mincore(reinterpret_cast<void*>(page), 4096, &is_there), -1) << "still mapped";
+  const std::byte* const page = last - reinterpret_cast<std::uintptr_t>(last) % 4096;
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(page), 4096, &is_there), -1) << "still mapped";
 }
 
 }  // namespace
