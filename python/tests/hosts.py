@@ -1,5 +1,6 @@
 """Runs programs as ranks on several hosts, which are network namespaces (tools/netlab.py)."""
 
+import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from launching import Launcher, Run
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
-netlab: Any = __import__("netlab")
+netlab: Any = importlib.import_module("netlab")
 
 # At the end of a program: its problems and the plans that were followed, a line each.
 SHOW_PLANS = """

@@ -31,10 +31,11 @@ constexpr std::int64_t kRowsFromMemory = 8 * 1024 * 1024;
 // Rows a multiple of this apart fall into the same few sets of a cache, wherever their pages are.
 constexpr std::int64_t kRowsCollide = 4096;
 
-// A job takes so many panels of a view whose rows are outputs, so that the hook is called often, or
-// reads so many bytes of each row of k at once: the processor foresees long runs.
-constexpr std::int64_t kPlainOutputs = 2048;
+// A job by a view takes columns that have so many bytes in a row of k. If rows of the view are k,
+// they are read in runs of this length, and the processor foresees long ones. If they are outputs,
+// there are no such runs, and a smaller job calls the hook sooner.
 constexpr std::int64_t kPlainRun = 8192;
+constexpr std::int64_t kPlainOutputs = 2048;
 
 constexpr std::int64_t kLine = 64;
 

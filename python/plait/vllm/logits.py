@@ -78,7 +78,7 @@ def _largest(logits: deferred.DeferredLogits, k: torch.Tensor) -> torch.Tensor |
 
 
 def _serve_samplers() -> None:
-    """Let vLLM's samplers do without whole logits."""
+    """Let vLLM's samplers do without whole logits, for as long as there may be layers of plait."""
     # The argmax on CPUs.
     deferred.SERVED[torch.ops._C.greedy_argmax] = lambda logits: logits.argmax(-1)
     deferred.SERVED[torch.Tensor.div_] = _divide

@@ -26,12 +26,13 @@ namespace plait::gemm::vector {
 // would be slower by a tenth and more.
 inline constexpr std::int64_t kAhead = 64;
 
-// One row or two by a panel that is surely in memory: into the second cache 32 KiB before, and from
-// there into the first 2 KiB before. That takes a tenth less. From a cache it would take up to a
-// tenth more.
+// If the panel is surely in memory, one row or two ask for each line twice: 32 KiB before its use
+// into the second cache, and 2 KiB before it into the first. They take a tenth less by it, but up
+// to a tenth more if the panel is in a cache.
 inline constexpr int kMostFromMemory = 2;
 inline constexpr std::int64_t kFarAhead = 128;
 inline constexpr std::int64_t kNearAhead = 8;
+
 inline constexpr int kLineWords = 16;
 inline constexpr std::int64_t kLine = kLineWords * sizeof(float);
 
@@ -115,6 +116,9 @@ template <class Set, int part, int Rows, int Vectors>
   }
 }
 
+// The lines that a block asks for: its panel's alone, also those of rows, or its panel's twice.
+enum class Asks { for_panel, for_rows, twice };
+
 // Rows of X, wherever they begin, times Vectors·kLanes columns of the panel. Each element has one
 // accumulator and takes k in sequence, in every instance of this template: that is why its bits
 // depend on nothing else.
@@ -122,8 +126,7 @@ template <class Set, int part, int Rows, int Vectors>
 // Asks::for_rows: the same rows of the k that come next are asked for, a line of each with every
 // line that is multiplied. The processor doesn't foresee them: a row's run is too short. As a
 // branch in the loop it would cost those whose rows are in a cache a percent.
-enum class Asks { for_panel, for_rows, twice };
-
+// Asks::twice: the panel is in memory, see kFarAhead.
 template <class Set, int Rows, int Vectors, Asks asks>
 [[gnu::always_inline]] inline void multiply_block(const TileCall& call, Asked& all,
                                                   std::int64_t row, int col) {

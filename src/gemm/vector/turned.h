@@ -167,6 +167,7 @@ template <class Set, class Format>
   using Vector = typename Set::Vector;
   using Block = PairsOfLines<Set, Format>;
   constexpr int kLanes = Set::kLanes;
+  static_assert(kLanes == 16, "the fours of PairsOfLines are read as 16 lanes interleave them");
   constexpr std::int64_t kBytes = element_bytes<Format>();
   constexpr std::int64_t kSquareK = kSquareWords * Format::kWordK;
   const std::int64_t there = std::min<std::int64_t>(kLanes, call.columns - column);
