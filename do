@@ -23,8 +23,8 @@ verb_help() {
 usage: ./do VERB
 
   demo               builds the command, and shows an all-reduce hidden behind its product
-  test               before each push: the tests of the library, the command and the Python package; 15 to 20
-                     minutes on two cores, and no download above 300 MB
+  test               before each push: the tests of the library, the command and the Python package; about
+                     15 minutes on two cores, and no download above 300 MB
   test all           before a branch is merged, and in CI: these tests and longer ones, two builds with sanitizers, one
                      for Arm, the newest Megatron-Core, SmolLM2 (93 MB), vLLM (1.5 GB), and what `lint` checks; three to
                      four times as long
