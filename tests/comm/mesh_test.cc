@@ -247,6 +247,52 @@ TEST_P(MeshTest, NoThreadSleepsThroughWhatItWaitsFor) {
   EXPECT_LT(base::now() - start, kPatience);
 }
 
+// Has counted a chunk to the other process that does not come from it before the test says so.
+class LateCarrier final : public Carrier {
+ public:
+  std::uint32_t come = 0;
+
+  std::string_view name() const override { return "late"; }
+  std::string route_to(int /*process*/) const override { return "a way"; }
+  std::shared_ptr<const void> hold(const base::Region& /*memory*/) override { return nullptr; }
+  void send(int /*process*/, const Frame& /*frame*/, const std::byte* /*payload*/,
+            std::shared_ptr<const void> /*owner*/) override {}
+  bool move(const Connection::Find& /*find*/) override { return false; }
+  std::uint32_t sent_to(int /*process*/) const override { return 1; }
+  std::uint32_t come_from(int /*process*/) const override { return come; }
+  bool is_sent(int /*process*/) const override { return true; }
+  bool is_received(int /*process*/, std::uint32_t /*count*/) override { return true; }
+  void note_credit(int /*process*/) override {}
+  const std::string& error_of(int /*process*/) const override { return no_error_; }
+  int descriptor() const override { return -1; }
+  bool arm() override { return true; }
+
+ private:
+  std::string no_error_;
+};
+
+// Its connection closes while the farewell still waits for a chunk.
+TEST_P(MeshTest, OneThatHasSaidFarewellIsNotLostBeforeItsLastChunkCame) {
+  Order order(1);
+  const std::uint32_t number = near_->add(order);
+  auto carrier = std::make_unique<LateCarrier>();
+  LateCarrier& late = *carrier;
+  near_->carry_by(std::move(carrier));
+  far_->carry_by(std::make_unique<LateCarrier>());
+  far_->send_text(0, {.kind = Kind::farewell, .receiver = number}, "");
+  near_->move_surely();  // takes the farewell
+  far_.reset();
+  near_->move_surely();  // and sees the end
+  ASSERT_TRUE(near_->is_closed_by(1));
+  EXPECT_EQ(near_->loss_of(1), "");
+  EXPECT_EQ(order.order(), "");
+  late.come = 1;
+  near_->move_surely();
+  EXPECT_EQ(order.order(), "t");
+  EXPECT_NE(near_->loss_of(1), "");
+  near_->remove(number);
+}
+
 INSTANTIATE_TEST_SUITE_P(Few, MeshTest, testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Many, MeshTest, testing::Values(20));
 

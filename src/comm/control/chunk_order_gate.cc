@@ -1,5 +1,6 @@
 #include "comm/control/chunk_order_gate.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace plait::comm::tcp {
@@ -38,6 +39,12 @@ bool ChunkOrderGate::open() {
     }
   }
   return is_news;
+}
+
+bool ChunkOrderGate::keeps_farewell_of(int process) const {
+  const std::deque<KeptFrame>& kept = kept_[process];
+  return std::any_of(kept.begin(), kept.end(),
+                     [](const KeptFrame& one) { return one.frame.kind == Kind::farewell; });
 }
 
 }  // namespace plait::comm::tcp

@@ -33,6 +33,9 @@ class ChunkOrderGate final : public Receiver {
   // Hands on what waits for no chunk any more. True: there was something.
   bool open();
 
+  // True if a farewell of the process is kept back: what it sent before is still to come.
+  bool keeps_farewell_of(int process) const;
+
  private:
   struct KeptFrame {
     Frame frame;

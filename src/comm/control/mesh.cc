@@ -294,8 +294,11 @@ std::string Mesh::loss_of(int process) {
   const std::lock_guard lock(mutex_);
   connections_[process].check_host(lost_after_);
   list_unsent(process);  // a question
-  if (carrier_ == nullptr || carrier_->error_of(process).empty())
-    return connections_[process].loss();
+  if (carrier_ == nullptr) return connections_[process].loss();
+  // One that has left in good order closes its connection, and the carrier may not have handed on
+  // all that came before its farewell.
+  if (carrier_->error_of(process).empty())
+    return gate_->keeps_farewell_of(process) ? std::string() : connections_[process].loss();
   // The process may have left in good order, and its farewell is here before the carrier's end is.
   if (receive_from(process)) ring();
   const std::string& loss = connections_[process].loss();
