@@ -10,13 +10,14 @@ import torch.distributed as dist
 from torch import nn
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 
-from plait.vllm.products import Loaded, multiply
+from plait.vllm.products import Loaded, calls, multiply
 
-_ROWS = (1, 64)  # of a token, and of a small prompt
-_TURNS = 5
+_ROWS = (1, 64, 512)  # of a token, of a small prompt, and of a part of a long one
+_TURNS = 20  # of short calls
+_SECONDS = 0.5  # the longest comparison of more than two turns
 # A product that is slower by less than both of these is so by chance, or too little to be noticed.
-_FACTOR = 1.25
-_SECONDS = 20e-6
+_FACTOR = 1.1
+_NOTICED = 50e-6
 
 _known: dict[Hashable, str | None] = {}
 _log = logging.getLogger("plait.vllm")
@@ -32,7 +33,9 @@ def slower(
     """
     if key not in _known:
         was_left = bool(left())
+        served = calls[loaded.layer]
         _known[key] = _compare(loaded, weight, group)
+        calls[loaded.layer] = served  # the comparison's calls are not the model's
         if left() and not was_left and dist.get_rank(group) == 0:
             _log.warning(
                 "vLLM's own product is faster for some layers: plait.vllm.report() has them"
@@ -52,30 +55,34 @@ def _compare(loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup) -> 
     method.process_weights_after_loading(theirs)
     for rows in _ROWS:
         x = torch.ones(rows, weight.shape[1], dtype=weight.dtype)
-        times = _seconds(
-            partial(method.apply, theirs, x), partial(multiply, x, None, loaded, adds_up=False)
+        factor = _slowest(
+            partial(method.apply, theirs, x),
+            partial(multiply, x, None, loaded, adds_up=False),
+            group,
         )
-        if (factor := _slowest(*times, group)) is not None:
+        if factor is not None:
             return f"its own product of x [{rows}, k] takes {1 / factor:.2f} of plait's time"
     return None
 
 
-def _slowest(theirs: float, ours: float, group: dist.ProcessGroup) -> float | None:
+def _slowest(
+    theirs: Callable[[], object], ours: Callable[[], object], group: dist.ProcessGroup
+) -> float | None:
     """Return by which factor plait is slower on the slowest rank, where it clearly is."""
-    is_clear = ours > theirs * _FACTOR and ours > theirs + _SECONDS
-    factor = torch.tensor(ours / theirs if is_clear else 0.0)
+    first = sum(_seconds(theirs, ours))  # these calls make what later ones find
+    turns = max(2, min(_TURNS, int(_SECONDS / first)))
+    times = [_seconds(theirs, ours) for _ in range(turns)]
+    least = min(one for one, _ in times), min(one for _, one in times)
+    is_clear = least[1] > least[0] * _FACTOR and least[1] > least[0] + _NOTICED
+    factor = torch.tensor(least[1] / least[0] if is_clear else 0.0)
     dist.all_reduce(factor, dist.ReduceOp.MAX, group)
     return float(factor) or None
 
 
 def _seconds(theirs: Callable[[], object], ours: Callable[[], object]) -> tuple[float, float]:
-    """Return how long each call takes at best, in turns."""
-    times: list[tuple[float, float]] = []
-    for _ in range(_TURNS + 1):
-        begin = time.perf_counter()
-        theirs()
-        between = time.perf_counter()
-        ours()
-        times.append((between - begin, time.perf_counter() - between))
-    found = times[1:]  # the first calls make what later ones find
-    return min(one for one, _ in found), min(one for _, one in found)
+    """Return how long each call takes."""
+    begin = time.perf_counter()
+    theirs()
+    between = time.perf_counter()
+    ours()
+    return between - begin, time.perf_counter() - between
