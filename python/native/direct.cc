@@ -28,8 +28,12 @@ class TorchModes {
       : questions_(std::move(questions)), forward_ad_(std::move(forward_ad)) {}
 
   bool are_on() const {
-    return std::any_of(questions_.begin(), questions_.end(),
-                       [](const nb::object& ask) { return PyObject_IsTrue(ask().ptr()) == 1; }) ||
+    const auto has_answer = [](const nb::object& ask) {
+      const int is_true = PyObject_IsTrue(ask().ptr());
+      if (is_true < 0) throw nb::python_error();
+      return is_true == 1;
+    };
+    return std::any_of(questions_.begin(), questions_.end(), has_answer) ||
            nb::cast<int>(forward_ad_.attr("_current_level")) >= 0;
   }
 
