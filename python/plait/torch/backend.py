@@ -68,6 +68,8 @@ class PlaitProcessGroup(ProcessGroup):
         self._has_gloos_works = False  # since the last barrier: on all ranks, or on none
         groups.meet(PrefixStore("meet/", store), rank, size, timeout)  # gloo waits blindly
         inner = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
+        # One that destroys the group at once would close what a slower rank still connects to.
+        groups.meet(PrefixStore("met/", store), rank, size, timeout)
         if TorchVersion(torch.__version__) < "2.14":  # where it does something, and no warning
             inner._set_sequence_number_for_group()
         self._inner: Any = ProcessGroup(store, rank, size)

@@ -1,5 +1,6 @@
 """Every collective of the backend "plait", beside gloo's of the same tensors."""
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -415,6 +416,25 @@ def test_ranks_that_disagree_all_hear_of_it() -> None:
     with pytest.raises(plait.Error) as caught:
         dist.all_reduce(torch.ones(3 + dist.get_rank()), group=group)
     assert caught.value.code in (plait.Code.mismatch, plait.Code.peer_lost)
+
+
+def test_a_group_is_made_on_all_ranks_before_any_may_destroy_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs, last = dist.ProcessGroupGloo, dist.get_world_size() - 1
+    of_all = dist.distributed_c10d._get_default_store()
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        made = theirs(*args, **kwargs)
+        if dist.get_rank() == last:
+            time.sleep(0.3)
+            of_all.set("made", "")
+        return made
+
+    monkeypatch.setattr(dist, "ProcessGroupGloo", slow)
+    group = dist.new_group(backend="plait")
+    assert of_all.check(["made"])
+    dist.destroy_process_group(group)
 
 
 def test_a_destroyed_group_is_of_no_use() -> None:

@@ -40,6 +40,7 @@ LEFT_OUT = {
 }
 
 _BARRIERS = itertools.count()
+_TURNS = itertools.count(1)
 _Tests: Any = distributed_test.DistributedTest._DistTestBase
 
 
@@ -79,6 +80,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """Give each test what it has in processes of its own, and leave nothing of it to the next."""
     monkeypatch.setenv("TEMP_DIR", str(folder))
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "OFF")
+    # torch names groups by their number, which a test may leave different if some ranks fail.
+    dist.distributed_c10d._world.group_count = 100 * next(_TURNS)
     yield
     set_debug_level(DebugLevel.OFF)
     for group in list(dist.distributed_c10d._world.pg_map):
