@@ -19,7 +19,7 @@ TEST(Ticks, GoForwardOnAThread) {
 }
 
 TEST(Ticks, GoOnWhileTheThreadSleeps) {
-  if (!ticks_are_steady()) GTEST_SKIP() << "this machine's counter is not steady";
+  if (!ticks_are_steady()) GTEST_SKIP() << "this host's counter is not steady";
   const auto ticks_of = [](int milliseconds) {
     const Nanoseconds begin = now();
     const Ticks first = ticks();
@@ -37,7 +37,7 @@ TEST(Ticks, GoOnWhileTheThreadSleeps) {
 
 // A thread that was created later, perhaps on another processor, is not earlier.
 TEST(Ticks, AgreeBetweenThreads) {
-  if (!ticks_are_steady()) GTEST_SKIP() << "this machine's counter is not steady";
+  if (!ticks_are_steady()) GTEST_SKIP() << "this host's counter is not steady";
   for (int i = 0; i < 20; ++i) {
     const Ticks before = ticks();
     Ticks other = 0;

@@ -56,8 +56,8 @@ build_meanwhile() {
 }
 
 # How much of the release build is made: `whole`, or `brief`, which lacks kernels for GPUs, benchmarks and examples. It
-# compiles several of the library's sources at a time, which takes half as long, and so does a build of CI, where nothing
-# is compiled a second time. A folder that has been whole stays so.
+# compiles several of the library's sources at a time, which takes half as long. So does a build of CI, where nothing is
+# compiled a second time. A folder that has been whole stays so.
 extent=whole
 
 # Ninja configures again if a CMake file has changed, but not if the presets or the wanted extent have.
