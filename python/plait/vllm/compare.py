@@ -16,7 +16,7 @@ _ROWS = (1, 64, 512)  # of a token, of a small prompt, and of a part of a long o
 _TURNS = 20  # of short calls
 _SECONDS = 0.5  # the longest comparison of more than two turns
 # A product that is slower by less than both of these is so by chance, or too little to be noticed.
-_FACTOR = 1.1
+_FACTOR = 1.05
 _NOTICED = 50e-6
 
 _known: dict[Hashable, str | None] = {}
