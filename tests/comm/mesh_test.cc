@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -271,28 +272,57 @@ class LateCarrier final : public Carrier {
   std::string no_error_;
 };
 
-// Its connection closes while the farewell still waits for a chunk.
-TEST_P(MeshTest, OneThatHasSaidFarewellIsNotLostBeforeItsLastChunkCame) {
-  Order order(1);
-  const std::uint32_t number = near_->add(order);
-  auto carrier = std::make_unique<LateCarrier>();
-  LateCarrier& late = *carrier;
-  near_->carry_by(std::move(carrier));
-  far_->carry_by(std::make_unique<LateCarrier>());
-  far_->send_text(0, {.kind = Kind::farewell, .receiver = number}, "");
-  near_->move_surely();  // takes the farewell
-  far_.reset();
-  near_->move_surely();  // and sees the end
-  ASSERT_TRUE(near_->is_closed_by(1));
-  EXPECT_EQ(near_->loss_of(1), "");
-  EXPECT_EQ(order.order(), "");
-  late.come = 1;
+class FarewellTest : public MeshTest {
+ protected:
+  FarewellTest() {
+    auto carrier = std::make_unique<LateCarrier>();
+    late_ = carrier.get();
+    near_->carry_by(std::move(carrier));
+    far_->carry_by(std::make_unique<LateCarrier>());
+  }
+  ~FarewellTest() override { near_->remove(number_); }
+
+  // The far process says farewell to the receiver, whose last chunk is on its way, and ends.
+  void leave() {
+    far_->send_text(0, {.kind = Kind::farewell, .receiver = number_}, "");
+    near_->move_surely();  // takes the farewell
+    far_.reset();
+    near_->move_surely();  // and sees the end
+    ASSERT_TRUE(near_->is_closed_by(1));
+    EXPECT_EQ(order_.order(), "");
+  }
+
+  Order order_{1};
+  std::uint32_t number_ = near_->add(order_);
+  LateCarrier* late_ = nullptr;
+};
+
+TEST_P(FarewellTest, OneThatHasSaidItIsNotLostBeforeItsLastChunkCame) {
+  leave();
+  EXPECT_EQ(near_->loss_of(1, number_), "");
+  late_->come = 1;
   near_->move_surely();
-  EXPECT_EQ(order.order(), "t");
-  EXPECT_NE(near_->loss_of(1), "");
-  near_->remove(number);
+  EXPECT_EQ(order_.order(), "t");
+  EXPECT_NE(near_->loss_of(1, number_), "");
 }
 
+// It may have been killed after it left the one group.
+TEST_P(FarewellTest, OneThatHasSaidItToAnotherGroupIsLost) {
+  leave();
+  EXPECT_NE(near_->loss_of(1, number_ + 1), "");
+  EXPECT_NE(near_->loss_of(1), "");
+}
+
+TEST_P(FarewellTest, OneWhoseLastChunkDoesNotComeIsLostAfterAWhile) {
+  leave();
+  const base::Nanoseconds start = base::now();
+  while (near_->loss_of(1, number_).empty() && base::now() < start + kPatience)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_NE(near_->loss_of(1, number_), "");
+  EXPECT_GE(base::now() - start, kPolicy.lost_after / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Few, FarewellTest, testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Few, MeshTest, testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Many, MeshTest, testing::Values(20));
 

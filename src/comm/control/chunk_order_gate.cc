@@ -41,10 +41,11 @@ bool ChunkOrderGate::open() {
   return is_news;
 }
 
-bool ChunkOrderGate::keeps_farewell_of(int process) const {
+bool ChunkOrderGate::keeps_farewell(int process, std::uint32_t receiver) const {
   const std::deque<KeptFrame>& kept = kept_[process];
-  return std::any_of(kept.begin(), kept.end(),
-                     [](const KeptFrame& one) { return one.frame.kind == Kind::farewell; });
+  return std::any_of(kept.begin(), kept.end(), [receiver](const KeptFrame& one) {
+    return one.frame.kind == Kind::farewell && one.frame.receiver == receiver;
+  });
 }
 
 }  // namespace plait::comm::tcp

@@ -33,8 +33,9 @@ class ChunkOrderGate final : public Receiver {
   // Hands on what waits for no chunk any more. True: there was something.
   bool open();
 
-  // True if a farewell of the process is kept back: what it sent before is still to come.
-  bool keeps_farewell_of(int process) const;
+  // True if a farewell of the process to the receiver is kept back: what it sent before is still to
+  // come.
+  bool keeps_farewell(int process, std::uint32_t receiver) const;
 
  private:
   struct KeptFrame {

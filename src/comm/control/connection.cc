@@ -43,6 +43,7 @@ std::string Connection::ends() const {
 void Connection::close(const std::string& why) {
   if (!end_.empty()) return;
   end_ = why;
+  ended_at_ = base::now();
   unsent_.clear();
   socket_.reset();
 }

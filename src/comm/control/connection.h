@@ -44,6 +44,7 @@ class Connection {
   // True if frames still come and go. They do after a host has been silent for too long, as soon as
   // it answers again.
   bool is_open() const { return end_.empty(); }
+  base::Nanoseconds ended_at() const { return ended_at_; }  // 0: they do
 
   // True if it has ended because the other kernel has closed it: the process there has ended. For
   // that, a process that lives never closes a connection because the other host is silent.
@@ -106,7 +107,8 @@ class Connection {
   int process_ = 0;
   base::Fd socket_;
   std::string end_ = "it was never made";  // why nothing comes or goes any more; empty: it is open
-  std::string silence_;                    // that the host was silent, and for how long
+  base::Nanoseconds ended_at_ = 0;
+  std::string silence_;  // that the host was silent, and for how long
   bool cannot_send_ = false;
   bool is_closed_by_peer_ = false;
   bool has_sent_chunk_ = false;  // in this call

@@ -289,20 +289,23 @@ std::string Mesh::route_to(int process) {
   return base::sentence(carrier_->name(), ": ", ends, ", ", carrier_->route_to(process));
 }
 
-std::string Mesh::loss_of(int process) {
+std::string Mesh::loss_of(int process, std::uint32_t receiver) {
   if (process == me_) return {};
   const std::lock_guard lock(mutex_);
   connections_[process].check_host(lost_after_);
   list_unsent(process);  // a question
-  if (carrier_ == nullptr) return connections_[process].loss();
-  // One that has left in good order closes its connection, and the carrier may not have handed on
-  // all that came before its farewell.
-  if (carrier_->error_of(process).empty())
-    return gate_->keeps_farewell_of(process) ? std::string() : connections_[process].loss();
+  const Connection& connection = connections_[process];
+  if (carrier_ == nullptr) return connection.loss();
+  if (carrier_->error_of(process).empty()) {
+    // One that leaves closes its connection, perhaps before the carrier has handed on what came
+    // before its farewell. If it was killed then, that may never come.
+    const bool is_on_its_way = gate_->keeps_farewell(process, receiver) &&
+                               base::now() - connection.ended_at() < lost_after_;
+    return is_on_its_way ? std::string() : connection.loss();
+  }
   // The process may have left in good order, and its farewell is here before the carrier's end is.
   if (receive_from(process)) ring();
-  const std::string& loss = connections_[process].loss();
-  return loss.empty() ? carrier_->error_of(process) : loss;
+  return connection.loss().empty() ? carrier_->error_of(process) : connection.loss();
 }
 
 bool Mesh::is_closed_by(int process) {

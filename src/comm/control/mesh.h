@@ -119,8 +119,9 @@ class Mesh {
   // what moves the chunks; empty: there is no connection.
   std::string route_to(int process);
 
-  // Why nothing comes from the process any more; empty: it is there, as far as can be told.
-  std::string loss_of(int process);
+  // Why nothing comes from the process any more; empty: it is there, as far as can be told, or it
+  // has left the receiver's group in good order, and its last chunks are on their way.
+  std::string loss_of(int process, std::uint32_t receiver = 0);
 
   // True if nothing comes because the process has ended: its kernel has closed the connection.
   bool is_closed_by(int process);

@@ -117,7 +117,7 @@ bool TcpGroup::report(const Failure& failure) noexcept {
       failure,
       {.is_there =
            [&](int peer) {
-             return !has_left(peer) && mesh_->loss_of(members_.processes[peer]).empty();
+             return !has_left(peer) && mesh_->loss_of(members_.processes[peer], number_).empty();
            },
        .report =
            [&](int peer) { send(peer, {.kind = Kind::report, .receiver = 0}, write(failure)); },
@@ -152,7 +152,7 @@ void TcpGroup::send(int peer, Frame frame, const std::string& text) noexcept {
 
 AgreementMessages::PeerState TcpGroup::look_at(int peer) {
   const int process = members_.processes[peer];
-  const bool is_lost = !mesh_->loss_of(process).empty();
+  const bool is_lost = !mesh_->loss_of(process, number_).empty();
   return {.is_lost = is_lost,
           .is_only_chunks = mesh_->is_lost_by_carrier_alone(process),
           .has_ended = mesh_->is_closed_by(process),
@@ -249,7 +249,7 @@ void TcpGroup::check_for_losses(base::FunctionRef<std::string()> doing) {
   mesh_->move();
   for (int peer = 0; peer < world() && !failed(); ++peer) {
     if (peer == rank() || has_left(peer)) continue;
-    const std::string loss = mesh_->loss_of(members_.processes[peer]);
+    const std::string loss = mesh_->loss_of(members_.processes[peer], number_);
     // Another thread may have read its farewell meanwhile.
     if (loss.empty() || has_left(peer) || failed()) continue;
     fail({Code::peer_lost, peer,
