@@ -51,8 +51,8 @@ endif()
 # plait_compile_together(TARGET [APART ...]): compiles several sources at once, in sanitizer builds and in builds made
 # once.
 #
-# Includes take most of the compile time of a source, and twice as long with a sanitizer. clang-tidy reads each source
-# alone, and shows that it includes what it needs.
+# Includes take most of the compile time of a source, and twice as long with a sanitizer. clang-tidy reads sources that
+# have changed alone, and shows that they include what they need.
 function(plait_compile_together target)
   if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
@@ -71,7 +71,7 @@ endfunction()
 function(plait_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_library(plait_${name} STATIC ${ARG_SOURCES} ${ARG_APART})
-  # Otherwise each source is compiled by itself, as users do.
+  # Users compile each source by itself, with neither of these.
   if(PLAIT_SANITIZE OR PLAIT_COMPILE_TOGETHER STREQUAL "all")
     plait_compile_together(plait_${name} ${ARG_APART})
   endif()

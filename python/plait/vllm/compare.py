@@ -12,29 +12,38 @@ from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 
 from plait.vllm.products import Loaded, calls, multiply
 
-_ROWS = (1, 64, 512)  # of a token, of a small prompt, and of a part of a long one
-_TURNS = 20  # of short calls
-_SECONDS = 0.5  # the longest comparison of more than two turns
-# A product that is slower by less than both of these is so by chance, or too little to be noticed.
+# Rows of a token, of a small prompt and of a part of a long one, and how many seconds more are
+# noticed.
+_ROWS = {1: 20e-6, 64: 50e-6, 512: 100e-6}
+# A product that takes fewer times as long is slower by chance. Before a sum over the ranks, plait
+# hides the sum.
 _FACTOR = 1.05
-_NOTICED = 50e-6
+_FACTOR_BEFORE_SUM = 1.25
+_SECONDS = 0.5  # of a comparison of more than _FEWEST turns
+_FEWEST, _MOST = 5, 20
+_LONGEST_TURN = 0.25
 
 _known: dict[Hashable, str | None] = {}
 _log = logging.getLogger("plait.vllm")
 
 
 def slower(
-    key: Hashable, loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup
+    key: Hashable,
+    loaded: Loaded,
+    weight: torch.Tensor,
+    group: dist.ProcessGroup,
+    *,
+    adds_up: bool,
 ) -> str | None:
-    """Say that vLLM's product is clearly faster than plait's on a rank of the group; None if not.
+    """Say that vLLM's product is clearly faster than plait's on the slowest rank; None if not.
 
     All ranks make the call for the same weight; for each key only the first one measures. The first
-    rank warns of the first such weight alone.
+    rank warns of the first such weight alone. `adds_up`: the layer adds up over the ranks.
     """
     if key not in _known:
         was_left = bool(left())
         served = calls[loaded.layer]
-        _known[key] = _compare(loaded, weight, group)
+        _known[key] = _compare(loaded, weight, group, _FACTOR_BEFORE_SUM if adds_up else _FACTOR)
         calls[loaded.layer] = served  # the comparison's calls are not the model's
         if left() and not was_left and dist.get_rank(group) == 0:
             _log.warning(
@@ -48,35 +57,42 @@ def left() -> list[str]:
     return sorted(str(key) for key, refusal in _known.items() if refusal is not None)
 
 
-def _compare(loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup) -> str | None:
+def _compare(
+    loaded: Loaded, weight: torch.Tensor, group: dist.ProcessGroup, factor: float
+) -> str | None:
     method = UnquantizedLinearMethod()
-    theirs = nn.Module()
-    theirs.weight = nn.Parameter(weight.detach(), requires_grad=False)
-    method.process_weights_after_loading(theirs)
-    for rows in _ROWS:
+    layer = nn.Module()
+    layer.weight = nn.Parameter(weight.detach(), requires_grad=False)
+    method.process_weights_after_loading(layer)
+    for rows, noticed in _ROWS.items():
         x = torch.ones(rows, weight.shape[1], dtype=weight.dtype)
-        factor = _slowest(
-            partial(method.apply, theirs, x),
+        theirs, ours = _least(
+            partial(method.apply, layer, x),
             partial(multiply, x, None, loaded, adds_up=False),
             group,
         )
-        if factor is not None:
-            return f"its own product of x [{rows}, k] takes {1 / factor:.2f} of plait's time"
+        if ours > theirs * factor and ours > theirs + noticed:
+            return f"its own product of x [{rows}, k] takes {theirs / ours:.2f} of plait's time"
     return None
 
 
-def _slowest(
+def _least(
     theirs: Callable[[], object], ours: Callable[[], object], group: dist.ProcessGroup
-) -> float | None:
-    """Return by which factor plait is slower on the slowest rank, where it clearly is."""
-    first = sum(_seconds(theirs, ours))  # these calls make what later ones find
-    turns = max(2, min(_TURNS, int(_SECONDS / first)))
+) -> torch.Tensor:
+    """Return how long each takes at best on the slowest rank; nothing where that takes too long."""
+    _seconds(theirs, ours)  # these calls make what later ones find
+    turn = float(_most(_seconds(theirs, ours), group).sum())
+    if turn > _LONGEST_TURN:
+        return torch.zeros(2)
+    turns = max(_FEWEST, min(_MOST, int(_SECONDS / turn)))
     times = [_seconds(theirs, ours) for _ in range(turns)]
-    least = min(one for one, _ in times), min(one for _, one in times)
-    is_clear = least[1] > least[0] * _FACTOR and least[1] > least[0] + _NOTICED
-    factor = torch.tensor(least[1] / least[0] if is_clear else 0.0)
-    dist.all_reduce(factor, dist.ReduceOp.MAX, group)
-    return float(factor) or None
+    return _most((min(one for one, _ in times), min(one for _, one in times)), group)
+
+
+def _most(seconds: tuple[float, float], group: dist.ProcessGroup) -> torch.Tensor:
+    found = torch.tensor(seconds, dtype=torch.float64)
+    dist.all_reduce(found, dist.ReduceOp.MAX, group)
+    return found
 
 
 def _seconds(theirs: Callable[[], object], ours: Callable[[], object]) -> tuple[float, float]:
