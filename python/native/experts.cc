@@ -178,6 +178,13 @@ class PyExpertsByStacks {
   Operands operands_;
 };
 
+ExpertActivation activation_of(std::string_view named) {
+  for (const auto one : {ExpertActivation::swiglu, ExpertActivation::swiglu_interleaved}) {
+    if (name(one) == named) return one;
+  }
+  return ExpertActivation::silu;
+}
+
 }  // namespace
 
 void bind_experts(nb::module_& m) {
@@ -186,23 +193,25 @@ void bind_experts(nb::module_& m) {
           "__init__",
           [](PyExperts* self, PyCommunicator& comm, std::int64_t hidden, std::int64_t inner,
              std::int64_t experts, std::int64_t top, std::int64_t parts, Named<Dtype> dtype,
-             Named<Dtype> wire, bool is_packed, Named<WeightLayout> layout, bool interleaved,
-             float alpha, std::optional<float> limit, float added, std::vector<int> ranks,
-             const PlanSource* plans, bool replicated, int threads, std::string backend) {
-            ExpertsDesc desc = {.hidden = hidden,
-                                .inner = inner,
-                                .experts = experts,
-                                .top = top,
-                                .dtype = dtype,
-                                .out = dtype,
-                                .wire = wire,
-                                .weight = {.dtype = dtype, .is_packed = is_packed},
-                                .activation = interleaved ? ExpertActivation::swiglu_interleaved
-                                                          : ExpertActivation::swiglu,
-                                .alpha = alpha,
-                                .added = added,
-                                .parts = parts,
-                                .ranks = std::move(ranks)};
+             Named<Dtype> wire, bool is_packed, Named<WeightLayout> layout,
+             const std::string& activation, float alpha, std::optional<float> limit, float added,
+             bool weighted, std::vector<int> ranks, const PlanSource* plans, bool replicated,
+             int threads, std::string backend) {
+            ExpertsDesc desc = {
+                .hidden = hidden,
+                .inner = inner,
+                .experts = experts,
+                .top = top,
+                .dtype = dtype,
+                .out = dtype,
+                .wire = wire,
+                .weight = {.dtype = dtype, .is_packed = is_packed},
+                .activation = activation_of(activation),
+                .alpha = alpha,
+                .added = added,
+                .weights_at = weighted ? ExpertWeightsAt::activation : ExpertWeightsAt::combine,
+                .parts = parts,
+                .ranks = std::move(ranks)};
             if (limit) desc.limit = *limit;
             new (self) PyExperts(desc, layout, comm,
                                  {.plans = plans,
@@ -212,9 +221,9 @@ void bind_experts(nb::module_& m) {
           },
           nb::arg("comm"), nb::kw_only(), nb::arg("hidden"), nb::arg("inner"), nb::arg("experts"),
           nb::arg("top"), nb::arg("parts"), nb::arg("dtype"), nb::arg("wire"), nb::arg("is_packed"),
-          nb::arg("layout"), nb::arg("interleaved"), nb::arg("alpha"), nb::arg("limit").none(),
-          nb::arg("added"), nb::arg("ranks"), nb::arg("plans").none(), nb::arg("replicated"),
-          nb::arg("threads"), nb::arg("backend"), nb::keep_alive<1, 2>())
+          nb::arg("layout"), nb::arg("activation"), nb::arg("alpha"), nb::arg("limit").none(),
+          nb::arg("added"), nb::arg("weighted"), nb::arg("ranks"), nb::arg("plans").none(),
+          nb::arg("replicated"), nb::arg("threads"), nb::arg("backend"), nb::keep_alive<1, 2>())
       .def_prop_ro("schedule", &PyExperts::schedule)
       .def(
           "forward",

@@ -21,7 +21,7 @@ functions.
 from plait import _entry, _package
 
 with _package.needs_extra("torch"):
-    from plait.torch.experts import ExpertParallel, Swiglu, expert_parallel
+    from plait.torch.experts import ExpertParallel, Silu, Swiglu, expert_parallel
     from plait.torch.grouped import grouped_linear
     from plait.torch.groups import communicator
     from plait.torch.layers import ColumnParallelLinear, RowParallelLinear
@@ -53,6 +53,7 @@ __all__ = [
     "Report",
     "RowParallelLinear",
     "Schedule",
+    "Silu",
     "Swiglu",
     "UlyssesOutput",
     "UlyssesQKV",

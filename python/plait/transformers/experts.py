@@ -182,9 +182,10 @@ def experts_forward(
     stacks = _stacks(experts)
     count = stacks.down.shape[0]
     placement = Placement.of(count, None, 1)
-    check_operands(hidden, top_k_index, top_k_weights, stacks, placement, 0, experts.is_transposed)
+    turned, widths = experts.is_transposed, activation.widths
+    check_operands(hidden, top_k_index, top_k_weights, stacks, placement, 0, turned, widths)
     ids = top_k_index.masked_fill(top_k_index >= count, -1)
-    call = Call(placement, context_alone(_ALONE), activation, experts.is_transposed)
+    call = Call(placement, context_alone(_ALONE), activation, turned)
     return apply(call, hidden, ids, top_k_weights, stacks)
 
 

@@ -22,6 +22,7 @@ class Case:
     rows: tuple[int, int, int] = (7, 4, 9)
     dtype: torch.dtype = torch.float32
     is_oss: bool = False
+    activation: pt.Swiglu | pt.Silu = field(default_factory=pt.Swiglu)  # unless it is gpt-oss's
     parts: int = 1
     inner: int = INNER
     placement: tuple[int, ...] | None = None
@@ -40,8 +41,8 @@ class Case:
         self.hidden = random(total, WIDTH).to(self.dtype)
         self.ids = torch.randint(-1, self.experts, (total, self.slots), generator=make)
         self.weights = random(total, self.slots).softmax(-1)
-        inner = self.inner
-        up, down = random(self.experts, 2 * inner, WIDTH), random(self.experts, WIDTH, inner)
+        inner, widths = self.inner, self.activation.widths
+        up, down = random(self.experts, widths * inner, WIDTH), random(self.experts, WIDTH, inner)
         biases = [random(self.experts, 2 * inner), random(self.experts, WIDTH)]
         if self.is_oss:
             up, down = up.transpose(1, 2).contiguous(), down.transpose(1, 2).contiguous()
@@ -61,6 +62,7 @@ class Case:
         stacks = [one.clone().requires_grad_() for one in self.whole if one is not None]
         names = ["gate_up", "down", "gate_up_bias", "down_bias"]
         given: Any = dict(zip(names, stacks, strict=False))
+        how.update(activation=self.activation)
         if self.is_oss:
             how.update(activation=OSS, transposed=True)
         if group is None:
@@ -96,6 +98,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "bf16": lambda: Case(dtype=torch.bfloat16),
     "f16, gpt-oss": lambda: Case(dtype=torch.float16, is_oss=True),
     "f32, gpt-oss": lambda: Case(is_oss=True),
+    "f32, SiLU": lambda: Case(activation=pt.Silu()),
+    "bf16, weights at the activation": lambda: Case(
+        dtype=torch.bfloat16, activation=pt.Swiglu(weighted=True)
+    ),
+    "SiLU in two parts": lambda: Case(
+        parts=2,
+        activation=pt.Silu(weighted=True),
+        placement=tuple(at // 3 % dist.get_world_size() for at in range(10)),
+    ),
     "a map": lambda: Case(placement=spread()),
     "one rank has all experts": lambda: Case(placement=last()),
     "ranks without rows": lambda: Case(rows=(0, 6, 0)),

@@ -14,7 +14,7 @@ expert's weight is the sum over its rows, those of rank 0 first and each rank's 
 rank's bits where ranks have blocks of the rows in the order of ranks.
 """
 
-from plait.torch.experts.call import Swiglu
+from plait.torch.experts.call import Silu, Swiglu
 from plait.torch.experts.layer import ExpertParallel, expert_parallel
 
-__all__ = ["ExpertParallel", "Swiglu", "expert_parallel"]
+__all__ = ["ExpertParallel", "Silu", "Swiglu", "expert_parallel"]

@@ -21,13 +21,41 @@ class Swiglu:
     """The activation between experts' products: (up + added) * gate * sigmoid(alpha * gate).
 
     gate is the first half of a row and up the second, or they alternate. `limit` bounds gate from
-    above and up from both sides.
+    above and up from both sides. `weighted`: a row's weight is multiplied with the activation,
+    before that is rounded, and not with the expert's result.
     """
 
     interleaved: bool = False
     alpha: float = 1.0
     limit: float | None = None
     added: float = 0.0
+    weighted: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in the native layer."""
+        return "swiglu_interleaved" if self.interleaved else "swiglu"
+
+    @property
+    def widths(self) -> int:
+        """How many F the first product has."""
+        return 2
+
+
+@dataclass(frozen=True)
+class Silu:
+    """Gates alone: gate * sigmoid(alpha * gate), where the first product has F outputs, not 2F.
+
+    `limit` and `weighted` are as in Swiglu.
+    """
+
+    alpha: float = 1.0
+    limit: float | None = None
+    weighted: bool = False
+    name, widths, interleaved, added = "silu", 1, False, 0.0
+
+
+Activation = Swiglu | Silu
 
 
 @dataclass
@@ -73,7 +101,7 @@ class Call:
 
     placement: Placement
     context: Context
-    activation: Swiglu
+    activation: Activation
     turned: bool  # weights are [e, inputs, outputs]
     shared_batch: bool = False  # all ranks have the same rows
     # what forward computes while it would wait; it may let rows travel by calling its argument
@@ -101,10 +129,11 @@ class Call:
                 wire=dtype if settings.wire in (None, _native.Dtype.s8) else settings.wire,
                 is_packed=stacks.are_packed,
                 layout=_LAYOUTS[self.turned],
-                interleaved=self.activation.interleaved,
+                activation=self.activation.name,
                 alpha=self.activation.alpha,
                 limit=self.activation.limit,
                 added=self.activation.added,
+                weighted=self.activation.weighted,
                 ranks=self.placement.ranks,
                 plans=self.context.plans,
                 replicated=self.shared_batch,

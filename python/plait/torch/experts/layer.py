@@ -14,7 +14,7 @@ from plait.errors import refuse
 from plait.torch import tensors
 from plait.torch.context import context_of, group_place
 from plait.torch.experts import counts, direct
-from plait.torch.experts.call import Call, Stacks, Swiglu, views
+from plait.torch.experts.call import Activation, Call, Stacks, Swiglu, views
 from plait.torch.experts.placement import NAME, Placement
 from plait.torch.graphs import outside_of_graphs
 from plait.torch.once import differentiable_once
@@ -39,7 +39,7 @@ def expert_parallel(
     down_bias: torch.Tensor | None = None,
     parts: int = 1,
     placement: Sequence[int] | None = None,
-    activation: Swiglu = _SWIGLU,
+    activation: Activation = _SWIGLU,
     transposed: bool = False,
     shared_batch: bool = False,
     shared: Callable[[torch.Tensor], torch.Tensor] | None = None,
@@ -58,7 +58,8 @@ def expert_parallel(
     none; `top_k_weights` is [rows, k]. `gate_up` [e, 2F, H] and `down` [e, H, F] are this rank's
     experts, with `transposed` [e, H, 2F] and [e, F, H]. `placement` says on which rank each expert
     is: without it they lie in contiguous blocks, of which the first ones have one more where it is
-    uneven. A rank's experts lie in the order of their numbers.
+    uneven. A rank's experts lie in the order of their numbers. With the activation Silu, `gate_up`
+    has gates alone, F of them.
 
     With `parts`, each expert is cut in as many equal parts of its F, which may be on different
     ranks: tensor parallelism inside experts. Part p of expert e is number e * `parts` + p, in
@@ -101,7 +102,8 @@ def expert_parallel(
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
         stacks = stacks.cast(dtype)
-    check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed)
+    widths = activation.widths
+    check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed, widths)
     call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
     if shared is None:
         out = apply(call, hidden, top_k_index, top_k_weights, stacks)
@@ -262,6 +264,7 @@ def check_operands(
     placement: Placement,
     rank: int,
     turned: bool,
+    widths: int,
 ) -> None:
     """Refuse operands that don't fit, in words."""
     who = f"rank {rank} of {placement.world}"
@@ -281,13 +284,13 @@ def check_operands(
     float_dtype(weights, NAME, "top_k_weights")
     width, own = hidden.shape[1], len(placement.own(rank))
     inner = stacks.down.shape[1 if turned else 2] if stacks.down.dim() == 3 else 0
-    up, out = [own, 2 * inner, width], [own, width, inner]
+    up, out = [own, widths * inner, width], [own, width, inner]
     if turned:
-        up, out = [own, width, 2 * inner], [own, inner, width]
+        up, out = [own, width, widths * inner], [own, inner, width]
     wanted = {
         "gate_up": (stacks.gate_up, up),
         "down": (stacks.down, out),
-        "gate_up_bias": (stacks.gate_up_bias, [own, 2 * inner]),
+        "gate_up_bias": (stacks.gate_up_bias, [own, widths * inner]),
         "down_bias": (stacks.down_bias, [own, width]),
     }
     for name, (one, shape) in wanted.items():
@@ -328,7 +331,7 @@ class ExpertParallel(nn.Module):
         down_bias: torch.Tensor | None = None,
         parts: int = 1,
         placement: Sequence[int] | None = None,
-        activation: Swiglu = _SWIGLU,
+        activation: Activation = _SWIGLU,
         transposed: bool = False,
         group: dist.ProcessGroup | None = None,
         options: Options = _DEFAULTS,
@@ -359,7 +362,7 @@ class ExpertParallel(nn.Module):
         down_bias: torch.Tensor | None = None,
         parts: int = 1,
         placement: Sequence[int] | None = None,
-        activation: Swiglu = _SWIGLU,
+        activation: Activation = _SWIGLU,
         transposed: bool = False,
         group: dist.ProcessGroup | None = None,
         **how: Any,
@@ -371,7 +374,7 @@ class ExpertParallel(nn.Module):
         inner = down.shape[1 if transposed else 2]
         if inner % parts != 0:
             refuse(NAME, f"{parts} equal parts can't be cut from experts with F = {inner}")
-        halves = 1 if activation.interleaved else 2
+        halves = 1 if activation.interleaved else activation.widths
         cuts = {
             "gate_up": (gate_up, 2 if transposed else 1, halves),
             "down": (down, 1 if transposed else 2, 1),
