@@ -175,6 +175,10 @@ class _Meeting:
 
     def hear(self, key: str, *ranks: int) -> list[bytes]:
         """Return what each of these ranks has left, as soon as it has."""
+        return [self._store.get(one) for one in self.await_all(key, ranks)]
+
+    def await_all(self, key: str, ranks: Sequence[int]) -> list[str]:
+        """Return the names of what these ranks leave, as soon as they have."""
         keys = [f"{key}/{rank}" for rank in ranks]
         left, turn, pause = self._patience, time.monotonic(), _SHORTEST
         while not self._store.check(keys):
@@ -184,7 +188,7 @@ class _Meeting:
                 self._give_up(key, ranks)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
-        return [self._store.get(one) for one in keys]
+        return keys
 
     def all(self, key: str, mine: str | bytes) -> list[bytes]:
         """Return what all ranks have left. Collective."""
@@ -206,7 +210,9 @@ class _Meeting:
 
 def meet(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> None:
     """Return when all ranks have called it. Collective."""
-    _Meeting(store, rank, world, timeout).all("here", "")
+    meeting = _Meeting(store, rank, world, timeout)
+    meeting.tell("here", "")
+    meeting.await_all("here", range(world))
 
 
 def connect(store: Store, rank: int, world: int, timeout: timedelta | None = None) -> Communicator:
