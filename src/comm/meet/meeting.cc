@@ -385,7 +385,7 @@ MeetResult Meeting::result() {
         .mesh = std::make_shared<Mesh>(self().rank, std::move(neighbors), sockets, site_.policy),
         .oversubscribed = is_oversubscribed(ranks_.infos, self().rank)};
   } catch (const Error&) {
-    ranks_.lines.put_back(std::move(sockets));  // for tell_of_error()
+    ranks_.lines.put_back(std::move(sockets));  // for announce_error()
     throw;
   }
 }
