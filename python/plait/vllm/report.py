@@ -1,11 +1,15 @@
 """The report of the layers of this process that were served, and of those that were not."""
 
 import logging
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from vllm.distributed import get_tp_group
+
 import plait.torch
+from plait.torch.profile import Profile
 from plait.torch.report import counted
 from plait.vllm import products
 
@@ -68,9 +72,29 @@ def report() -> Report:
 class WorkerReport:
     """Lets vLLM's workers be asked: LLM(worker_extension_cls="plait.vllm.WorkerReport")."""
 
+    _recorded: tuple[Profile, float] | None = None  # and since when
+
     def plait_report(self) -> str:
         """Return the report of this worker, for LLM.collective_rpc("plait_report")."""
         return str(report())
+
+    def plait_record(self) -> None:
+        """Record from now on how plait's calls spend their time; all workers do it together."""
+        profile = plait.torch.profile(get_tp_group().device_group)
+        profile.__enter__()
+        self._recorded = profile, time.perf_counter()
+
+    def plait_profile(self) -> str:
+        """Return where this worker's time has gone since plait_record()."""
+        if self._recorded is None:
+            return "plait: nothing is recorded yet; call plait_record before"
+        (profile, since), self._recorded = self._recorded, None
+        seconds = time.perf_counter() - since
+        profile.__exit__(None, None, None)
+        table = profile.table()
+        within = sum(row.seconds for row in table.rows)
+        what = f"rank {table.rank}: {seconds:.3f} s recorded, {within:.3f} s of it in plait's calls"
+        return f"{what}\n{table}"
 
 
 def note(

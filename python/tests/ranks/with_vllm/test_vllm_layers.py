@@ -258,6 +258,22 @@ def test_weights_whose_product_is_slower_on_a_rank(
     agree(torch.equal(result, torch.full_like(result, INPUTS)), str(result))
 
 
+def test_workers_say_where_their_time_goes() -> None:
+    plait.vllm.enable()
+    up, down = make(Case("", COLUMNS[0]), torch.float32), make(Case(""), torch.float32)
+    worker = plait.vllm.WorkerReport()
+    agree("call plait_record before" in worker.plait_profile(), "something was recorded")
+    x = input_of(Case("", COLUMNS[0]), torch.float32)
+    worker.plait_record()
+    for _ in range(3):
+        down(up(x)[0][:, : INPUTS // dist.get_world_size()])
+    said = worker.plait_profile()
+    agree(bool(re.match(rf"rank {dist.get_rank()}: \d+\.\d+ s recorded, \d+\.", said)), said)
+    calls = {line.split()[0]: int(line.split()[5]) for line in said.splitlines()[2:]}
+    agree(calls.items() >= {SUM: 3, "matmul": 3}.items(), said)
+    agree("call plait_record before" in worker.plait_profile(), "it records again")
+
+
 class OwnLayer(linear.RowParallelLinear):  # type: ignore[misc]
     """A layer of a model's own."""
 
