@@ -3,14 +3,17 @@
 
     tools/check_words.py [FILE...]
 
-Looks at the comments of C++, Python, CMake and shell files, at Python's docstrings, and at Markdown's prose, of all
-files that git knows, and refuses what makes a sentence need a second reading:
+Looks at the comments of C++, Python, CMake and shell files, at docstrings, those of stubs too, and at Markdown's prose,
+of all files that git knows, and refuses what makes a sentence need a second reading:
 - a comment or docstring that opens with "Of", "That", "So", "The same", "As", "What", "Whether", "Where", "By" or
   "In which": say whole what it is about;
+- a comment behind code of C++ that opens with "what", "whether", "where" or "in which". A label such as "by rank" is
+  allowed there;
 - nobody, somebody, everybody, whoever, whom: name the rank, the thread, the caller, the owner.
 """
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -20,10 +23,10 @@ from typing import Iterator, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = {
     **dict.fromkeys((".cc", ".h", ".cu", ".cuh"), "//"),
-    **dict.fromkeys((".py", ".sh", ".cmake", "CMakeLists.txt", "do"), "#"),
+    **dict.fromkeys((".py", ".pyi", ".sh", ".cmake", "CMakeLists.txt", "do"), "#"),
 }
 OPENING = re.compile(r"(?:Of|That|So|The same|As)\b(?! (?:is|was)\b)|(?:What|Whether|Where|By|In which)\b")
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+OPENING_BEHIND_CODE = re.compile(r"(?:what|whether|where|in which)\b")
 ANIMATE = re.compile(r"\b(?:nobody|somebody|everybody|whoever|whomever|whom)\b", re.IGNORECASE)
 
 
@@ -32,7 +35,13 @@ class Found(NamedTuple):
     why: str
 
 
-def comments(text: str, mark: str) -> Iterator[tuple[int, str]]:
+class Sentence(NamedTuple):
+    line: int
+    words: str
+    behind_code: bool = False
+
+
+def comments(text: str, mark: str) -> Iterator[Sentence]:
     """Each comment, joined over its lines, with the number of its first line."""
     start, words = 0, []
     for number, line in enumerate([*text.splitlines(), ""], start=1):
@@ -40,29 +49,29 @@ def comments(text: str, mark: str) -> Iterator[tuple[int, str]]:
         match = re.search(rf"(?:^|\s){re.escape(mark)} (.*)", line)
         alone = match is not None and not line[: match.start()].strip()
         if words and not alone:
-            yield start, " ".join(words)
+            yield Sentence(start, " ".join(words))
             words = []
-        if match is not None:
+        if alone:
             if not words:
                 start = number
             words.append(match[1].strip())
-            if not alone:
-                yield start, " ".join(words)
-                words = []
+        elif match is not None:
+            yield Sentence(number, match[1].strip(), behind_code=mark == "//")
 
 
-def docstrings(text: str) -> Iterator[tuple[int, str]]:
-    """Each docstring of a Python file, with the number of its first line."""
+def docstrings(text: str) -> Iterator[Sentence]:
+    """Each docstring of a Python file, also one below an attribute, with the number of its first line."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, DOCUMENTED) and (words := ast.get_docstring(node)):
-            yield node.body[0].lineno, words
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(words))):
+                yield Sentence(node.lineno, inspect.cleandoc(words))
 
 
-def faults_of_code(kind: str, sentences: Iterator[tuple[int, str]]) -> Iterator[Found]:
-    for line, sentence in sentences:
-        if OPENING.match(sentence):
-            yield Found(line, f'a {kind} opens with "{sentence[:30]}"')
-        if kind == "comment" and (word := ANIMATE.search(sentence)):
+def faults_of_code(kind: str, sentences: Iterator[Sentence]) -> Iterator[Found]:
+    for line, words, behind_code in sentences:
+        if OPENING.match(words) or (behind_code and OPENING_BEHIND_CODE.match(words)):
+            yield Found(line, f'a {kind} opens with "{words[:30]}"')
+        if kind == "comment" and (word := ANIMATE.search(words)):
             yield Found(line, f'a comment says "{word[0]}"')
 
 
@@ -80,7 +89,7 @@ def faults_of(path: Path) -> Iterator[Found]:
         yield from faults_of_prose(text)
     elif mark := MARKS.get(path.name, MARKS.get(path.suffix)):
         yield from faults_of_code("comment", comments(text, mark))
-        if path.suffix == ".py":
+        if path.suffix in (".py", ".pyi"):
             yield from faults_of_code("docstring", docstrings(text))
 
 

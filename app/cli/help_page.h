@@ -27,7 +27,7 @@ struct HelpPage {
   };
 
   std::string name;     // "bench matmul"; empty: the whole command's
-  std::string usage;    // what follows "plait ", a line for each form
+  std::string usage;    // the words after "plait ", a line for each form
   std::string purpose;  // paragraphs, between empty lines
   std::vector<List> lists = {};
   std::vector<Option> options = {};

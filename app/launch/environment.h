@@ -13,7 +13,7 @@ namespace plait::launch {
 struct LocalPlace {
   int rank;
   int world;
-  std::string rendezvous = {};  // where ranks of several hosts meet; empty: all are on this host
+  std::string rendezvous = {};  // the meeting point of hosts; empty: all ranks are on this host
   std::string hosts = {};       // of all ranks, as node1:2,node2:2; empty: it isn't known
   std::string secret = {};      // that they know; empty: what is inherited
 };

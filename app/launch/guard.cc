@@ -36,7 +36,7 @@ void end_everything(const std::vector<Group>& groups, const std::string& variabl
 }
 
 // The groups that Guard::watch() has sent, until the socket closes.
-std::vector<Group> hear_of_groups(const base::Fd& line) {
+std::vector<Group> receive_groups(const base::Fd& line) {
   std::vector<Group> groups;
   for (;;) {
     base::Message message;
@@ -57,7 +57,7 @@ std::vector<Group> hear_of_groups(const base::Fd& line) {
   dup2(line, STDIN_FILENO);
   // Close the output, so that a reader that waits for its end does not wait for the guard.
   close_range(1, ~0U, 0);
-  const auto groups = hear_of_groups(base::Fd(STDIN_FILENO));
+  const auto groups = receive_groups(base::Fd(STDIN_FILENO));
   end_everything(groups, "PLAIT_JOB=" + job);
   _exit(0);
 } catch (const std::exception&) {

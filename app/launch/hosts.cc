@@ -37,7 +37,7 @@ std::optional<std::size_t> find_colon(std::string_view part) {
   const std::size_t colon = part.rfind(':');
   if (colon == std::string_view::npos) return part.size();
   if (bracket != std::string_view::npos) {
-    const std::size_t after = bracket + 1;  // where a number may follow
+    const std::size_t after = bracket + 1;  // a number may follow there
     return after == part.size() || part[after] == ':' ? std::optional(after) : std::nullopt;
   }
   if (part.find(':') != colon) return std::nullopt;

@@ -13,7 +13,7 @@ namespace plait::launch {
 struct Launch {
   std::string speaker = "plait run";  // the command that the user typed, before each message
   std::string path;                   // the path of the program
-  std::vector<std::string> words;     // what the ranks run
+  std::vector<std::string> words;     // the program's arguments, with its name first
   std::vector<CpuBinding> bindings;   // one for each rank
   RunPart part;                       // which ranks these are
   bool has_caller = false;            // on another host, which writes its standard input

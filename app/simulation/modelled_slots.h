@@ -31,7 +31,7 @@ class ModelledSlots final : public SlotTransport {
   std::shared_ptr<Scheduler> scheduler_;
   int rank_;
   Slots& slots_;
-  Tag came_;  // what the last inbox() has shown
+  Tag came_;  // the tag that the last inbox() has shown
 };
 
 }  // namespace plait::comm::modelled

@@ -29,7 +29,7 @@ class Guarded {
 
   const TensorView& view() const { return view_; }
   void poison();           // fills all bytes
-  bool is_intact() const;  // whether the bytes around the matrix are as poison() left them
+  bool is_intact() const;  // true if the bytes around the matrix are as poison() left them
 
  private:
   std::int64_t whole_rows_ = 0;

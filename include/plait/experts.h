@@ -71,7 +71,7 @@ struct ExpertsDesc {
 
   Dtype dtype = Dtype::bf16;  // of x
   Dtype out = Dtype::bf16;
-  Dtype wire = Dtype::f32;  // in which results travel back: f32, bf16 or f16
+  Dtype wire = Dtype::f32;  // the dtype in which results travel back: f32, bf16 or f16
   WeightKind weight = {};   // of all experts: plait::Weight(w).kind()
   ExpertActivation activation = ExpertActivation::swiglu;
   float alpha = 1.0F;

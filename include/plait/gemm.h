@@ -160,7 +160,7 @@ PLAIT_EXPORT Gemm select_gemm(const GemmDesc& desc, const GemmOptions& options =
 // The list that select_gemm() goes through: every backend, best first, and why it is refused.
 struct GemmChoice {
   std::string backend;
-  Dtype operand;        // what it multiplies; elements of another dtype are widened to it
+  Dtype operand;        // the dtype that it multiplies; elements of another are widened to it
   std::string refusal;  // empty: it is usable
 };
 PLAIT_EXPORT std::vector<GemmChoice> explain_gemm(const GemmDesc& desc);

@@ -49,7 +49,7 @@ inline constexpr std::int64_t kTagBias = std::int64_t{1} << 60;
 struct Tag {
   Operation operation = Operation::custom;
   Dtype dtype = Dtype::f32;
-  Dtype wire = Dtype::f32;  // in which partial sums travel
+  Dtype wire = Dtype::f32;  // the dtype in which partial sums travel
   std::uint32_t call = 0;   // counted by the communicator
   std::uint32_t chunk = 0;  // within the call
   std::uint32_t plan = 0;   // fingerprint of the plan

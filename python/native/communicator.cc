@@ -127,7 +127,7 @@ PySurvivors survivors(PyCommunicator& self) {
 }
 
 void bind_survivors(nb::module_& m) {
-  nb::class_<PySurvivors>(m, "Survivors", "What is left of a group: see Communicator.survivors().")
+  nb::class_<PySurvivors>(m, "Survivors", "The outcome of Communicator.survivors().")
       .def_prop_ro(
           "comm", [](const PySurvivors& self) { return self.comm; },
           nb::sig("def comm(self) -> Communicator"), "The survivors, in their old order.")
@@ -350,7 +350,7 @@ void bind_communicator(nb::module_& m) {
            nb::sig("def set_trace(self, trace: Trace | None) -> None"),
            "Record into this trace from the next call on, or into none. Not collective.")
       .def_prop_ro("trace", &PyCommunicator::trace, nb::sig("def trace(self) -> Trace | None"),
-                   "What set_trace() was given last.")
+                   "The trace that set_trace() was given last.")
       .def("leave", &PyCommunicator::leave,
            "Leave the group. Calling it again does nothing; using the communicator is an error.")
       .def(

@@ -142,12 +142,13 @@ class DirectLayer {
 }  // namespace
 
 void bind_direct(nb::module_& m) {
-  nb::class_<TorchModes>(m, "_TorchModes", "What has to see each call of torch in this thread.")
+  nb::class_<TorchModes>(m, "_TorchModes",
+                         "Tells if something has to see each call of torch in this thread.")
       .def(nb::init<std::vector<nb::object>, nb::object>(), nb::arg("questions"),
            nb::arg("forward_ad"),
            nb::sig("def __init__(self, questions: collections.abc.Sequence[collections.abc."
                    "Callable[[], object]], forward_ad: object) -> None"))
-      .def("are_on", &TorchModes::are_on, "Whether a question has an answer, or there is a level.");
+      .def("are_on", &TorchModes::are_on, "True if a question has an answer, or there is a level.");
   nb::class_<Tally>(m, "_Tally", "Counts calls of layers, and says which of them are traced.")
       .def(nb::init<>())
       .def("clear", &Tally::clear);
@@ -174,7 +175,7 @@ void bind_direct(nb::module_& m) {
           "`group` is a weak reference, `groups` a dictionary of those that are not destroyed.\n"
           "`samples` has trace(comm, plans, call), which makes a call and keeps its trace.")
       .def_prop_ro("kind", &DirectLayer::kind, R"(The layer's: "column" or "row".)")
-      .def_prop_ro("packs", &DirectLayer::packs, "Whether its weight is a PackedWeight.")
+      .def_prop_ro("packs", &DirectLayer::packs, "True if its weight is a PackedWeight.")
       .def("multiply", &DirectLayer::multiply, nb::arg("x").none(), nb::arg("weight").none(),
            nb::arg("bias").none(), nb::arg("group").none(), nb::arg("options").none(),
            nb::sig("def multiply(self, x: object, weight: object, bias: object | None, "

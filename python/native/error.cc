@@ -39,7 +39,7 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
 }  // namespace
 
 void bind_error(nb::module_& m) {
-  nb::enum_<Code>(m, "Code", "What kind of thing went wrong.")
+  nb::enum_<Code>(m, "Code", "The kind of thing that went wrong.")
       .value("invalid_argument", Code::invalid_argument,
              "The caller's mistake; nothing was written.")
       .value("mismatch", Code::mismatch, "Ranks disagree about the call they are in.")

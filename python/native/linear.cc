@@ -106,7 +106,7 @@ void bind_layer(nb::module_& m, const char* name, const char* doc) {
 }  // namespace
 
 void bind_linear(nb::module_& m) {
-  nb::class_<LinearDesc>(m, "LinearDesc", "What a layer is made for: this rank's sizes.")
+  nb::class_<LinearDesc>(m, "LinearDesc", "The description of a layer: this rank's sizes.")
       .def(
           "__init__",
           [](LinearDesc* self, std::int64_t inputs, std::int64_t outputs,
@@ -146,7 +146,7 @@ void bind_linear(nb::module_& m) {
       .def_rw("recompute_all_gather", &LinearOptions::recompute_all_gather)
       .def_rw("column_backward", &LinearOptions::column_backward)
       .def_rw("aligned_packing", &LinearOptions::aligned_packing);
-  nb::class_<LinearState>(m, "LinearState", "What a backward takes over from its forward.")
+  nb::class_<LinearState>(m, "LinearState", "Values that a backward takes over from its forward.")
       .def(nb::init<>())
       .def_prop_ro("held_bytes", &LinearState::held_bytes);
   m.def(
@@ -157,7 +157,7 @@ void bind_linear(nb::module_& m) {
       nb::arg("settings"), nb::arg("plans"), nb::keep_alive<0, 2>(),
       "Options of layers, as the settings say.");
   nb::class_<LinearMemory>(m, "LinearMemory",
-                           "What the layers of a communicator hold together, in bytes.")
+                           "The memory that the layers of a communicator hold together, in bytes.")
       .def_ro("mailboxes", &LinearMemory::mailboxes)
       .def_ro("operators", &LinearMemory::operators)
       .def_ro("workspace", &LinearMemory::workspace);
@@ -166,7 +166,7 @@ void bind_linear(nb::module_& m) {
       [](PyCommunicator& comm) {
         return comm.use([](Communicator& c) { return linear_memory(c); });
       },
-      nb::arg("comm"), "What the layers of a communicator hold together.");
+      nb::arg("comm"), "The memory that the layers of a communicator hold together.");
   const nb::class_<PyLinear> base(m, "_Linear", "Either of the two layers.");
   bind_layer<ColumnParallelLinear>(
       m, "ColumnParallelLinear",

@@ -101,7 +101,7 @@ class PyOp {
 
 void bind_desc(nb::module_& m) {
   nb::class_<OpDesc>(m, "OpDesc",
-                     "What is known of an operator before its operands are: m rows of all ranks\n"
+                     "The description of an operator without its operands: m rows of all ranks\n"
                      "together; n and k of this rank's weight.")
       .def(
           "__init__",
@@ -138,7 +138,7 @@ void bind_desc(nb::module_& m) {
 void bind_sum_tree(nb::module_& m) {
   nb::class_<SumTree>(
       m, "SumTree",
-      "Whether sums have the bits of one rank that has all k. Where they have not,\n"
+      "True if sums have the bits of one rank that has all k. Where they have not,\n"
       "`refusal` says why, and they are the same in every plan, transport and run,\n"
       "but differ between worlds.")
       .def_prop_ro("refusal",

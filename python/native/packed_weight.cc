@@ -129,7 +129,7 @@ void bind_packed_weight(nb::module_& m) {
       .def_prop_ro("scheme", &PackedWeight::scheme)
       .def_prop_ro("n", &PackedWeight::n)
       .def_prop_ro("k", &PackedWeight::k)
-      .def_prop_ro("bytes", &PackedWeight::bytes, "What a product reads of memory.");
+      .def_prop_ro("bytes", &PackedWeight::bytes, "The bytes of memory that a product reads.");
   m.def("_fingerprint", &fingerprint, nb::arg("weight"),
         "A number that changes with the elements of a weight, and with their places.");
 }

@@ -13,7 +13,7 @@
 namespace plait::python {
 
 void bind_place(nb::module_& m) {
-  nb::class_<Place>(m, "Place", "Where a rank stands among the others.")
+  nb::class_<Place>(m, "Place", "The place of a rank among the others.")
       .def(
           "__init__",
           [](Place* self, int rank, int world, std::string job, std::string launcher, int hosts,

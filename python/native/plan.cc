@@ -23,7 +23,8 @@ void bind_enums(nb::module_& m) {
       .value("natural", Axis::natural)
       .value("rows", Axis::rows)
       .value("columns", Axis::columns);
-  nb::class_<OperatorTraits>(m, "OperatorTraits", "What an operator moves, adds up and shares.")
+  nb::class_<OperatorTraits>(m, "OperatorTraits",
+                             "The properties of an operator: what it moves, adds up and shares.")
       .def_ro("name", &OperatorTraits::name)
       .def_ro("compute_first", &OperatorTraits::compute_first,
               "The collective moves the product's result, not its operand.")
@@ -31,7 +32,9 @@ void bind_enums(nb::module_& m) {
       .def_ro("gathers", &OperatorTraits::gathers)
       .def_ro("shares_n", &OperatorTraits::shares_n,
               "Each rank's weight has a share of n, which may differ.")
-      .def_ro("shares_k", &OperatorTraits::shares_k, "The same for k; products are partial sums.")
+      .def_ro("shares_k", &OperatorTraits::shares_k,
+              "Each rank's weight has a share of k, which may differ; products are partial\n"
+              "sums.")
       .def_ro("is_fused", &OperatorTraits::is_fused, "There is a fused schedule.");
   m.def(
       "traits_of", [](Named<Operator> op) -> const OperatorTraits& { return traits_of(op); },

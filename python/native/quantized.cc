@@ -37,7 +37,7 @@ void bind_scheme(nb::module_& m) {
   nb::enum_<WeightLayout>(m, "WeightLayout", "How the elements of a weight lie.")
       .value("out_in", WeightLayout::out_in, "[n, k]: a row per output, as in torch.nn.Linear.")
       .value("in_out", WeightLayout::in_out, "[k, n]: a row per input.");
-  nb::enum_<QuantPer>(m, "QuantPer", "What shares a scale.")
+  nb::enum_<QuantPer>(m, "QuantPer", "The elements that share a scale.")
       .value("tensor", QuantPer::tensor)
       .value("channel", QuantPer::channel)
       .value("group", QuantPer::group);

@@ -128,11 +128,11 @@ void bind_customized(nb::module_& m) {
 void bind_settings(nb::module_& m) {
   bind_customized(m);
   nb::class_<Settings>(m, "Settings",
-                       "What is set for a whole program without changing it: in a file, in the\n"
+                       "Options of a whole program, set without changing it: in a file, in the\n"
                        "environment, or as values.")
       .def(nb::init<>())
       .def(
-          "copy", [](const Settings& self) { return self; }, "The same settings, to change.")
+          "copy", [](const Settings& self) { return self; }, "A copy of the settings, to change.")
       .def_prop_rw(
           "plan", [](const Settings& self) { return self.plan; },
           [](Settings& self, std::optional<Named<Plan>> plan) { self.plan = plan; },
@@ -166,7 +166,8 @@ void bind_settings(nb::module_& m) {
         "Read the file that PLAIT_CONFIG names, and the environment, which goes before it.");
   m.def("load_settings", nb::overload_cast<std::string_view, std::string_view>(&load_settings),
         nb::arg("toml"), nb::arg("file") = "settings",
-        "The same with the text of a file, in place of the one that PLAIT_CONFIG names.");
+        "Read the text of a file, in place of the one that PLAIT_CONFIG names, and the\n"
+        "environment.");
   m.def("check_environment", &check_environment,
         "Read every variable that plait reads, and refuse a bad value before ranks connect.\n\n"
         "Returns a sentence for each variable PLAIT_..., COC_... or USE_COC_... that plait does\n"

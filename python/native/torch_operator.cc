@@ -198,7 +198,7 @@ void bind_torch(nb::module_& m) {
       .def(nb::init<nb::object, nb::object, nb::object, nb::object>(), nb::arg("tensor"),
            nb::arg("parameter"), nb::arg("is_grad_enabled"), nb::arg("empty_strided") = nb::none())
       .def_prop_ro("has_table", &TorchTensors::has_table,
-                   "Whether torch's type has the functions; otherwise nothing is read.");
+                   "True if torch's type has the functions; otherwise nothing is read.");
   const auto call_signature = [](const char* name) {
     return std::string("def ") + name +
            "(self, x: object, weight: object, bias: object | None, turned: bool, rows: int) -> "

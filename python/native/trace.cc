@@ -108,13 +108,13 @@ void bind_trace(nb::module_& m) {
       .value("compute", Lane::compute)
       .value("comm", Lane::comm)
       .value("wait", Lane::wait);
-  nb::class_<PySpan>(m, "Span", "What `with trace.span(...)` records.")
+  nb::class_<PySpan>(m, "Span", "The block that `with trace.span(...)` records.")
       .def("__enter__", [](PySpan& self) { self.enter(); })
       .def(
           "__exit__", [](PySpan& self, const nb::args&) { self.exit(); },
           nb::sig("def __exit__(self, *exception: object) -> None"));
   nb::class_<Trace>(m, "Trace", nb::is_weak_referenceable(),
-                    "What one rank did, and when: its records, written as a timeline that\n"
+                    "The records of one rank: what it did, and when, written as a timeline that\n"
                     "Perfetto (ui.perfetto.dev) opens.")
       .def(nb::init<int, std::size_t>(), nb::arg("rank"),
            nb::arg("capacity_per_thread") = Trace::kDefaultCapacity)
@@ -157,7 +157,7 @@ void bind_trace(nb::module_& m) {
   m.def("timeline_page", &page, nb::arg("title"), nb::arg("subtitle"), nb::arg("packs"),
         "The packs of any number of ranks as a page of HTML that needs nothing else.");
   m.def("calls_in_pack", &calls, nb::arg("pack"), nb::arg("within") = nb::none(),
-        "What the calls of operators did with their time. `within`: only calls in one of these\n"
+        "The calls of operators, and their use of time. `within`: only calls in one of these\n"
         "intervals, in nanoseconds of time.monotonic_ns(), which are disjoint and sorted.");
   m.def("write_json", &write, nb::arg("path"), nb::arg("packs"),
         "Write the packs of any number of ranks as one timeline.");

@@ -119,8 +119,8 @@ void bind_views(nb::module_& m) {
       .def_prop_ro("k", &WeightView::k)
       .def_ro("layout", &WeightView::layout)
       .def("turned", &WeightView::turned, nb::keep_alive<0, 1>(),
-           "The same elements with inputs and outputs exchanged.");
-  nb::class_<WeightKind>(m, "WeightKind", "What is known of a weight besides its sizes.")
+           "A view of these elements with inputs and outputs exchanged.");
+  nb::class_<WeightKind>(m, "WeightKind", "The properties of a weight besides its sizes.")
       .def(
           "__init__",
           [](WeightKind* self, Named<Dtype> dtype, std::optional<Named<QuantScheme>> scheme,

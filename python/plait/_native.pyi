@@ -14,7 +14,7 @@ def _warn_of_leaks(on: bool) -> None:
 version: str = '0.1.0'
 
 class Code(enum.Enum):
-    """What kind of thing went wrong."""
+    """The kind of thing that went wrong."""
 
     invalid_argument = 0
     """The caller's mistake; nothing was written."""
@@ -60,7 +60,7 @@ class Lane(enum.Enum):
     wait = 2
 
 class Span:
-    """What `with trace.span(...)` records."""
+    """The block that `with trace.span(...)` records."""
 
     def __enter__(self) -> None: ...
 
@@ -68,7 +68,7 @@ class Span:
 
 class Trace:
     """
-    What one rank did, and when: its records, written as a timeline that
+    The records of one rank: what it did, and when, written as a timeline that
     Perfetto (ui.perfetto.dev) opens.
     """
 
@@ -132,7 +132,7 @@ def timeline_page(title: str, subtitle: str, packs: Sequence[bytes]) -> str:
 
 def calls_in_pack(pack: bytes, within: Sequence[tuple[int, int]] | None = None) -> list[TraceCalls]:
     """
-    What the calls of operators did with their time. `within`: only calls in one of these
+    The calls of operators, and their use of time. `within`: only calls in one of these
     intervals, in nanoseconds of time.monotonic_ns(), which are disjoint and sorted.
     """
 
@@ -140,7 +140,7 @@ def write_json(path: str, packs: Sequence[bytes]) -> None:
     """Write the packs of any number of ranks as one timeline."""
 
 class Place:
-    """Where a rank stands among the others."""
+    """The place of a rank among the others."""
 
     def __init__(self, rank: int, world: int, job: str = '', launcher: str = '', hosts: int = 1, local_rank: int = 0, host: str = '') -> None:
         """`host` names the rank's host if one machine simulates several."""
@@ -190,7 +190,7 @@ def parse_link(text: str) -> Link:
     """Read a link: "25gbit,5us", "3GB/s"."""
 
 class Survivors:
-    """What is left of a group: see Communicator.survivors()."""
+    """The outcome of Communicator.survivors()."""
 
     @property
     def comm(self) -> Communicator:
@@ -304,7 +304,7 @@ class Communicator:
 
     @property
     def trace(self) -> Trace | None:
-        """What set_trace() was given last."""
+        """The trace that set_trace() was given last."""
 
     def leave(self) -> None:
         """
@@ -493,7 +493,7 @@ class Axis(enum.Enum):
     columns = 2
 
 class OperatorTraits:
-    """What an operator moves, adds up and shares."""
+    """The properties of an operator: what it moves, adds up and shares."""
 
     @property
     def name(self) -> str: ...
@@ -514,7 +514,10 @@ class OperatorTraits:
 
     @property
     def shares_k(self) -> bool:
-        """The same for k; products are partial sums."""
+        """
+        Each rank's weight has a share of k, which may differ; products are partial
+        sums.
+        """
 
     @property
     def is_fused(self) -> bool:
@@ -603,14 +606,14 @@ class ShapePlans:
 
 class Settings:
     """
-    What is set for a whole program without changing it: in a file, in the
+    Options of a whole program, set without changing it: in a file, in the
     environment, or as values.
     """
 
     def __init__(self) -> None: ...
 
     def copy(self) -> Settings:
-        """The same settings, to change."""
+        """A copy of the settings, to change."""
 
     @property
     def plan(self) -> Plan | None: ...
@@ -684,7 +687,8 @@ def load_settings() -> Settings:
 @overload
 def load_settings(toml: str, file: str = 'settings') -> Settings:
     """
-    The same with the text of a file, in place of the one that PLAIT_CONFIG names.
+    Read the text of a file, in place of the one that PLAIT_CONFIG names, and the
+    environment.
     """
 
 def check_environment() -> list[str]:
@@ -708,7 +712,7 @@ class WeightLayout(enum.Enum):
     """[k, n]: a row per input."""
 
 class QuantPer(enum.Enum):
-    """What shares a scale."""
+    """The elements that share a scale."""
 
     tensor = 0
 
@@ -816,7 +820,7 @@ class PackedWeight:
 
     @property
     def bytes(self) -> int:
-        """What a product reads of memory."""
+        """The bytes of memory that a product reads."""
 
 def _fingerprint(weight: WeightView) -> int:
     """
@@ -861,10 +865,10 @@ class WeightView:
     def layout(self) -> WeightLayout: ...
 
     def turned(self) -> WeightView:
-        """The same elements with inputs and outputs exchanged."""
+        """A view of these elements with inputs and outputs exchanged."""
 
 class WeightKind:
-    """What is known of a weight besides its sizes."""
+    """The properties of a weight besides its sizes."""
 
     def __init__(self, dtype: Dtype | str, scheme: QuantScheme | str | None = None, is_packed: bool = False) -> None: ...
 
@@ -1007,7 +1011,7 @@ def all_reduce_matmul(x: Array | TensorView, weight: PackedWeight | WeightView, 
 
 class OpDesc:
     """
-    What is known of an operator before its operands are: m rows of all ranks
+    The description of an operator without its operands: m rows of all ranks
     together; n and k of this rank's weight.
     """
 
@@ -1046,7 +1050,7 @@ class OpDesc:
 
 class SumTree:
     """
-    Whether sums have the bits of one rank that has all k. Where they have not,
+    True if sums have the bits of one rank that has all k. Where they have not,
     `refusal` says why, and they are the same in every plan, transport and run,
     but differ between worlds.
     """
@@ -1209,7 +1213,7 @@ def matmul_cross_entropy_with_gradient(x: Array | TensorView, weight: WeightView
     """
 
 class LinearDesc:
-    """What a layer is made for: this rank's sizes."""
+    """The description of a layer: this rank's sizes."""
 
     def __init__(self, *, inputs: int, outputs: int, layout: WeightLayout | str, weight: WeightKind, turned: WeightKind | None = None) -> None: ...
 
@@ -1243,7 +1247,7 @@ class LinearOptions:
     def aligned_packing(self, arg: bool, /) -> None: ...
 
 class LinearState:
-    """What a backward takes over from its forward."""
+    """Values that a backward takes over from its forward."""
 
     def __init__(self) -> None: ...
 
@@ -1254,7 +1258,7 @@ def linear_options(settings: Settings, plans: PlanSource) -> LinearOptions:
     """Options of layers, as the settings say."""
 
 class LinearMemory:
-    """What the layers of a communicator hold together, in bytes."""
+    """The memory that the layers of a communicator hold together, in bytes."""
 
     @property
     def mailboxes(self) -> int: ...
@@ -1266,7 +1270,7 @@ class LinearMemory:
     def workspace(self) -> int: ...
 
 def linear_memory(comm: Communicator) -> LinearMemory:
-    """What the layers of a communicator hold together."""
+    """The memory that the layers of a communicator hold together."""
 
 class _Linear:
     """Either of the two layers."""
@@ -1318,7 +1322,7 @@ class _TorchTensors:
 
     @property
     def has_table(self) -> bool:
-        """Whether torch's type has the functions; otherwise nothing is read."""
+        """True if torch's type has the functions; otherwise nothing is read."""
 
 class _TorchOperator:
     """One operator's calls of tensors of torch."""
@@ -1349,12 +1353,12 @@ class _TorchOperator:
         """Start counting anew which to trace."""
 
 class _TorchModes:
-    """What has to see each call of torch in this thread."""
+    """Tells if something has to see each call of torch in this thread."""
 
     def __init__(self, questions: Sequence[Callable[[], object]], forward_ad: object) -> None: ...
 
     def are_on(self) -> bool:
-        """Whether a question has an answer, or there is a level."""
+        """True if a question has an answer, or there is a level."""
 
 class _Tally:
     """Counts calls of layers, and says which of them are traced."""
@@ -1378,7 +1382,7 @@ class _DirectLayer:
 
     @property
     def packs(self) -> bool:
-        """Whether its weight is a PackedWeight."""
+        """True if its weight is a PackedWeight."""
 
     def multiply(self, x: object, weight: object, bias: object | None, group: object, options: object) -> Any:
         """

@@ -6,7 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/clones.h"
+// Compiles a loop over elements for longer vectors too. The processor alone chooses between them,
+// not PLAIT_ISA. The bits are the same, because this file is compiled with -ffp-contract=off.
+// Sanitizers don't run before that choice is made.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PLAIT_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PLAIT_CLONES
+#endif
 
 namespace plait::experts {
 namespace {

@@ -106,7 +106,7 @@ Range resolved(Range range, std::int64_t count) {
 void check(const GemmDesc& desc) {
   PLAIT_CHECK(desc.m >= 0 && desc.n >= 0 && desc.k >= 0, "matmul: m=", desc.m, " n=", desc.n,
               " k=", desc.k, " has a negative size");
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // what is counted of them can be counted
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // counts of sizes up to it don't overflow
   PLAIT_CHECK(desc.m <= kMost && desc.n <= kMost && desc.k <= kMost, "matmul: m=", desc.m,
               " n=", desc.n, " k=", desc.k, " has a size beyond 2^48");
   PLAIT_CHECK(desc.shares >= 1 && desc.shares <= 65536, "matmul: shares=", desc.shares,

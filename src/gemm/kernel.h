@@ -78,8 +78,8 @@ struct TileCall {
   // first is at `sums` and the others this far apart; they need no `nodes`. Empty: all k are one.
   std::span<const std::int64_t> leaves = {};
   std::int64_t slot_stride = 0;  // in floats
-  Nodes nodes = {};  // what is added to the sums before they are stored, by one that adds_nodes()
-  TileOut out = {};  // where the results go, of a kernel that rounds(); `sums` are read only
+  Nodes nodes = {};          // added to the sums before they are stored, by one that adds_nodes()
+  TileOut out = {};          // the place for the results of one that rounds(); `sums` are read only
   bool from_memory = false;  // the panel is in no cache
 };
 

@@ -7,7 +7,7 @@
 namespace plait::gemm {
 namespace {
 
-constexpr long kUsual = 1L << 20;    // where the system doesn't know, as in some virtual machines
+constexpr long kUsual = 1L << 20;    // if the system doesn't know, as in some virtual machines
 constexpr long kLargest = 4L << 20;  // beyond it, more rows at once only delay the first result
 
 // How many times shape.rows fit into half the cache, with their sums.

@@ -91,7 +91,7 @@ struct Piece {
   std::int64_t group;
   std::int64_t begin;         // of k
   std::int64_t length;        // without padding
-  std::int64_t padded_begin;  // where rows and panels have it
+  std::int64_t padded_begin;  // the beginning in rows and panels
   bool starts;                // the chain
   bool ends;
   std::int64_t leaf;

@@ -26,7 +26,7 @@ class PackedInput::State {
  private:
   Buffer memory_;
   gemm::Rows rows_ = {};
-  GemmInput x_ = {};  // what was packed; never read again
+  GemmInput x_ = {};  // the input that was packed; never read again
   gemm::Depth depth_;
   gemm::RowsForm form_ = {};
 };

@@ -13,7 +13,7 @@ namespace plait::ops {
 // In a catch clause: one rank alone may lack memory, when the others have all they need and wait
 // for its chunks.
 inline void tell_shortage(std::string_view caller, const Error& error, comm::Group& group) {
-  if (group.was_interrupted()) throw;  // what the caller's hook threw
+  if (group.was_interrupted()) throw;  // the error that the caller's hook threw
   if (error.code() != Code::system) return;
   group.fail_and_raise(
       {.code = Code::system,

@@ -253,7 +253,7 @@ class CommFirst final : public OpImpl {
   Buffer memory_;
   std::vector<std::int64_t> multiplied_;  // by rank: up to which row
   std::vector<ConstTensorView> blocks_;
-  TensorView rows_;  // what is multiplied, from `first_row_` of the whole on
+  TensorView rows_;  // the rows that are multiplied, from `first_row_` of the whole on
   TensorView out_;
   std::int64_t first_row_ = 0;
 };

@@ -40,7 +40,7 @@ Shape cut_shape_of(const Problem& problem, const Plan& plan, const Peers& peers)
   const int world = peers.world;
   const plan::PartialSums sums = sums_of(problem);
   const bool one_step = is_all_reduce(problem) && plan::is_one_step(sums, world);
-  const Ownership owners = one_step ? Ownership::everybodys(problem.m, problem.n, world)
+  const Ownership owners = one_step ? Ownership::replicated(problem.m, problem.n, world)
                                     : Ownership::sharded(problem.m, problem.n, world);
   const std::int64_t copied = plan::copied_elements(problem.wire);
   const std::int64_t unit = problem.wire == Dtype::s8 ? tensor::kScaleGroup : 1;

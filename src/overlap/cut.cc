@@ -23,7 +23,7 @@ Ownership Ownership::sharded(std::int64_t rows, std::int64_t columns, int world)
   return owners;
 }
 
-Ownership Ownership::everybodys(std::int64_t rows, std::int64_t columns, int world) {
+Ownership Ownership::replicated(std::int64_t rows, std::int64_t columns, int world) {
   return {.columns = columns,
           .of_rank = std::vector<Range>(static_cast<std::size_t>(world), Range{0, rows})};
 }

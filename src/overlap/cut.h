@@ -40,7 +40,8 @@ struct Ownership {
 
   // The first (rows mod world) ranks have one row more.
   static Ownership sharded(std::int64_t rows, std::int64_t columns, int world);
-  static Ownership everybodys(std::int64_t rows, std::int64_t columns, int world);
+  // Every rank has all rows.
+  static Ownership replicated(std::int64_t rows, std::int64_t columns, int world);
 };
 
 class Cut {

@@ -17,8 +17,8 @@ class OperatorFlows {
  public:
   explicit OperatorFlows(Exchange& exchange) : exchange_(exchange) {}
 
-  std::unique_ptr<BlockReduce> reduce;  // where partial sums travel
-  std::unique_ptr<BlockGather> gather;  // where all ranks get all rows
+  std::unique_ptr<BlockReduce> reduce;  // null unless partial sums travel
+  std::unique_ptr<BlockGather> gather;  // null unless all ranks get all rows
 
   PollHook poll;
 

@@ -323,7 +323,7 @@ class Measuring {
   std::vector<double> spread_;
   base::Nanoseconds elapsed_ = 0;  // in run_watched()
   base::Nanoseconds used_ = 0;
-  bool is_possible_ = true;  // whether each figure is one that a machine can have
+  bool is_possible_ = true;  // true if each figure is one that a machine can have
   int done_ = 0;
 };
 

@@ -80,7 +80,7 @@ class Online final : public PlanSource {
     int turns = 0;               // finished ones of this round, with the first
     bool is_second_round = false;
     std::optional<plan::PlanCache::Entry> decision = {};
-    bool is_repeated = false;  // what an earlier trial has found does not count
+    bool is_repeated = false;  // know() is ignored: an earlier trial's decision does not count
     // The state after a decision: this rank's latest times, after how many it compares them with
     // the decision's, and how often in a row they were found to deviate.
     std::vector<float> latest = {};

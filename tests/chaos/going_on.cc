@@ -28,7 +28,7 @@ namespace {
 using base::Nanoseconds;
 using base::sentence;
 
-constexpr Nanoseconds kGoal = 200 * base::kMillisecond;  // what takes longer is shown
+constexpr Nanoseconds kGoal = 200 * base::kMillisecond;  // longer times are shown
 constexpr Nanoseconds kWatchdog = 30 * base::kSecond;
 
 struct Times {

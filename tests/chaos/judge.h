@@ -7,8 +7,8 @@ namespace plait::chaos {
 
 struct Ending {
   base::Nanoseconds gone;  // when the victim ended
-  bool connected;          // whether the victim had joined the group
-  bool multiplied;         // whether the victim was in an operator
+  bool connected;          // the victim had joined the group
+  bool multiplied;         // the victim was in an operator
 };
 
 // The longest time that a survivor may take after the victim's end.

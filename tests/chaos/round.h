@@ -89,9 +89,9 @@ struct Outcome {
   int hangs = 0;
   std::vector<std::string> wrong;
   std::vector<std::string> left_over;
-  bool joined = false;                     // whether the victim had joined the group
+  bool joined = false;                     // the victim had joined the group
   int workers = 0;                         // that were alive when all ranks had ended
-  bool multiplied = false;                 // whether the victim was in an operator
+  bool multiplied = false;                 // the victim was in an operator
   std::vector<base::Nanoseconds> noticed;  // the time after the victim's end, by survivor
 };
 Outcome run_round(const Scene& scene, bool isolated);  // see leftovers.h

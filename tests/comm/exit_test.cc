@@ -95,7 +95,7 @@ TEST(Exit, LeavesDestructionAlone) {
   Communicator comm = group.join(0);
   leave_all();
   expect_error(Code::invalid_argument, [&] { barrier(comm); });
-  Communicator next = ThreadGroup(1).join(0);  // what is made later is no part of it
+  Communicator next = ThreadGroup(1).join(0);  // one that is made later is no part of it
   barrier(next);
 }
 

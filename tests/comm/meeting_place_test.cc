@@ -177,7 +177,7 @@ TEST(MeetingPlace, WhatAKilledRankLeftIsRemovedByTheNext) {
     see(&folder);
     const MeetingPlace place(name_of_job(rank == 0 ? job : other), base::now() + base::kSecond);
     there.reach(0);
-    there.await(0, 2);  // what is in use by one is not removed by the other
+    there.await(0, 2);  // a place in use by one is not removed by the other
     ::_exit(0);
   });
   EXPECT_EQ(folder.files(), 2U);

@@ -40,7 +40,7 @@ inline void run_with_a_victim(const VictimCase& victim_case) {
   int pids[2];
   ASSERT_EQ(::pipe(pids), 0);
   const Helper killer([&] {
-    ::close(pids[1]);  // where no victim has come, the read below ends
+    ::close(pids[1]);  // if no victim has come, the read below ends
     pid_t victim = 0;
     if (::read(pids[0], &victim, sizeof(victim)) != static_cast<ssize_t>(sizeof(victim))) {
       ADD_FAILURE() << "no rank to be killed has come";

@@ -59,7 +59,7 @@ struct Thread {
   Knowledge known;
   bool ended = false;
   const void* sleeps_on = nullptr;
-  bool awaits = false;        // what another thread may store
+  bool awaits = false;        // a store of another thread
   int awaits_since = 0;       // the number of stores that there were then
   bool reads_newest = false;  // no other thread can go on: what has been stored arrives now
   std::map<std::size_t, std::pair<int, int>> older;  // by place: an older store, how often read

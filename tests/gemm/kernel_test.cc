@@ -46,7 +46,7 @@ TEST_P(Kernel, AddsOneProductAfterAnother) {
   const bool pairs = GetParam().pairs;
   for (std::int64_t k = 0; k < kDepth; k += 7) x(0, k) = std::ldexp(x(0, k), -135);  // denormals
   const Sums got = product({0, max_rows()});
-  for (std::int64_t k = 0; pairs && k < kDepth; k += 7) x(0, k) = 0;  // what pairs count them as
+  for (std::int64_t k = 0; pairs && k < kDepth; k += 7) x(0, k) = 0;  // pairs count them as 0
   for (std::int64_t row = 0; row < max_rows(); ++row) {
     for (std::int64_t col = 0; col < kPanelColumns; ++col) {
       float want = 0;

@@ -7,7 +7,7 @@
 namespace plait::gpu {
 
 struct NamedShape {
-  const char* name;  // where the shape is from
+  const char* name;  // the origin of the shape
   std::int64_t m, k, n;
 };
 

@@ -41,7 +41,7 @@ TEST(Cuts, HaveEveryElementOnce) {
     const int world = static_cast<int>(1 + below(6));
     const std::int64_t rows = below(3) == 0 ? below(world + 1) : below(40);
     const std::int64_t columns = below(4) == 0 ? below(3) : below(400);
-    const Ownership owners = below(4) == 0 ? Ownership::everybodys(rows, columns, world)
+    const Ownership owners = below(4) == 0 ? Ownership::replicated(rows, columns, world)
                                            : Ownership::sharded(rows, columns, world);
     const Plan plan = {.parts = static_cast<int>(1 + below(9)),
                        .first = static_cast<int>(1 + below(200)),

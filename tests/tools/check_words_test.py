@@ -22,6 +22,24 @@ class CheckWordsTest(unittest.TestCase):
                              [(2, f'a comment opens with "{opening}"')])
         self.assertEqual(faults("a.py", "x = 1  #\x20Of a rank.\n"), [(1, 'a comment opens with "Of a rank."')])
 
+    def test_a_comment_behind_code_of_cpp(self):
+        for opening in ("what the ranks run", "whether it waits", "where they meet", "in which they travel"):
+            self.assertEqual(faults("a.h", f"int a;\nint b;  // {opening}\n"),
+                             [(2, f'a comment opens with "{opening}"')])
+        for label in ("by rank", "of x", "the ranks wait where they meet"):
+            self.assertEqual(faults("a.h", f"int a;  // {label}\n"), [])
+        # A comment on a line of its own may go on with such a word, and begins with a capital.
+        self.assertEqual(faults("a.h", "int a;  // the ranks know\n        // where they meet\n"), [])
+        self.assertEqual(faults("a.h", "int a;  // one\n// Two.\n// What is left.\nint b;  // What is left.\n"),
+                         [(4, 'a comment opens with "What is left."')])
+
+    def test_docstrings_of_stubs(self):
+        text = ('class A:\n    """\n    Whether a rank\n    waits.\n    """\n\n    a = 0\n    """What is left."""\n\n'
+                '    b = 1\n    """The rest."""\n')
+        self.assertEqual(sorted(faults("a.pyi", text)),
+                         [(2, 'a docstring opens with "Whether a rank\nwaits."'),
+                          (8, 'a docstring opens with "What is left."')])
+
     def test_docstrings_open_with_a_subject(self):
         text = 'def f():\n    """What a rank sends."""\n\n\ndef g():\n    """Return the chunk."""\n'
         self.assertEqual(faults("a.py", text), [(2, 'a docstring opens with "What a rank sends."')])

@@ -29,7 +29,7 @@ check_documents() {
 }
 
 check_words() {
-  our_files '*.h' '*.cc' '*.cu' '*.cuh' '*.py' '*.sh' '*.md' '*.cmake' '*CMakeLists.txt' 'do' |
+  our_files '*.h' '*.cc' '*.cu' '*.cuh' '*.py' '*.pyi' '*.sh' '*.md' '*.cmake' '*CMakeLists.txt' 'do' |
     xargs -r python3 tools/check_words.py
 }
 

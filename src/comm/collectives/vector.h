@@ -80,7 +80,7 @@ class Shards {
 
   explicit Shards(const Pieces& whole) : whole_{.offset = 0, .pieces = whole} {}
 
-  One whole_;  // where there are no shards
+  One whole_;  // used if there are no shards
   std::vector<One> shards_;
 };
 

@@ -20,8 +20,8 @@ enum class Kind : std::uint32_t {
   abort,      // the same, and the groups that were split off it end too
   farewell,   // the sender has left the group
   agreement,  // of the ranks that are left when the group has failed
-  question,   // whether the other host is there: its kernel answers, and the process nothing
-  inquiry,    // what the rank is doing, as soon as one of its threads polls the connections
+  question,   // asks if the other host is there: its kernel answers, and the process nothing
+  inquiry,    // asks what the rank does; it answers as soon as a thread polls the connections
   answer,     // to an inquiry
   wake,       // something has changed in memory that both have mapped
 };

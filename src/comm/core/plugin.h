@@ -25,7 +25,7 @@ struct Plugin : PluginHead {
 struct PluginFile {
   const char* name;         // as in libplait_ucx.so
   const char* entry_point;  // the name of its function
-  bool global = false;      // whether what it loads may look for its libraries' symbols
+  bool global = false;      // true if modules that it loads may look for its libraries' symbols
 };
 
 struct LoadedPlugin {

@@ -48,14 +48,14 @@ class Polling {
   // Memory ordering of both: relaxed. They say which rank is waited for and that something has
   // moved; no other memory is read because of them, and what one thread overwrites for another is
   // asked for again.
-  std::atomic<std::uint64_t> refused_{0};  // what was asked for in vain since the last poll
+  std::atomic<std::uint64_t> refused_{0};  // the slot asked for in vain since the last poll
   std::atomic<bool> moved_{false};         // since the last poll
 
   std::mutex polling_;  // for what follows
   std::optional<Patience> patience_;
-  std::uint64_t missing_ = 0;  // what was asked for in vain since the peers were polled
+  std::uint64_t missing_ = 0;  // the slot asked for in vain since the peers were polled
   PublishedWait published_;
-  std::uint64_t given_up_ = 0;  // what was missing when its peer was seen to have left
+  std::uint64_t given_up_ = 0;  // the slot that was missing when its peer was seen to have left
 };
 
 }  // namespace plait::comm

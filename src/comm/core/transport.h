@@ -34,7 +34,7 @@ struct Site {
   AllGatherBytes all_gather = {};  // create() calls it where it is there (see same_transport.h)
   std::optional<int> mpi = {};  // these ranks' communicator in the program's MPI, by MPI_Comm_c2f()
   WaitPolicy policy = {};       // while connecting
-  std::string meeting_point = {};  // where rank 0 is to be met; empty: the environment says it
+  std::string meeting_point = {};  // the place to meet rank 0; empty: the environment says it
 
   // The name of the transport that was chosen, which all ranks must have chosen; empty: unknown.
   std::string transport = {};

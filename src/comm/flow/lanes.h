@@ -33,7 +33,7 @@ class Lanes {
     // left the reader's innermost cache, from which it is dearest to take back. (64 KiB each way in
     // 16 KiB chunks: 6.5 µs through 16 buffers, 10 µs through 2.)
     bool is_shared = false;
-    bool is_traced = false;  // whether work on chunks is recorded
+    bool is_traced = false;  // true if work on chunks is recorded
   };
   Lanes(Group& group, const Shape& shape);
 

@@ -10,7 +10,7 @@ namespace {
 std::size_t padded(std::size_t bytes) { return base::round_up(bytes, kLine); }
 
 struct Areas {
-  std::size_t headers;  // where they begin
+  std::size_t headers;  // offsets of the areas
   std::size_t payloads;
   std::size_t end;
 };

@@ -81,7 +81,7 @@ class OutgoingHandshake {
   std::size_t next_ = 0;      // of the addresses, in turn
   std::size_t refusals_ = 0;  // since one of them did anything else
   base::Fd socket_ = {};
-  std::string hello_ = {};  // what was said; empty: nothing yet
+  std::string hello_ = {};  // the message that was sent; empty: none yet
   bool was_accepted_ = false;
   std::string outcome_ = {};
   bool is_proved_ = false;          // that the rank knows the secret

@@ -27,7 +27,7 @@ class PeerSockets {
   void set(int rank, base::Fd socket, Says says);
   void drop(int rank) { lines_[rank].socket.reset(); }
   std::vector<base::Fd> take_all();
-  void put_back(std::vector<base::Fd> sockets);  // what take_all() has returned
+  void put_back(std::vector<base::Fd> sockets);  // those that take_all() has returned
 
   void send_words_to(int rank, MessageKind kind, const std::string& text) const;
 

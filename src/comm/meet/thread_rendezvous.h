@@ -49,7 +49,7 @@ class ThreadRendezvous {
   std::string make_name();
   std::shared_ptr<ThreadRendezvous> find_named(const std::string& name, int world);
 
-  class Rank;  // what one rank holds of it
+  class Rank;  // the part that one rank holds
 
  private:
   using Contributions = std::shared_ptr<std::vector<Contribution>>;

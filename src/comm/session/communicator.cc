@@ -210,7 +210,7 @@ void run_in_threads(int world, const std::function<void(Communicator&)>& body,
                     const CommunicatorOptions& options) {
   PLAIT_CHECK(body != nullptr, "run_in_threads: there is no function to run");
   const ThreadGroup group(world);
-  std::promise<bool> all;  // whether all threads have been started
+  std::promise<bool> all;  // true if all threads have been started
   const std::shared_future<bool> started = all.get_future().share();
   std::exception_ptr first;
   std::mutex mutex;

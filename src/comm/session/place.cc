@@ -24,9 +24,9 @@ struct Launcher {
   const char* local_world = nullptr;  // ranks on this host, or null
   const char* hosts = nullptr;        // number of hosts, or null
   const char* step = nullptr;         // the start's number, or null: it starts nothing but ranks
-  std::array<const char*, 4> job;     // what together names this start, as far as set
+  std::array<const char*, 4> job;     // variables that together name this start, as far as set
   bool has_sessions = false;  // each rank has one of its own, whose leader a proxy has started
-  enum class Unsaid { one_host, several_hosts, refused } unsaid;  // where no variable tells hosts
+  enum class Unsaid { one_host, several_hosts, refused } unsaid;  // used if no variable tells hosts
 };
 
 constexpr Launcher kPlaitRun = {.name = "plait run",

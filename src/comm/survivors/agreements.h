@@ -38,7 +38,7 @@ class AgreementMessages {
 
   struct PeerState {
     bool is_lost;         // nothing comes from it any more, or goes to it
-    bool is_only_chunks;  // what carries its chunks is lost, and the connection is there
+    bool is_only_chunks;  // the carrier of its chunks is lost, and the connection is there
     bool has_ended;       // its kernel has said so
     bool has_left;
   };

@@ -24,8 +24,8 @@ __device__ inline void count_call(const CallArgs& call, unsigned int epoch) {
   *static_cast<volatile unsigned int*>(call.waits.epoch) = epoch;
 }
 
-// Called by a warp: tells all peers that this rank has begun the call.
-__device__ inline void tell_peers(const CallArgs& call, unsigned int epoch, int lane) {
+// Called by a warp: announces to all peers that this rank has begun the call.
+__device__ inline void announce_call(const CallArgs& call, unsigned int epoch, int lane) {
   if (lane < call.shards.world && lane != call.rank)
     comm::cuda::raise(call.began[lane] + call.rank, comm::cuda::word_of(call.fingerprint, epoch),
                       0);

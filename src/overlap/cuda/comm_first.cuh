@@ -26,7 +26,7 @@ class CommFirst {
 
   __device__ void block_began() const { count_call(args_.call, epoch_); }
   __device__ void begin(int lane) const {
-    if (args_.call.begins && blockIdx.x == 0) tell_peers(args_.call, epoch_, lane);
+    if (args_.call.begins && blockIdx.x == 0) announce_call(args_.call, epoch_, lane);
   }
 
   __device__ int tiles() const { return args_.call.order.count(); }

@@ -35,7 +35,7 @@ class ComputeFirst {
   __device__ void block_began() const { count_call(args_.call, epoch_); }
   __device__ void begin(int lane) const {
     if (!args_.call.begins) return;
-    if (blockIdx.x == 0) tell_peers(args_.call, epoch_, lane);
+    if (blockIdx.x == 0) announce_call(args_.call, epoch_, lane);
     wait_for_peers(args_.call, epoch_, lane);
   }
 

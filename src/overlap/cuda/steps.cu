@@ -21,7 +21,7 @@ __global__ void begin_kernel(const __grid_constant__ CallArgs call) {
   const unsigned int epoch = epoch_of(call);
   __syncwarp();
   if (lane == 0) count_call(call, epoch);
-  tell_peers(call, epoch, lane);
+  announce_call(call, epoch, lane);
   wait_for_peers(call, epoch, lane);
 }
 

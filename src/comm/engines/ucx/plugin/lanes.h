@@ -11,7 +11,7 @@ namespace plait::comm::ucx {
 
 struct Lanes {
   bool has_only_tcp = false;  // and there is one
-  std::string movers = {};    // what moves large chunks, for people: "rc_mlx5/mlx5_0:1"
+  std::string movers = {};    // the movers of large chunks, for people: "rc_mlx5/mlx5_0:1"
   bool can_fetch = false;     // the receiver of a large chunk reads it from the sender's memory
 };
 

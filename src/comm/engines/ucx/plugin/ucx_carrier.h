@@ -66,7 +66,7 @@ class UcxCarrier final : public tcp::Carrier {
   struct Incoming {
     Peer* peer;
     tcp::Frame frame;
-    std::shared_ptr<const void> memory;  // in which it lands
+    std::shared_ptr<const void> memory;  // the chunk lands in it
     bool is_here = false;
   };
   struct Outgoing {
