@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from vllm.distributed import get_tp_group
-
 import plait.torch
 from plait.torch.profile import Profile
 from plait.torch.report import counted
@@ -80,6 +78,8 @@ class WorkerReport:
 
     def plait_record(self) -> None:
         """Record from now on how plait's calls spend their time; all workers do it together."""
+        from vllm.distributed import get_tp_group  # there in vLLM's workers alone
+
         profile = plait.torch.profile(get_tp_group().device_group)
         profile.__enter__()
         self._recorded = profile, time.perf_counter()
