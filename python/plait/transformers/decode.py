@@ -44,9 +44,9 @@ class TokenProfile:
     world: int
     tokens: int  # that were generated and timed
     products: int  # by plait, of a token, beside those of experts
+    experts: int  # calls of plait's layers of experts, of a token
     seconds: float  # of a token: the mean of the middle half of all
     parts: tuple[Part, ...]
-    experts: int = 0  # calls of layers of experts, of a token
 
     def __str__(self) -> str:
         calls = counted(self.products, "product")
@@ -208,9 +208,9 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
         world,
         len(tokens),
         round((products + len(heads)) / len(middle)),
+        round(layers / len(middle)),
         total * seconds,
         tuple(Part(what, spent * seconds, note) for what, spent, note in parts),
-        round(layers / len(middle)),
     )
 
 

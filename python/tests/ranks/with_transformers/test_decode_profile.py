@@ -66,7 +66,7 @@ def test_parts_add_up(llama: Path, sequence_parallel: bool, products: int) -> No
     agree(text.startswith("a token takes ") and f", {products} products each" in text, text)
 
 
-# Of each of two layers, the attention's products if it is shared, and the last product.
+# Two layers, whose attention has four products if ranks share it, and the last product.
 @pytest.mark.parametrize(("shares_attention", "products"), [(False, 0), (True, 9)])
 def test_experts_are_not_left_to_torch(moe: Path, shares_attention: bool, products: int) -> None:
     world = dist.get_world_size()
