@@ -90,8 +90,8 @@ std::int64_t length_within(const Times& times, const TimeInterval& interval) {
   return sum;
 }
 
-// A pair of marks on a thread is a call of an operator. A call that raised an error has no end, and
-// is dropped when the next one begins.
+// A pair of marks on a thread is a call. One may contain others, made from a hook or beside its
+// experts. A call that raised an error has no end and is left out.
 std::vector<Call> finished_calls(const trace::RankRecords& rank) {
   std::vector<const trace::Record*> marks;
   for (const trace::Record& record : rank.records) {
@@ -101,16 +101,17 @@ std::vector<Call> finished_calls(const trace::RankRecords& rank) {
     return std::pair(a->thread, a->begin) < std::pair(b->thread, b->begin);
   });
   std::vector<Call> calls;
-  const trace::Record* open = nullptr;
+  std::vector<const trace::Record*> open;
   for (const trace::Record* mark : marks) {
     const std::string_view label = rank.labels[mark->label];
     if (label.starts_with(kCall)) {
-      open = mark;
-    } else if (label == kReturn && open != nullptr && open->thread == mark->thread) {
-      const std::string_view problem = rank.labels[open->label];
+      open.push_back(mark);
+    } else if (label == kReturn && !open.empty() && open.back()->thread == mark->thread) {
+      const trace::Record* call = open.back();
+      const std::string_view problem = rank.labels[call->label];
       calls.push_back({.problem = std::string(problem.substr(kCall.size())),
-                       .time = {.begin = open->begin, .end = mark->begin}});
-      open = nullptr;
+                       .time = {.begin = call->begin, .end = mark->begin}});
+      open.pop_back();
     }
   }
   return calls;

@@ -70,6 +70,20 @@ std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& opti
          << 2;
 }
 
+// Profiles take the time from a call's mark to that of its return, as with operators. A call that
+// throws has no return.
+void mark_call(Trace* trace, const char* call, const ExpertsDesc& desc, std::int64_t rows) {
+  if (trace == nullptr) return;
+  const std::string problem =
+      base::sentence(call, " m=", rows, " hidden=", desc.hidden, " inner=", desc.inner,
+                     " experts=", desc.experts, " top=", desc.top, " x=", name(desc.dtype));
+  trace->mark(Lane::compute, trace->intern(problem));
+}
+
+void mark_return(Trace* trace) {
+  if (trace != nullptr) trace->mark(Lane::compute, "return");
+}
+
 }  // namespace
 
 ExpertParallelMLP::State::State(const ExpertsDesc& desc, Communicator& comm,
@@ -117,6 +131,7 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) try {
   experts::check(call, desc_, placement_, {.rank = group.rank(), .world = group.world()});
   const PollHook hook = ops::hook_of(kLayer, call.poll);
   const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
+  mark_call(group.trace(), "call experts", desc_, call.x.rows);
   call_ = &call;
   products_.begin(call, used_biases(call.down_biases, placement_, group.rank()));
   const Tag tag = tag_of(call);
@@ -134,6 +149,7 @@ void ExpertParallelMLP::State::forward(const ExpertsForward& call) try {
   });
   state_.group().finish_sending();
   note_rows();
+  mark_return(group.trace());
 } catch (const Error& error) {
   if (error.code() != Code::mismatch) throw;
   throw ops::in_words_of(kLayer, error);
@@ -146,6 +162,7 @@ void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
   PLAIT_CHECK(!options_.replicated, kLayer, ": a layer of replicated batches makes no gradients");
   const PollHook hook = ops::hook_of(kLayer, call.forward.poll);
   const comm::PollHookInWaits in_waits(state_.group(), kLayer, hook);
+  mark_call(group.trace(), "call experts backward", desc_, call.forward.x.rows);
   Tag tag = tag_of(call.forward);
   tag.plan = fingerprint_ | 2U;
   make([&] {
@@ -156,6 +173,7 @@ void ExpertParallelMLP::State::backward(const ExpertsBackward& call) try {
   overlap::PollHook poll(hook ? &hook : nullptr);
   backward_->run(tag, poll);
   state_.group().finish_sending();
+  mark_return(group.trace());
 } catch (const Error& error) {
   if (error.code() != Code::mismatch) throw;
   throw ops::in_words_of(kLayer, error);

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "experts/batch.h"
+#include "plait/trace.h"
 #include "tensor/float_modes.h"
+#include "trace/pack.h"
 
 namespace plait {
 namespace {
@@ -324,6 +326,30 @@ TEST(Experts, WorkBesideACallFillsItsWait) {
       });
     }
   }
+}
+
+// Profiles take the time of a call from these. A call that throws has no return.
+TEST(Experts, MarkTheirCalls) {
+  const Experts experts(small(), Dtype::bf16, "", false);
+  const Batch batch(experts.desc, {5});
+  run_in_threads(1, [&](Communicator& comm) {
+    ExpertParallelMLP layer(experts.desc, comm);
+    RankCall mine(experts, batch, 0, 5, layer.experts_of(0));
+    Trace trace(0);
+    comm.set_trace(&trace);
+    layer.forward(mine.call());
+    ExpertsForward failing = mine.call();
+    failing.beside = [](const auto& /*poll_step*/) { throw Error(Code::system, "no"); };
+    expect_error(Code::system, [&] { layer.forward(failing); });
+    comm.set_trace(nullptr);
+    const trace::RankRecords found = trace::unpack(trace.pack());
+    std::vector<std::string> marks;
+    for (const trace::Record& record : found.records) {
+      if (record.kind == trace::Kind::mark) marks.push_back(found.labels[record.label]);
+    }
+    const std::string call = "call experts m=5 hidden=96 inner=80 experts=7 top=3 x=bf16";
+    EXPECT_EQ(marks, (std::vector<std::string>{call, "return", call}));
+  });
 }
 
 TEST(Experts, ModesOfTheCallerAndItsHookDoNotCount) {

@@ -1,4 +1,4 @@
-// The bits of one rank over every transport, and a rank that is lost in the middle of an exchange.
+// Experts over transports, and a rank that is lost in the middle of an exchange.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,38 +10,11 @@
 #include "conformance/lost_ranks.h"
 #include "conformance/one_plan.h"
 #include "experts/batch.h"
+#include "experts/over_transports.h"
 #include "plait/collectives.h"
 
 namespace plait {
 namespace {
-
-class ExpertsOver : public RanksTest {};
-
-const ExpertsDesc kTravelling = {.hidden = 192, .inner = 64, .experts = 10, .top = 3};
-const ExpertsDesc kInParts = {.hidden = 192, .inner = 32, .experts = 10, .top = 3, .parts = 2};
-
-TEST_P(ExpertsOver, RanksGiveTheBitsOfOne) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(world()), 0);
-  for (int rank = 0; rank < world(); ++rank)
-    rows[static_cast<std::size_t>(rank)] = rank == 1 ? 0 : 120 + 30 * rank;
-  const Experts whole(kTravelling, Dtype::bf16, "", false);
-  const Experts cut(kInParts, Dtype::bf16, "", false);
-  const Batch batch(kTravelling, rows);
-  const std::vector<std::byte> of_whole = by_one_rank(whole, batch);
-  const std::vector<std::byte> of_cut = by_one_rank(cut, batch);
-  run([&](Communicator& comm) {
-    for (const bool replicated : {false, true}) {
-      for (const Schedule schedule : {Schedule::serial, Schedule::fused}) {
-        if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        const ExpertsOptions options = {
-            .schedule = schedule, .replicated = replicated, .threads = 1};
-        expect_bits(comm, whole, batch, options, of_whole);
-        expect_bits(comm, cut, batch, options, of_cut);
-      }
-    }
-    barrier(comm);
-  });
-}
 
 const RankMaker kThreads = {.name = "threads", .run = run_as_threads};
 INSTANTIATE_TEST_SUITE_P(Threads, ExpertsOver, worlds_of(kThreads, {1, 2, 3, 5}), case_name);

@@ -97,6 +97,24 @@ TEST(Calls, GiveAMomentToTheInnermost) {
   EXPECT_EQ(calls[0].communicating, 30);
 }
 
+// Experts, and a product of a shared expert beside them.
+TEST(Calls, MayContainOthers) {
+  const RankRecords rank = {.rank = 0,
+                            .labels = {"call experts m=1", "call op=a m=1", "return"},
+                            .records = {
+                                {Kind::mark, Lane::compute, 0, 0, 100, 100, {}},
+                                {Kind::mark, Lane::compute, 0, 1, 120, 120, {}},
+                                {Kind::mark, Lane::compute, 0, 2, 150, 150, {}},
+                                {Kind::mark, Lane::compute, 0, 2, 200, 200, {}},
+                            }};
+  const std::vector<Calls> calls = calls_of(rank);
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].problem, "experts m=1");
+  EXPECT_EQ(calls[0].time, 100);
+  EXPECT_EQ(calls[1].problem, "op=a m=1");
+  EXPECT_EQ(calls[1].time, 30);
+}
+
 TEST(Calls, AloneAreExposed) {
   const std::vector<RankRecords> ranks = {rank_with_calls(0), rank_with_calls(1)};
   const report::Run run = run_of_calls("a program", ranks);

@@ -31,6 +31,7 @@ _RECORDS = (1 << 18) - 1
 class ProfileRow:
     """Calls of one operator and shape on one rank. Times are of all these calls, in seconds.
 
+    A layer of experts has this rank's rows as m, its inner size as n and its hidden size as k.
     A collective beside the operators, and the products "weight gradient", have no sizes. The time
     of a collective that was started is the one until it was found done.
     """
@@ -144,14 +145,16 @@ class Profile:
 
 
 def _row(calls: _native.TraceCalls) -> ProfileRow:
-    is_operator = calls.problem.startswith("op=")
-    of = dict(pair.split("=", 1) for pair in calls.problem.split()) if is_operator else {}
+    # "op=matmul m=...", "experts backward m=...", or the name of a collective
+    words = calls.problem.split()
+    of = dict(word.split("=", 1) for word in words if "=" in word)
+    name = " ".join(word for word in words if "=" not in word)
     share = calls.hidden / calls.communication if calls.communication else None
     return ProfileRow(
-        operator=of.get("op", calls.problem),
+        operator=of.get("op", name),
         m=int(of.get("m", 0)),
-        n=int(of.get("n", 0)),
-        k=int(of.get("k", 0)),
+        n=int(of.get("n", of.get("inner", 0))),
+        k=int(of.get("k", of.get("hidden", 0))),
         dtype=of.get("x", ""),
         calls=calls.count,
         seconds=calls.time * 1e-9,

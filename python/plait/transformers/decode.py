@@ -17,7 +17,7 @@ from plait import _native
 from plait.torch import recording
 from plait.torch.deferred import DeferredLogits
 from plait.torch.report import counted
-from plait.transformers import sequence
+from plait.transformers import experts, sequence
 from plait.transformers.shared import JoinedColumns
 
 _WARM = 6  # tokens before those that are counted: first calls prepare, and first records allocate
@@ -43,14 +43,18 @@ class TokenProfile:
     rank: int
     world: int
     tokens: int  # that were generated and timed
-    products: int  # by plait, of a token
+    products: int  # by plait, of a token, beside those of experts
+    experts: int  # calls of plait's layers of experts, of a token
     seconds: float  # of a token: the mean of the middle half of all
     parts: tuple[Part, ...]
 
     def __str__(self) -> str:
+        calls = counted(self.products, "product")
+        if self.experts:
+            calls += f" and {counted(self.experts, 'call')} of experts"
         head = (
             f"a token takes {self.seconds * 1e3:.2f} ms on rank {self.rank} of {self.world}: "
-            f"the middle half of {self.tokens} tokens, {counted(self.products, 'product')} each"
+            f"the middle half of {self.tokens} tokens, {calls} each"
         )
         lines = [f"{'':<24} {'ms':>8}  share"]
         for part in self.parts:
@@ -71,7 +75,12 @@ def profile(model: Any, tokens: torch.Tensor, *, new_tokens: int = 32) -> TokenP
     copies and waits are what plait.torch.profile() records, which takes 1 or 2 % of the time.
     """
     served = [one for one in model.modules() if "plait_site" in vars(one)]
-    if not served:
+    groups = [vars(one)["plait_site"].group for one in served] + [
+        layer.group
+        for one in model.modules()
+        if (layer := vars(one).get("plait_experts")) and not isinstance(layer.activation, str)
+    ]
+    if not groups:
         _refuse("no layer of the model is served by plait: call enable() before it is loaded")
     if recording.is_on():
         _refuse("plait.torch.profile() records already")
@@ -81,7 +90,7 @@ def profile(model: Any, tokens: torch.Tensor, *, new_tokens: int = 32) -> TokenP
     if prompt.shape[0] >= sequence.FEWEST_ROWS:
         most = sequence.FEWEST_ROWS - 1
         _refuse(f"tokens has {prompt.shape[0]} rows, and at most {most} can be profiled")
-    group = vars(served[0])["plait_site"].group
+    group = groups[0]
     clock = _Clock(served, _native.Trace(group.rank(), _RECORDS))
     with clock.opened:
         model.generate(
@@ -130,21 +139,21 @@ class _Clock(BaseStreamer):  # type: ignore[misc]
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[None]:
         """Record and time calls, of which nothing is left behind."""
-        joined, before = JoinedColumns.multiply, [vars(one)["forward"] for one in self.served]
-        top = DeferredLogits.top
-        for one, forward in zip(self.served, before, strict=True):
-            vars(one)["forward"] = self._timed(forward, self.calls)
-        JoinedColumns.multiply = self._timed(joined, self.calls)  # type: ignore[method-assign]
-        DeferredLogits.top = self._timed(top, self.heads)  # type: ignore[method-assign]
+        calls: list[tuple[Any, str]] = [(one, "forward") for one in self.served]
+        calls += [(one, "multiply") for one in (JoinedColumns, experts.PlaitEP)]
+        calls.append((experts, "multiply_alone"))
+        timed = [(*place, self.calls) for place in calls]
+        timed.append((DeferredLogits, "top", self.heads))
+        before = [vars(where)[name] for where, name, _ in timed]
+        for (where, name, noted), call in zip(timed, before, strict=True):
+            setattr(where, name, self._timed(call, noted))
         recording.record(self.trace)
         try:
             yield
         finally:
             recording.record(None)
-            JoinedColumns.multiply = joined  # type: ignore[method-assign]
-            DeferredLogits.top = top  # type: ignore[method-assign]
-            for one, forward in zip(self.served, before, strict=True):
-                vars(one)["forward"] = forward
+            for (where, name, _), call in zip(timed, before, strict=True):
+                setattr(where, name, call)
 
     def _timed(self, call: Callable[..., Any], noted: list[Interval]) -> Callable[..., Any]:
         now, note = time.monotonic_ns, noted.append
@@ -179,10 +188,11 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
     waits = sum(one.waiting for one in ours)
     others -= native
     products = sum(one.count for one in ours if one.problem.startswith("op="))
-    each = (called - native) / max(products, 1) * 1e-3
+    layers = sum(one.count for one in ours if one.problem.startswith("experts "))
+    each = (called - native) / max(products + layers, 1) * 1e-3
     parts = [
         ("transformers and torch", total - called - others - largest, "outside of plait's calls"),
-        ("plait in Python", called - native, f"{each:.1f} us a product"),
+        ("plait in Python", called - native, f"{each:.1f} us a {'call' if layers else 'product'}"),
         ("product", product, ""),
         ("copies and sums", copies, "sending, too"),
         ("waiting for other ranks", waits, ""),
@@ -198,6 +208,7 @@ def _analysed(clock: _Clock, rank: int, world: int) -> TokenProfile:
         world,
         len(tokens),
         round((products + len(heads)) / len(middle)),
+        round(layers / len(middle)),
         total * seconds,
         tuple(Part(what, spent * seconds, note) for what, spent, note in parts),
     )

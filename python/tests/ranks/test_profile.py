@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from expert_cases import INNER, WIDTH, Case, run
 from ranks import agree
 from torch import nn
 
@@ -63,6 +64,23 @@ def test_a_training_step(tmp_path: Path) -> None:
     agree(len({one["pid"] for one in events}) == own, "the timeline has other ranks")
     with pytest.raises(plait.Error, match=r"neither in \.html nor in \.json"):
         p.save("step.txt")
+
+
+def test_experts() -> None:
+    case = Case()
+    layer, grad = case.layer(None), torch.ones(case.hidden.shape)
+    run(layer, case, case.own, grad)  # before: not recorded
+    with pt.profile() as p:
+        run(layer, case, case.own, grad)
+        with torch.no_grad():
+            layer(case.hidden[case.own], case.ids[case.own], case.weights[case.own])
+    found = {row.operator: row for row in p.table().rows}
+    for name, calls in (("experts", 2), ("experts backward", 1)):
+        row = found[name]
+        sizes = (row.m, row.n, row.k, row.dtype, row.calls)
+        agree(sizes == (case.counts[dist.get_rank()], INNER, WIDTH, "f32", calls), str(row))
+        agree(0 < row.multiplying <= row.seconds, f"multiplying: {row}")
+        agree(dist.get_world_size() == 1 or row.communicating + row.waiting > 0, str(row))
 
 
 def test_what_is_made_meanwhile_records_too() -> None:

@@ -9,11 +9,13 @@ import torch.distributed as dist
 import transformers
 from models import COMMON, saved_model, shared, whole
 from ranks import agree
+from transformers.distributed import DistributedConfig
 
 import plait
 import plait.torch
 import plait.transformers
 from plait.torch import recording
+from plait.transformers.experts import PlaitEP
 from plait.transformers.shared import JoinedColumns
 
 PROMPT = torch.arange(2, 7)[None]
@@ -31,6 +33,14 @@ def forwards(model: Any) -> list[Any]:
 def generated(model: Any) -> list[int]:
     tokens: torch.Tensor = model.generate(PROMPT, max_new_tokens=12, do_sample=False)
     return tokens.tolist()
+
+
+@pytest.fixture(scope="module")
+def moe(tmp_path_factory: Any) -> Path:
+    config = transformers.Qwen3MoeConfig(
+        **COMMON, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=40, head_dim=16
+    )
+    return saved_model(config, tmp_path_factory)
 
 
 # Two layers of four column and three row layers less what is joined, and the last product.
@@ -54,6 +64,31 @@ def test_parts_add_up(llama: Path, sequence_parallel: bool, products: int) -> No
         agree(seconds["copies and sums"] + seconds["waiting for other ranks"] > 0, str(found))
     text = str(found)
     agree(text.startswith("a token takes ") and f", {products} products each" in text, text)
+
+
+# Two layers, whose attention has four products if ranks share it, and the last product.
+@pytest.mark.parametrize(("shares_attention", "products"), [(False, 0), (True, 9)])
+def test_experts_are_not_left_to_torch(moe: Path, shares_attention: bool, products: int) -> None:
+    world = dist.get_world_size()
+    how = DistributedConfig(tp_size=world, ep_size=world)
+    if not shares_attention:
+        config: Any = transformers.AutoConfig.from_pretrained(moe)
+        names = [f"model.{name}" for name in config.base_model_tp_plan]
+        how.tp_plan = dict.fromkeys([*names, "lm_head", "model.embed_tokens"], "replicate")
+    with plait.transformers.enabled():
+        model = transformers.AutoModelForCausalLM.from_pretrained(moe, distributed_config=how)
+        multiply = PlaitEP.multiply
+        found = plait.transformers.profile(model, PROMPT, new_tokens=12)
+        agree(PlaitEP.multiply is multiply, "it left something")
+    agree((found.experts, found.products) == (2, products), str(found))
+    seconds = {part.what: part.seconds for part in found.parts}
+    agree(abs(sum(seconds.values()) - found.seconds) < 1e-9, str(found))
+    agree(all(one >= 0 for one in seconds.values()), str(found))
+    agree(seconds["product"] > 0, str(found))
+    if world > 1:
+        agree(seconds["copies and sums"] + seconds["waiting for other ranks"] > 0, str(found))
+    agree(" and 2 calls of experts each\n" in str(found), str(found))
+    agree(" us a call\n" in str(found), str(found))
 
 
 def test_what_is_refused(llama: Path) -> None:
