@@ -1,6 +1,5 @@
 #include "tensor/shared_pages.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/close_on_fork.h"
 #include "base/round_up.h"
 #include "tensor/huge_pages.h"
 
@@ -81,24 +81,24 @@ Regions& regions() {
   return *regions;
 }
 
-// The thread that forks holds the mutex meanwhile. If another one did, the child, which lacks that
-// thread, would wait for ever.
-void lock_regions() { regions().mutex.lock(); }
-void unlock_regions() { regions().mutex.unlock(); }
+// While it lives, no other thread changes regions, and none forks: a child whose parent's other
+// thread held the mutex would wait for ever.
+class Lock {
+ public:
+  explicit Lock(Regions& regions) : lock_(regions.mutex) {}
 
-Regions& regions_safe_in_children() {
-  static const int watched = ::pthread_atfork(lock_regions, unlock_regions, unlock_regions);
-  static_cast<void>(watched);  // without memory for the handlers, a child may wait
-  return regions();
-}
+ private:
+  base::CloseOnFork no_fork_;  // first: the thread that forks holds this mutex alone
+  std::lock_guard<std::mutex> lock_;
+};
 
 }  // namespace
 
 std::byte* take_shared_pages(std::size_t bytes) {
   if (!kShares || bytes < kLeast || bytes >= kTwoMiB || huge_page() != kTwoMiB) return nullptr;
   const std::size_t needed = in_lines(bytes);
-  Regions& known = regions_safe_in_children();
-  const std::lock_guard lock(known.mutex);
+  Regions& known = regions();
+  const Lock lock(known);
   for (Region& one : known.all) {
     if (std::byte* const data = one.take(needed)) return data;
   }
@@ -110,7 +110,7 @@ std::byte* take_shared_pages(std::size_t bytes) {
 
 void give_shared_pages(std::byte* data, std::size_t bytes) noexcept try {
   Regions& known = regions();
-  const std::lock_guard lock(known.mutex);
+  const Lock lock(known);
   const auto region = std::find_if(known.all.begin(), known.all.end(),
                                    [&](const Region& one) { return one.has(data); });
   region->give(data, in_lines(bytes));
