@@ -88,7 +88,7 @@ class Lock {
   explicit Lock(Regions& regions) : lock_(regions.mutex) {}
 
  private:
-  base::CloseOnFork no_fork_;  // first: the thread that forks holds this mutex alone
+  base::CloseOnFork no_fork_;  // before the mutex, which a thread that forks doesn't take
   std::lock_guard<std::mutex> lock_;
 };
 

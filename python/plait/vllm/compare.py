@@ -15,8 +15,8 @@ from plait.vllm.products import Loaded, calls, multiply
 # Rows of a token, of a small prompt and of a part of a long one, and how many seconds more are
 # noticed.
 _ROWS = {1: 20e-6, 64: 50e-6, 512: 100e-6}
-# A product that takes fewer times as long is slower by chance. Before a sum over the ranks, plait
-# hides the sum.
+# A product is clearly slower if it takes so many times as long: more if a sum over the ranks
+# follows, because plait hides the sum.
 _FACTOR = 1.05
 _FACTOR_BEFORE_SUM = 1.25
 _SECONDS = 0.5  # of a comparison of more than _FEWEST turns

@@ -30,16 +30,12 @@ class Swiglu:
     limit: float | None = None
     added: float = 0.0
     weighted: bool = False
+    widths = 2  # F of which the first product has outputs
 
     @property
     def name(self) -> str:
         """Its name in the native layer."""
         return "swiglu_interleaved" if self.interleaved else "swiglu"
-
-    @property
-    def widths(self) -> int:
-        """How many F the first product has."""
-        return 2
 
 
 @dataclass(frozen=True)
