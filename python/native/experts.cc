@@ -179,10 +179,11 @@ class PyExpertsByStacks {
 };
 
 ExpertActivation activation_of(std::string_view named) {
-  for (const auto one : {ExpertActivation::swiglu, ExpertActivation::swiglu_interleaved}) {
+  for (const auto one :
+       {ExpertActivation::swiglu, ExpertActivation::swiglu_interleaved, ExpertActivation::silu}) {
     if (name(one) == named) return one;
   }
-  return ExpertActivation::silu;
+  throw nb::value_error(("no activation is called " + std::string(named)).c_str());
 }
 
 }  // namespace

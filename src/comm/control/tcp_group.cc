@@ -187,8 +187,8 @@ bool TcpGroup::is_taken(const std::vector<Unsent>& unsent, int process) const {
 }
 
 std::string TcpGroup::ending(int peer) const {
-  return sentence("rank ", rank(), " ends a call and waits for rank ", peer,
-                  " to receive the last chunks");
+  return sentence(name(announcer_.last().operation), ": rank ", rank(),
+                  " ends its call and waits for rank ", peer, " to receive the last chunks");
 }
 
 bool TcpGroup::is_sent(const std::vector<Unsent>& unsent, Patience& patience) {
