@@ -25,6 +25,13 @@ def test_neither_torch_nor_numpy_is_imported() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
+def test_layers_of_torch_import_no_module_that_takes_seconds() -> None:
+    done = python("import plait.torch, sys; print(*sys.modules)")
+    slow = {"sympy", "torch.distributed.tensor", "torch._dynamo"}
+    assert "plait.torch" in done.stdout, done.stderr
+    assert slow & set(done.stdout.split()) == set()
+
+
 def test_takes_less_than_150_ms() -> None:
     measure = (
         "import time; begin = time.perf_counter(); import plait; print(time.perf_counter() - begin)"

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from plait import _native
 from plait._native import Code
 from plait.errors import Error, refuse
+from plait.torch import tensors
 from plait.torch.context import group_place
 from plait.torch.engines.engine import Kind
 from plait.torch.graphs import outside_of_graphs
@@ -220,7 +220,7 @@ def check_linear(linear: object, options: Options, operator: str, name: str) -> 
         )
     if not hasattr(linear, "bias"):  # an embedding, whose weight is no factor of a product
         refuse(operator, f"linear is of type {type(linear).__name__}, which is no linear layer")
-    if isinstance(weight, DTensor):
+    if tensors.is_dtensor(weight):
         refuse(operator, f"{name} is a DTensor, which is shared already; give a plain layer")
     if weight.is_cpu and options.engine == "native":  # torch's products take other dtypes
         float_dtype(weight, operator, name)

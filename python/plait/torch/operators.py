@@ -26,7 +26,6 @@ from typing import Any, Literal, NoReturn, Protocol, cast, overload
 import torch
 import torch.distributed as dist
 from torch.compiler import is_compiling
-from torch.distributed.tensor import DTensor
 
 from plait._native import Code
 from plait.errors import Error
@@ -176,7 +175,7 @@ def _check_tensor(operator: str, name: str, tensor: torch.Tensor | None) -> None
     strided = tensor.layout is torch.strided and not tensor.is_nested
     if tensor.is_quantized:  # by torch
         float_dtype(tensor, operator, name)  # refuses it
-    if not strided or tensor.device.type != "cpu" or isinstance(tensor, DTensor):
+    if not strided or tensor.device.type != "cpu" or tensors.is_dtensor(tensor):
         tensors.check(tensor, operator, name, on_gpu=True)
 
 

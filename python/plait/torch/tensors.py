@@ -41,6 +41,11 @@ MODES = _native._TorchModes(
 )
 
 
+def is_dtensor(tensor: torch.Tensor) -> bool:
+    """Say whether it is a DTensor, whose module takes as long to import as the rest of torch."""
+    return type(tensor) not in PLAIN and hasattr(tensor, "to_local")
+
+
 def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     """Why plait cannot read this tensor's memory; None where it can.
 
@@ -50,7 +55,7 @@ def refusal(tensor: torch.Tensor, *, on_gpu: bool = False) -> str | None:
     (None, 'is on meta; plait computes on cpu')
     """
     if type(tensor) not in PLAIN:
-        part = ", such as its local part" if hasattr(tensor, "to_local") else ""
+        part = ", such as its local part" if is_dtensor(tensor) else ""
         return f"is a {type(tensor).__name__}; plait takes plain tensors{part}"
     if not tensor.is_cpu and not (on_gpu and tensor.is_cuda):
         return refusal_of_device(tensor.device)

@@ -29,7 +29,6 @@ import functools
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from plait.errors import refuse
 from plait.torch import tensors
@@ -56,7 +55,7 @@ def check_operands(
     """Refuse operands of a layer that are not plain, or don't fit."""
     given = {"x": x, "weight": weight, "bias": bias}
     for what, tensor in given.items():
-        if isinstance(tensor, DTensor):
+        if tensors.is_dtensor(tensor):
             refuse(name, f"{what} is a DTensor; plait takes plain tensors, such as its local part")
     tensors.refuse_transforms(name, given)
     if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
