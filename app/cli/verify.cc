@@ -35,7 +35,7 @@ namespace plait::cli {
 namespace {
 
 constexpr std::int64_t kMostCases = 100'000'000;
-constexpr std::int64_t kMostRanks = 64;
+constexpr std::int64_t kMostRanksOfACase = 64;
 constexpr const char* kDefaultRanks = "1,2,3,4,5,8";
 
 // The option by which a started rank knows its task: see be_rank().
@@ -189,8 +189,9 @@ std::vector<World> read_worlds(const WorldOptions& args) {
                 " is none of ", comm::list_transports());
     const std::string ranks = args.ranks.empty() ? kDefaultRanks : args.ranks;
     for (const std::string_view count : base::split(ranks, ',')) {
-      worlds.push_back({.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanks)),
-                        .transport = std::string(transport)});
+      worlds.push_back(
+          {.ranks = static_cast<int>(read_number("--ranks", count, 1, kMostRanksOfACase)),
+           .transport = std::string(transport)});
     }
   }
   return worlds;

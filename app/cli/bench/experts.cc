@@ -16,6 +16,7 @@
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
 #include "cli/effort_options.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/table.h"
@@ -160,7 +161,6 @@ std::string show_experts(const std::vector<measure::ExpertsMeasurement>& results
 nlohmann::ordered_json show_experts_json(const ExpertsBench& bench, const Communicator& comm,
                                          Words words,
                                          const std::vector<measure::ExpertsMeasurement>& results) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const measure::ExpertsMeasurement& one : results) {
     const auto efficiency = one.efficiency();

@@ -13,6 +13,7 @@
 #include "cli/bench/measurements.h"
 #include "cli/console.h"
 #include "cli/effort_options.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/problem_options.h"
@@ -145,7 +146,6 @@ std::string show_grouped(const GroupedOptions& options, const std::vector<Groupe
 
 nlohmann::ordered_json show_grouped_json(const GroupedOptions& options, Words words,
                                          const std::vector<GroupedResult>& results) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const GroupedResult& one : results) {
     list.push_back({{"model", one.model},

@@ -12,6 +12,7 @@
 #include "cli/bench/timelines.h"
 #include "cli/console.h"
 #include "cli/effort_options.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/problem_options.h"
@@ -170,7 +171,6 @@ report::Timeline timeline_of(const HeadsOptions& options, const Communicator& co
 
 nlohmann::ordered_json show_heads_json(const HeadsOptions& options, const Communicator& comm,
                                        const std::vector<measure::HeadTimes>& results) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const measure::HeadTimes& one : results) {
     const auto time = [](const measure::Times& times) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/json.h"
 #include "cli/table.h"
 #include "plait/version.h"
 
@@ -76,7 +77,6 @@ std::string show_text(const MatmulReport& report) {
 }
 
 nlohmann::ordered_json show_json(const MatmulReport& report) {
-  using Json = nlohmann::ordered_json;
   const MatmulOptions& options = report.options;
   Json peaks = Json::object();
   for (const auto& [operand, peak] : report.peaks)

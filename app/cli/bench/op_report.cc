@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/timelines.h"
+#include "cli/json.h"
 #include "cli/table.h"
 #include "comm/session/transports.h"
 #include "ops/shapes.h"
@@ -132,7 +133,6 @@ std::string show_text(const OpBenchOptions& options, const measure::OpMeasuremen
 
 nlohmann::ordered_json show_json(const OpBenchOptions& options,
                                  const measure::OpMeasurement& result) {
-  using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
   for (const measure::PlanTimes& one : result.plans) {
     const auto efficiency = result.efficiency(one);

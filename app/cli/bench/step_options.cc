@@ -40,7 +40,7 @@ constexpr const char* kModelExamples =
     "  plait bench model bloom-7b --blocks 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"
     "  plait bench model llama2-7b --stand-in 0.3 --html step.html\n";
 
-measure::RequestedShareLink read_link(std::string_view option, const std::string& text) {
+measure::RequestedShareLink read_link_or_share(std::string_view option, const std::string& text) {
   constexpr std::string_view kShare = "share=";
   if (text.empty()) return {};
   PLAIT_CHECK(!text.starts_with("ratio="), option, " ", text,
@@ -77,7 +77,7 @@ void add_step_options(Options& options, StepOptions& step, SharedOptions& shared
               "dtype of the accumulated weight gradients (default: f32)");
   options.add("--wire", kWire, step.wire, "dtype in which partial sums are sent (default: f32)");
   add_options(options, shared.layers);
-  options.add("-l,--link", "LINK", step.link, read_link,
+  options.add("-l,--link", "LINK", step.link, read_link_or_share,
               "emulated link between all ranks, such as 25gbit,5us; share=0.12: a\n"
               "link over which communication is that share of the serial step");
   options.add("--plan", "PLAN[;PLAN...]", step.plans, read_plan_list,

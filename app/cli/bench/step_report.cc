@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/bench/oversubscription.h"
 #include "cli/bench/timelines.h"
+#include "cli/json.h"
 #include "cli/table.h"
 
 namespace plait::cli {
@@ -148,7 +149,6 @@ std::string show_text(const StepOptions& options, const measure::StepMeasurement
 
 nlohmann::ordered_json show_json(const StepOptions& options,
                                  const measure::StepMeasurement& result) {
-  using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
   for (const measure::StepTimes& one : result.plans) {
     schedules.push_back({{"name", name(one.plan)},

@@ -2,13 +2,12 @@
 // made from it.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-namespace plait::cli {
+#include "cli/json.h"
 
-using Json = nlohmann::ordered_json;
+namespace plait::cli {
 
 inline Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 inline std::string or_empty(const Json& text) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "cli/bench/experts_words.h"
 #include "cli/console.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predict_options.h"
@@ -153,7 +154,6 @@ std::string show(const Asked& asked, const std::vector<ExpertsPrediction>& predi
 
 nlohmann::ordered_json as_json(const Asked& asked,
                                const std::vector<ExpertsPrediction>& predictions) {
-  using Json = nlohmann::ordered_json;
   const auto ms = [](double nanoseconds) { return nanoseconds * 1e-6; };
   Json list = Json::array();
   for (const ExpertsPrediction& one : predictions) {

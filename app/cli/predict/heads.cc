@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cli/console.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predict_options.h"
@@ -170,7 +171,6 @@ std::string show(const Asked& asked, const std::vector<HeadPrediction>& predicti
 }
 
 nlohmann::ordered_json as_json(const Asked& asked, const std::vector<HeadPrediction>& predictions) {
-  using Json = nlohmann::ordered_json;
   const auto ms = [](double nanoseconds) { return nanoseconds * 1e-6; };
   Json list = Json::array();
   for (const HeadPrediction& one : predictions) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/console.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predict_options.h"
@@ -25,8 +25,6 @@
 
 namespace plait::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kNear = 0.1;  // the largest acceptable error of a prediction
 

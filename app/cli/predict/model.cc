@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "cli/console.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "cli/output_files.h"
 #include "cli/predict/predictions.h"
@@ -144,7 +145,6 @@ std::string show_text(const ModelPrediction& prediction) {
 }
 
 nlohmann::ordered_json show_json(const ModelPrediction& prediction) {
-  using Json = nlohmann::ordered_json;
   const auto ms = [](double nanoseconds) { return nanoseconds * 1e-6; };
   Json plans = Json::array();
   for (std::size_t plan = 0; plan < prediction.plans.size(); ++plan) {

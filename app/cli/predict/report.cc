@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/json.h"
 #include "cli/table.h"
 #include "ops/shapes.h"
 
@@ -69,7 +70,6 @@ std::string show_text(const OpPredictOptions& options, const OpPrediction& predi
 }
 
 nlohmann::ordered_json show_json(const OpPredictOptions& options, const OpPrediction& prediction) {
-  using Json = nlohmann::ordered_json;
   Json schedules = Json::array();
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
     const auto efficiency = prediction.efficiency(i);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/json.h"
 #include "cli/table.h"
 
 namespace plait::cli {
@@ -56,7 +57,6 @@ std::string show_plans(const plan::PlanCache& cache) {
 }
 
 nlohmann::ordered_json plans_json(const plan::PlanCache& cache, const std::string& path) {
-  using Json = nlohmann::ordered_json;
   Json problems = Json::array();
   for (const auto& [key, entry] : cache.entries()) {
     problems.push_back({{"problem", key},

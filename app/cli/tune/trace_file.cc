@@ -14,16 +14,14 @@
 namespace plait::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* kMark = "call op=";
 
 // The calls of each rank, in order.
 using Calls = std::map<std::int64_t, std::vector<PlanKey>>;
 
-Calls calls_of_ranks(const Json& trace) {
+Calls calls_of_ranks(const nlohmann::json& trace) {
   Calls ranks;
-  for (const Json& event : trace.at("traceEvents")) {
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     const std::string name = event.value("name", "");
     if (!name.starts_with(kMark)) continue;
     const PlanKey key =
@@ -38,8 +36,8 @@ Calls calls_of_ranks(const Json& trace) {
 Calls read_calls(const std::string& path) {
   std::ifstream file = open_input("--from", path);
   try {
-    return calls_of_ranks(Json::parse(file));
-  } catch (const Json::exception&) {
+    return calls_of_ranks(nlohmann::json::parse(file));
+  } catch (const nlohmann::json::exception&) {
     base::fail(Code::invalid_argument, "--from ", path, " is not a timeline written by plait");
   } catch (const Error& error) {
     base::fail(error.code(), "--from ", path, ": ", error.what());

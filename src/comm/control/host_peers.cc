@@ -69,17 +69,17 @@ struct HostEntry {
   std::string offer;  // of its page
 };
 
-constexpr const char* kUnknown = "?";
+constexpr const char* kUnknownHost = "?";
 
 std::string write(const HostEntry& entry) {
-  return sentence(entry.home.empty() ? kUnknown : entry.home, ' ', entry.pid, ' ', entry.offer);
+  return sentence(entry.home.empty() ? kUnknownHost : entry.home, ' ', entry.pid, ' ', entry.offer);
 }
 
 std::optional<HostEntry> read(const std::string& text) {
   const auto words = base::split(text, ' ');
   const auto pid = words.size() == 3 ? base::parse_int(words[1]) : std::nullopt;
   if (!pid) return std::nullopt;
-  return HostEntry{.home = words[0] == kUnknown ? "" : std::string(words[0]),
+  return HostEntry{.home = words[0] == kUnknownHost ? "" : std::string(words[0]),
                    .pid = static_cast<pid_t>(*pid),
                    .offer = std::string(words[2])};
 }
