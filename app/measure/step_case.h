@@ -1,4 +1,5 @@
-// The linear layers of several blocks on one rank, ready to run forward and backward.
+// The linear layers of several blocks on one rank, ready to run forward and backward, or forward
+// alone.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,20 @@
 #include "measure/step_setup.h"
 #include "plait/buffer.h"
 #include "plait/communicator.h"
+#include "trace/record.h"
 
 namespace plait::measure {
 
 // Refuses a step whose operands alone are more than this host's memory can hold now.
 void check_memory(const StepSetup& setup, int world);
+
+// Bytes of a rank's share of the weight of a layer.
+std::int64_t weight_bytes(const StepSetup& setup, const plan::LinearLayer& layer, int rank,
+                          int world);
+
+// The calls of layers in the records of steps that decode, in their order. Each has its checks, and
+// all else that a program waits for.
+std::vector<TimeInterval> layer_calls(const trace::RankRecords& rank);
 
 class StepCase {
  public:
@@ -43,6 +53,9 @@ class StepCase {
   void clear_results();
   void keep_results();
   bool has_same_results() const;
+
+  // Bytes of this rank's weights, of all blocks.
+  std::int64_t weight_bytes() const;
 
   // Bytes that a step sends over a rank's busiest link.
   double bytes_on_link() const;

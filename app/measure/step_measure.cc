@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "comm/session/gather.h"
 #include "measure/collective_race.h"
+#include "measure/limits.h"
 #include "measure/link_search.h"
 #include "measure/peak.h"
 #include "measure/progress.h"
@@ -24,6 +26,9 @@ constexpr Effort kMore = {.repetitions = 15, .lasting = 0};
 constexpr double kCloseEnough = 0.03;
 constexpr double kFarOff = 0.1;
 constexpr int kMostCorrections = 2;
+// The longest loop, whose records must have room in a trace.
+constexpr int kMostSteps = 20;
+constexpr int kMostCalls = 1600;
 
 // The ratio of communication to products, from communication's share of both.
 double ratio_of(double share) { return share / (1 - share); }
@@ -136,8 +141,16 @@ class Measuring {
         forward.push_back(static_cast<double>(runner.forward_time()));
       });
     }
+    double read = 0;
+    if (setup_.decodes) {
+      const Limit limit = reading(static_cast<std::size_t>(case_.weight_bytes()),
+                                  base::thread_count(setup_.threads));
+      race.add(limit.call);
+      read = limit.amount;
+    }
     const std::vector<Times> times = race.run();
     result.products = times.front();
+    if (setup_.decodes) result.reading = read / times.back().median;
     for (std::size_t i = 0; i < result.plans.size(); ++i) {
       result.plans[i].times = times[i + 1];
       result.plans[i].forward = summarize(forwards[i], 1).median;
@@ -158,6 +171,12 @@ bool StepMeasurement::misses(double share) const {
   return std::abs(comm_share() - share) > kFarOff * share;
 }
 
+const StepTimes& StepMeasurement::fastest() const {
+  return *std::min_element(plans.begin(), plans.end(), [](const StepTimes& a, const StepTimes& b) {
+    return a.times.median < b.times.median;
+  });
+}
+
 StepMeasurement measure(const StepSetup& setup, Communicator& comm) {
   return Measuring(setup, comm).run();
 }
@@ -172,6 +191,26 @@ Recorded record(const StepSetup& setup, const StepMeasurement& result, Communica
       runner->run(0);  // so that it is as warm as the measured runs
       recording.run(name(plan), [&] { runner->run(result.pause); });
     }
+  }
+  return recording.collect();
+}
+
+int steps_of_loop(const StepSetup& setup) {
+  const int calls = static_cast<int>(setup.linears.size()) * setup.layers;
+  return std::clamp(kMostCalls / calls, 1, kMostSteps);
+}
+
+Recorded record_loop(const StepSetup& setup, const StepMeasurement& result, Communicator& comm) {
+  const Plan& plan = result.fastest().plan;
+  Recording recording(comm);
+  const StepCase steps(setup, comm);
+  {
+    Communicator traced = comm.with_link(result.link);
+    const auto runner = steps.runner(plan, traced);
+    runner->run(0);
+    recording.run(name(plan), [&] {
+      for (int i = steps_of_loop(setup); i > 0; --i) runner->run(result.pause);
+    });
   }
   return recording.collect();
 }

@@ -1,4 +1,4 @@
-// Measures a training step's plans side by side, on all ranks together.
+// Measures a step's plans side by side, on all ranks together.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,12 @@ struct StepMeasurement {
   base::Nanoseconds pause = 0;        // after each layer
   Times products = {};                // the same products and pauses, without communication
   std::vector<StepTimes> plans = {};  // the serial one first
+  // For steps that decode: bytes per nanosecond that each rank reads, all at once, from a block as
+  // large as its weights. 0: not measured.
+  double reading = 0;
 
   double serial() const { return plans.front().times.median; }
+  const StepTimes& fastest() const;
 
   // The share of exposed communication in the serial step, and the gain from hiding all of it.
   double comm_share() const { return 1 - products.median / serial(); }
@@ -47,5 +51,10 @@ StepMeasurement measure(const StepSetup& setup, Communicator& comm);
 // Collective. Runs every plan once more, for timelines. Returns the records on rank 0, and nothing
 // on the others.
 Recorded record(const StepSetup& setup, const StepMeasurement& result, Communicator& comm);
+
+// Collective. Runs so many steps of the fastest plan in a row, as a loop that decodes, for a
+// profile. The records have one run, with all of these steps.
+int steps_of_loop(const StepSetup& setup);
+Recorded record_loop(const StepSetup& setup, const StepMeasurement& result, Communicator& comm);
 
 }  // namespace plait::measure

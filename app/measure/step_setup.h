@@ -1,4 +1,5 @@
-// The setup of the measurement of a training step of several linear layers, forward and backward.
+// The setup of the measurement of a step of several linear layers: one of training, forward and
+// backward, or one of generation.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct StepSetup {
   Dtype dtype = Dtype::bf16;
   Dtype grad_weight = Dtype::f32;
   Dtype wire = Dtype::f32;
+  bool decodes = false;  // forward only, as a loop that generates tokens calls the layers
   bool sequence_parallel = true;
   bool keep_gathered = false;
   bool column_backward = false;
@@ -40,6 +42,8 @@ struct StepSetup {
   int threads = 0;
   std::vector<Plan> plans;  // the serial one first
   Effort effort;
+
+  int passes() const { return decodes ? 1 : 2; }  // over all layers
 };
 
 }  // namespace plait::measure

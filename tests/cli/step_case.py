@@ -5,9 +5,9 @@ import json
 from command import CommandTest
 
 
-KEYS = ["model", "layers", "scale", "tp", "seq", "batch", "dtype", "grad", "wire", "sequence_parallel",
+KEYS = ["model", "layers", "scale", "tp", "seq", "batch", "forward_only", "dtype", "grad", "wire", "sequence_parallel",
         "keep_gathered", "column_backward", "stand_in", "stand_in_ms", "transport", "threads", "link", "comm_share",
-        "amdahl_gain_percent", "schedules", "machine"]
+        "amdahl_gain_percent", "schedules", "profile", "machine"]
 NO_LINK = "plait bench: no link was found that makes communication a share of"
 SCHEDULE_KEYS = ["name", "step_ms", "gain_percent", "exposed_comm_ms", "tokens_per_s", "peak_bytes", "bits_equal"]
 

@@ -18,7 +18,7 @@ namespace plait::gemm {
 
 using Sums = std::vector<float>;  // [rows][64]
 
-struct Range {
+struct Interval {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t size() const { return end - begin; }
@@ -84,7 +84,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
     return bytes_of(16 * depth) + 64;
   }
 
-  std::unique_ptr<Fenced> packed_rows(Range rows, Range k) {
+  std::unique_ptr<Fenced> packed_rows(Interval rows, Interval k) {
     const std::int64_t bytes =
         offset_in_rows(rows.size() - 1, k.size() - 1, k.size()) + bytes_of(1);
     auto packed = std::make_unique<Fenced>(static_cast<std::size_t>(bytes));
@@ -96,7 +96,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
     return packed;
   }
 
-  std::unique_ptr<Fenced> packed_panel(Range k) {
+  std::unique_ptr<Fenced> packed_panel(Interval k) {
     const std::int64_t together = kernel_->operand() == Dtype::bf16 ? 2 : 1;
     auto panel =
         std::make_unique<Fenced>(static_cast<std::size_t>(bytes_of(k.size() * kPanelColumns)));
@@ -110,7 +110,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
   }
 
   // The first call of operands that are packed, with all rows that one takes.
-  TileCall call_of(const Fenced& rows, const Fenced& panel, Range k, float* sums) const {
+  TileCall call_of(const Fenced& rows, const Fenced& panel, Interval k, float* sums) const {
     return {.rows = rows.data(),
             .row_stride = row_stride(k.size()),
             .panel = panel.data(),
@@ -120,7 +120,7 @@ class KernelTest : public testing::TestWithParam<Maker> {
             .first = true};
   }
 
-  void multiply(Range rows, Range k, float* sums, bool first, const TileOut& out = {},
+  void multiply(Interval rows, Interval k, float* sums, bool first, const TileOut& out = {},
                 const Nodes& nodes = {}) {
     const auto packed = packed_rows(rows, k);
     const auto panel = packed_panel(k);
@@ -133,12 +133,12 @@ class KernelTest : public testing::TestWithParam<Maker> {
   }
 
   // In one call for each range of k, all of them in order.
-  Sums product(Range rows, const std::vector<Range>& cuts = {{0, kDepth}}) {
+  Sums product(Interval rows, const std::vector<Interval>& cuts = {{0, kDepth}}) {
     const auto elements = static_cast<std::size_t>(rows.size() * kPanelColumns);
     const Fenced place(elements * sizeof(float));
     auto* sums = reinterpret_cast<float*>(place.data());
     std::fill_n(sums, elements, std::numeric_limits<float>::quiet_NaN());
-    for (const Range& k : cuts) multiply(rows, k, sums, k.begin == 0);
+    for (const Interval& k : cuts) multiply(rows, k, sums, k.begin == 0);
     return {sums, sums + elements};
   }
 

@@ -142,7 +142,7 @@ TEST_P(Kernel, GivesARowTheSameBitsInAnyCompany) {
 TEST_P(Kernel, GivesTheSameBitsWhereverKIsCut) {
   for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, max_rows()}) {
     const Sums whole = product({0, rows});
-    std::vector<Range> steps;
+    std::vector<Interval> steps;
     for (std::int64_t cut = 0; cut < kDepth; cut += kKStep) {
       steps.push_back({cut, cut + kKStep});
       if (cut == 0) continue;

@@ -1,5 +1,4 @@
-// plait bench layer and plait bench model: measure what hiding communication gains in a training
-// step.
+// plait bench layer and plait bench model: measure what hiding communication gains in a step.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -19,14 +18,31 @@
 namespace plait::cli {
 namespace {
 
+// Records of one run of each plan for timelines, and of a loop of steps that decode.
+struct Records {
+  measure::Recorded plans;
+  measure::Recorded loop;
+};
+
+Records record(const StepOptions& options, const measure::StepMeasurement& result,
+               Communicator& comm) {
+  Records records;
+  if (options.files.traces()) records.plans = measure::record(options, result, comm);
+  if (options.decodes) records.loop = measure::record_loop(options, result, comm);
+  return records;
+}
+
 void report(const StepOptions& options, const measure::StepMeasurement& result,
-            const measure::Recorded& recorded) {
+            const Records& records) {
   const bool speaks = !options.files.silences();
-  if (speaks) answer(show_text(options, result));
+  std::optional<StepProfile> profile;
+  if (options.decodes) profile = profile_of(options, result, records.loop);
+  for (const std::string& gap : records.loop.gaps) complain("plait bench", gap);
+  if (speaks) answer(show_text(options, result) + (profile ? show_text(*profile) : ""));
   if (options.files.traces())
-    write_timelines(options.files, timeline_of(options, result, recorded), recorded);
+    write_timelines(options.files, timeline_of(options, result, records.plans), records.plans);
   if (speaks) answer(options.files.show());
-  options.files.write_json(show_json(options, result));
+  options.files.write_json(show_json(options, result, profile));
 }
 
 // Rank 0 prints the results; if it can't, all ranks end with the same status.
@@ -47,10 +63,9 @@ int be_rank(StepOptions options, Communicator& comm) {
                                         "{:g}: it is {:.3f} of the serial step",
                                         options.link.share, result.comm_share()));
   }
-  const measure::Recorded recorded =
-      options.files.traces() ? measure::record(options, result, comm) : measure::Recorded{};
+  const Records records = record(options, result, comm);
   const auto failure = measure::refusal_of_all(comm, [&] {
-    if (comm.rank() == 0) report(options, result, recorded);
+    if (comm.rank() == 0) report(options, result, records);
   });
   if (failure) return exit_status(*failure);
   for (const measure::StepTimes& one : result.plans) {

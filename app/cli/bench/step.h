@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/bench/step_profile.h"
 #include "cli/output_files.h"
 #include "cli/verbs.h"
 #include "measure/step_measure.h"
@@ -27,7 +28,8 @@ report::Timeline timeline_of(const StepOptions& options, const measure::StepMeas
                              const measure::Recorded& recorded);
 
 std::string show_text(const StepOptions& options, const measure::StepMeasurement& result);
-nlohmann::ordered_json show_json(const StepOptions& options,
-                                 const measure::StepMeasurement& result);
+// `profile`: of steps that decode.
+nlohmann::ordered_json show_json(const StepOptions& options, const measure::StepMeasurement& result,
+                                 const std::optional<StepProfile>& profile);
 
 }  // namespace plait::cli

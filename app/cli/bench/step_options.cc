@@ -23,7 +23,9 @@ constexpr const char* kModelPurpose =
     "Measures the linear layers of a model's blocks, forward and backward, in every schedule,\n"
     "sharded as in tensor parallelism. The same products without communication are measured too;\n"
     "the difference is exposed communication, and removing all of it is the most that Amdahl's\n"
-    "law allows. Attention and norms are left out, or replaced by waiting (--stand-in).";
+    "law allows. Attention and norms are left out, or replaced by waiting (--stand-in). With\n"
+    "--decode, the layers run forward only, as in a loop that generates tokens, and a profile of\n"
+    "the fastest plan follows.";
 
 constexpr const char* kLayerExamples =
     "Exit status: 0 done; 1 a result's bits differ or a file can't be written; 2 wrong usage;\n"
@@ -38,7 +40,8 @@ constexpr const char* kModelExamples =
     "Examples:\n"
     "  plait bench model llama2-70b --link share=0.12\n"
     "  plait bench model bloom-7b --blocks 2 --scale 0.5 --seq 2048 --link 25gbit,5us\n"
-    "  plait bench model llama2-7b --stand-in 0.3 --html step.html\n";
+    "  plait bench model llama2-7b --stand-in 0.3 --html step.html\n"
+    "  plait bench model llama2-7b --decode 1\n";
 
 measure::RequestedShareLink read_link_or_share(std::string_view option, const std::string& text) {
   constexpr std::string_view kShare = "share=";
@@ -83,6 +86,19 @@ void add_step_options(Options& options, StepOptions& step, SharedOptions& shared
   options.add("--plan", "PLAN[;PLAN...]", step.plans, read_plan_list,
               "plans besides serial (default:\npipelined parts=4;pipelined parts=8;fused)");
   add_options(options, step.files);
+}
+
+// A step that decodes has one token of each sequence. Its weights have their full widths, because
+// smaller ones may stay in a cache from one step to the next.
+void set_decoding(StepOptions& step, const Options& options) {
+  for (const char* other : {"--seq", "--batch", "--grad", "--keep-gathered", "--column-backward"}) {
+    PLAIT_CHECK(!options.is_given(other), "--decode cannot be combined with ",
+                options.as_given(other));
+  }
+  step.decodes = true;
+  step.sequence_parallel = false;
+  step.sequence = 1;
+  if (!options.is_given("--scale")) step.scale = 1;
 }
 
 // `option` is the one for the number of ranks.
@@ -139,6 +155,7 @@ std::optional<StepOptions> read_model_options(Words words) {
   step.scale = 0.25;
   step.sequence = 1024;
   std::int64_t batch = 1;
+  std::int64_t decode = 0;
   SharedOptions shared;
   Options options({.verb = "bench model",
                    .usage = "MODEL [OPTIONS]",
@@ -149,9 +166,13 @@ std::optional<StepOptions> read_model_options(Words words) {
               "number of blocks (default: 1)");
   options.add("--scale", "S", step.scale, up_to(1),
               "factor for the model's widths, which are then rounded to whole\n"
-              "panels on each rank; the result is printed (default: 0.25)");
+              "panels on each rank; the result is printed (default: 0.25, or 1\n"
+              "with --decode)");
   options.add("--seq", size("TOKENS"), step.sequence, "tokens of a sequence (default: 1024)");
   options.add("--batch", whole(1, 4096, "B"), batch, "sequences of a step (default: 1)");
+  options.add("--decode", whole(1, 4096, "ROWS"), decode,
+              "measure steps that generate tokens: forward only, with so many rows\n"
+              "(one of each sequence), and no sequence parallelism");
   options.add("--stand-in", "X", step.stand_in, up_to(kMostStandIn),
               "wait, in place of attention and norms, X times as long as the\n"
               "products take (default: 0)");
@@ -164,10 +185,11 @@ std::optional<StepOptions> read_model_options(Words words) {
   const plan::Model& model = read_model_name(words[0]);
   if (!options.parse_all(words.subspan(1))) return std::nullopt;
   finish(step, shared, "--tp");
+  if (decode > 0) set_decoding(step, options);
   step.model = words[0];
   PLAIT_CHECK(step.scale > 0, "--scale ", options.typed("--scale"), " is not above 0");
   step.layers_of_model = static_cast<int>(model.layers);
-  step.tokens = step.sequence * batch;
+  step.tokens = step.sequence * (decode > 0 ? decode : batch);
   PLAIT_CHECK(step.tokens <= kLargestSize, "--seq ", step.sequence, " --batch ", batch, " give ",
               step.tokens, " tokens; at most ", kLargestSize, " are possible");
   const plan::BlockWidths widths = plan::scaled(plan::widths_of(model), step.scale, step.ranks);

@@ -26,14 +26,14 @@ std::int64_t batch(const StepOptions& options) {
   return options.sequence > 0 ? options.tokens / options.sequence : 1;
 }
 
-// All pauses of a step: one after each of its layers, forward and backward.
+// All pauses of a step: one after each of its layers, in each pass.
 double pauses(const StepOptions& options, const measure::StepMeasurement& result) {
   const auto layers = static_cast<double>(options.linears.size()) * options.layers;
-  return 2 * layers * static_cast<double>(result.pause);
+  return options.passes() * layers * static_cast<double>(result.pause);
 }
 
 std::string show_tokens(const StepOptions& options) {
-  const std::string text = fmt::format("{} tokens", options.tokens);
+  const std::string text = base::show_count(static_cast<std::size_t>(options.tokens), "token");
   return batch(options) > 1 ? fmt::format("{} in {} sequences", text, batch(options)) : text;
 }
 
@@ -43,6 +43,7 @@ std::string show_ways(const StepOptions& options) {
   if (options.wire != Dtype::f32) text += fmt::format(", wire {}", name(options.wire));
   if (options.grad_weight != Dtype::f32)
     text += fmt::format(", gradients {}", name(options.grad_weight));
+  if (options.decodes) text += ", forward only";
   if (!options.sequence_parallel) text += ", not sequence parallel";
   if (options.keep_gathered) text += ", gathered rows kept";
   if (options.column_backward) text += ", column layers' backward in an operator";
@@ -64,25 +65,22 @@ std::string show_best(const StepOptions& options, const measure::StepMeasurement
       show_oversubscription(result.ranks, options.threads, result.transport);
   if (!oversubscribed.empty())
     return oversubscribed + " Use plait predict for more ranks than cores.\n";
-  const auto best = std::min_element(result.plans.begin(), result.plans.end(),
-                                     [](const measure::StepTimes& a, const measure::StepTimes& b) {
-                                       return a.times.median < b.times.median;
-                                     });
+  const measure::StepTimes& best = result.fastest();
   if (result.comm_share() < measure::kNoise)
     return "\nThere is almost no exposed communication to hide here.\n";
   if (result.plans.size() == 1) return "";
-  if (best == result.plans.begin()) return "\nNo plan is faster than the serial one here.\n";
-  const std::string gains = fmt::format("\nThe plan \"{}\" gains {:.1f} %", name(best->plan),
-                                        percent(result.gain(*best)));
+  if (&best == result.plans.data()) return "\nNo plan is faster than the serial one here.\n";
+  const std::string gains =
+      fmt::format("\nThe plan \"{}\" gains {:.1f} %", name(best.plan), percent(result.gain(best)));
   const double possible = result.amdahl_gain();
   // The products alone were measured in slower moments, beyond the error of two medians.
-  if (result.exposed(*best) < -measure::kNoise * result.products.median) {
+  if (result.exposed(best) < -measure::kNoise * result.products.median) {
     return fmt::format(
         "{} where at most {:.1f} % is possible.\nOther programs disturbed the measurement: repeat "
         "it.\n",
         gains, percent(possible));
   }
-  const double of_all = result.gain(*best) / possible;
+  const double of_all = result.gain(best) / possible;
   if (of_all > 1) return gains + ": it hides all communication, within the medians' error.\n";
   return fmt::format("{}, which is {:.0f} % of what Amdahl's law allows.\n", gains,
                      percent(of_all));
@@ -132,23 +130,29 @@ std::string show_text(const StepOptions& options, const measure::StepMeasurement
                        : "",
       show_time(result.serial()), percent(std::max(result.comm_share(), 0.0)),
       percent(std::max(result.amdahl_gain(), 0.0)));
-  Table table({"plan", "step", "min", "max", "forward", "exposed", "gain", "tokens/s",
-               "peak memory", "bits"},
+  // Forward is the whole step where there is nothing else.
+  const auto without_forward = [&](std::vector<std::string> row) {
+    if (options.decodes) row.erase(row.begin() + 4);
+    return row;
+  };
+  Table table(without_forward({"plan", "step", "min", "max", "forward", "exposed", "gain",
+                               "tokens/s", "peak memory", "bits"}),
               /*left=*/1);
   for (const measure::StepTimes& one : result.plans) {
-    table.add({name(one.plan), show_time(one.times.median), show_time(one.times.min),
-               show_time(one.times.max), show_time(one.forward),
-               show_time(std::max(result.exposed(one), 0.0)),
-               fmt::format("{:.1f} %", percent(result.gain(one))),
-               fmt::format("{:.0f}", tokens_per_second(options, one)),
-               one.peak > 0 ? base::show_bytes(static_cast<double>(one.peak)) : "-",
-               one.bits_equal ? "equal" : "DIFFER"});
+    table.add(
+        without_forward({name(one.plan), show_time(one.times.median), show_time(one.times.min),
+                         show_time(one.times.max), show_time(one.forward),
+                         show_time(std::max(result.exposed(one), 0.0)),
+                         fmt::format("{:.1f} %", percent(result.gain(one))),
+                         fmt::format("{:.0f}", tokens_per_second(options, one)),
+                         one.peak > 0 ? base::show_bytes(static_cast<double>(one.peak)) : "-",
+                         one.bits_equal ? "equal" : "DIFFER"}));
   }
   return text + table.text() + show_best(options, result);
 }
 
-nlohmann::ordered_json show_json(const StepOptions& options,
-                                 const measure::StepMeasurement& result) {
+nlohmann::ordered_json show_json(const StepOptions& options, const measure::StepMeasurement& result,
+                                 const std::optional<StepProfile>& profile) {
   Json schedules = Json::array();
   for (const measure::StepTimes& one : result.plans) {
     schedules.push_back({{"name", name(one.plan)},
@@ -168,6 +172,7 @@ nlohmann::ordered_json show_json(const StepOptions& options,
           {"tp", result.ranks},
           {"seq", options.sequence > 0 ? options.sequence : options.tokens},
           {"batch", batch(options)},
+          {"forward_only", options.decodes},
           {"dtype", name(options.dtype)},
           {"grad", name(options.grad_weight)},
           {"wire", name(options.wire)},
@@ -182,6 +187,7 @@ nlohmann::ordered_json show_json(const StepOptions& options,
           {"comm_share", result.comm_share()},
           {"amdahl_gain_percent", percent(result.amdahl_gain())},
           {"schedules", std::move(schedules)},
+          {"profile", profile ? show_json(*profile) : Json()},
           {"machine", base::read_processor().model}};
 }
 
