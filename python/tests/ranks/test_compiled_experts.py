@@ -143,9 +143,9 @@ def test_a_shared_expert_is_in_the_graph() -> None:
     check_one_graph(graphs)
 
 
-def test_the_experts_of_all_ranks_share_a_batch() -> None:
+def test_ranks_of_a_group_share_a_batch() -> None:
     case = Case(rows=(5, 0, 0))
-    layer = case.layer(None)
+    layer = case.layer(dist.group.WORLD)
     compiled = torch.compile(layer, backend=counted(), fullgraph=True)
     given = case.hidden, case.ids, case.weights
     with torch.no_grad():

@@ -79,11 +79,14 @@ def expert_parallel(
     to the result, with gradients. It is computed when the call would wait for other ranks, whose
     rows go on travelling between its functions of torch, and makes no call of plait's over the same
     group.
+
+    In a graph of torch.compile() a call is one operator, and another one in backward. The graph
+    computes `shared` after it. A call whose `options` have settings of their own ends the graph.
     """
     ranks = None if placement is None else tuple(placement)
     given = (gate_up, down, gate_up_bias, down_bias)
     operands = (hidden, top_k_index, top_k_weights)
-    if is_compiling() and _fits_graphs(options):
+    if is_compiling() and _fits_graphs(options, owners):
         whole = in_graphs.how_of(
             group, options, experts, parts, ranks, activation, transposed, shared_batch
         )
@@ -96,10 +99,13 @@ def expert_parallel(
     return _checked(operands, given, how, shared, group, options, owners)
 
 
-def _fits_graphs(options: Options) -> bool:
-    """Say whether plain arguments tell of all options; others are for a call between graphs."""
-    is_native = isinstance(options, Options) and options.engine == "native"
-    return is_native and options.settings is None
+def _fits_graphs(options: Options, owners: tuple[Owner, Owner] | None) -> bool:
+    """Say whether a graph's plain arguments tell all of a call; others are made between graphs."""
+    if not isinstance(options, Options) or options.engine != "native":
+        return False  # it is refused
+    if options.fixed_weights and owners is not None and owners[0].number is None:
+        return False  # a graph would not find what is packed
+    return options.settings is None
 
 
 @outside_of_graphs
