@@ -15,6 +15,8 @@ import plait
 import plait.torch as pt
 from plait import _native
 
+pytestmark = pytest.mark.long
+
 
 def counted(backend: str = "aot_eager") -> Any:
     """Return a backend that counts its graphs."""
@@ -50,7 +52,8 @@ def test_results_have_the_bits_of_eager(name: str, backend: str) -> None:
     expected = run(layer, case, case.own, grad)
     layer.zero_grad()
     graphs = counted(backend)
-    found = run(torch.compile(layer, backend=graphs, fullgraph=True), case, case.own, grad)
+    compiled: Any = torch.compile(layer, backend=graphs, fullgraph=True)
+    found = run(compiled, case, case.own, grad)
     found = {what.replace("_orig_mod.", ""): one for what, one in found.items()}
     agree(found.keys() == expected.keys(), f"{found.keys()}")
     for what, ours in found.items():
@@ -77,7 +80,8 @@ def test_layers_share_a_graph_for_any_number_of_rows(
 
     @torch.compile(backend=graphs, fullgraph=True, dynamic=True)
     def step(layer: pt.ExpertParallel, *given: torch.Tensor) -> torch.Tensor:
-        return layer(*given).relu()
+        out: torch.Tensor = layer(*given).relu()
+        return out
 
     def call(layer: pt.ExpertParallel, rows: int) -> None:
         given = [one[:rows].clone() for one in (case.hidden, case.ids, case.weights)]

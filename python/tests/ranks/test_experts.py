@@ -15,7 +15,7 @@ import plait
 import plait.torch as pt
 from plait import _native
 from plait.torch.context import communicator_of
-from plait.torch.experts import counts
+from plait.torch.experts import checks, counts
 from plait.torch.experts import layer as layers
 
 
@@ -280,7 +280,7 @@ def test_later_calls_go_straight_to_the_native_layer(
     hidden, ids, weights = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
     layer = case.layer(None, options=pt.Options(fixed_weights=fixed))
     checked: list[object] = []
-    check = layers.check_operands
+    check = checks.check_operands
 
     def note(*operands: Any) -> None:
         checked.append(operands)

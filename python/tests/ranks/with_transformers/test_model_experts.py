@@ -131,7 +131,7 @@ def test_experts_of_one_process_are_in_the_graph() -> None:
     for parameter in experts.parameters():
         nn.init.normal_(parameter, std=0.2)
     given = torch.randn(5, 24), torch.randint(0, 4, (5, 2)), torch.rand(5, 2)
-    compiled = torch.compile(experts, backend="aot_eager", fullgraph=True)
+    compiled: Any = torch.compile(experts, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         agree(torch.equal(compiled(*given), experts(*given)), "values differ")
 
