@@ -11,6 +11,7 @@ Quantised weights are packed in any case. Without the promise each call takes a 
 their values too, because an optimizer, a loader or a collective may write through a pointer.
 """
 
+import itertools
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -45,12 +46,18 @@ def _nothing() -> None:
 class Owner:
     """A place in a model that has a weight. What is packed for it goes with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, numbered: bool = False) -> None:
         self.packed: dict[Hashable, _Packed] = {}  # by dtype and direction, or "quantized"
         self.stacks: dict[Hashable, _PackedStack] = {}  # by dtype and direction
         self.versions: tuple[int, ...] = ()
         # A layer, or calls of experts, kept by a module `direct`; it goes with its process group.
         self.direct: Callable[[], Any] = _nothing
+        # Graphs hold tensors: this one stands for the owner. See owner_numbered().
+        self.number: torch.Tensor | None = None
+        if numbered:
+            number = next(_numbers)
+            self.number = torch.tensor(number, device="cpu")
+            _numbered[number] = self
         _owners.add(self)
 
     def see_changes(self, *parameters: torch.Tensor) -> None:
@@ -61,11 +68,17 @@ class Owner:
             self.packed.clear()
             self.stacks.clear()
 
-    def __reduce__(self) -> tuple[type["Owner"], tuple[()]]:
+    def __reduce__(self) -> tuple[Callable[[], "Owner"], tuple[()]]:
         # A copy of a model, or one that is read from a file, packs its own weights.
-        return Owner, ()
+        return (Owner if self.number is None else _with_number), ()
 
 
+def _with_number() -> Owner:
+    return Owner(numbered=True)
+
+
+_numbers = itertools.count()
+_numbered: weakref.WeakValueDictionary[int, Owner] = weakref.WeakValueDictionary()
 _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 _of_weights: dict[int, Owner] = {}  # by the tensor's id; an entry goes with its tensor
 
@@ -77,6 +90,11 @@ def owner_of(weight: torch.Tensor) -> Owner:
         found = _of_weights[id(weight)] = Owner()
         weakref.finalize(weight, _of_weights.pop, id(weight), None).atexit = False
     return found
+
+
+def owner_numbered(number: torch.Tensor) -> Owner | None:
+    """Return the owner whose number this is; None: it was of another process, or has gone."""
+    return _numbered.get(int(number))
 
 
 def plain(rows: torch.Tensor, *, turned: bool = False) -> _native.WeightView:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 from transformers.activations import ACT2FN
 from transformers.distributed.expert_parallel import (
     AutoEP,
@@ -20,8 +21,10 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_expe
 
 import plait.torch
 from plait.torch.context import context_alone
+from plait.torch.experts import in_graphs
 from plait.torch.experts.call import Call, Stacks
-from plait.torch.experts.layer import apply, check_operands
+from plait.torch.experts.checks import check_operands
+from plait.torch.experts.layer import apply
 from plait.torch.experts.placement import Placement
 from plait.torch.weights import Owner
 from plait.transformers.service import Service
@@ -198,10 +201,18 @@ def multiply_alone(
 ) -> torch.Tensor:
     """Do it in plait's layer; profile() times this."""
     stacks = _stacks(experts)
-    count = stacks.down.shape[0]
+    count, turned = stacks.down.shape[0], experts.is_transposed
+    if is_compiling():
+        ids = top_k_index.masked_fill(top_k_index >= count, -1)
+        how = in_graphs.how_of(
+            in_graphs.ALONE, _ALONE, count, 1, None, activation, turned, shared_batch=False
+        )
+        operands = hidden, ids, top_k_weights
+        return in_graphs.multiply(operands, stacks.tensors(), None, how, None)
     placement = Placement.of(count, None, 1)
-    turned, widths = experts.is_transposed, activation.widths
-    check_operands(hidden, top_k_index, top_k_weights, stacks, placement, 0, turned, widths)
+    check_operands(
+        hidden, top_k_index, top_k_weights, stacks, placement, 0, turned, activation.widths
+    )
     ids = top_k_index.masked_fill(top_k_index >= count, -1)
     call = Call(placement, context_alone(_ALONE), activation, turned)
     return apply(call, hidden, ids, top_k_weights, stacks)

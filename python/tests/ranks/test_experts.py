@@ -15,7 +15,7 @@ import plait
 import plait.torch as pt
 from plait import _native
 from plait.torch.context import communicator_of
-from plait.torch.experts import counts
+from plait.torch.experts import checks, counts
 from plait.torch.experts import layer as layers
 
 
@@ -259,14 +259,6 @@ def test_a_stored_plan_says_the_schedule(tmp_path: Path, monkeypatch: pytest.Mon
         agree(other == "fused" and torch.equal(same, out), f"{other} by {how}")
 
 
-def test_a_compiled_program_calls_it_between_graphs() -> None:
-    case = Case()
-    layer = case.layer(None)
-    operands = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
-    compiled = torch.compile(lambda *given: layer(*given).relu(), backend="aot_eager")
-    agree(torch.equal(compiled(*operands), layer(*operands).relu()), "values differ")
-
-
 @pytest.mark.parametrize("frozen", [False, True], ids=["trained", "frozen"])
 def test_its_gradient_is_differentiated_once(frozen: bool) -> None:
     """With frozen experts too: the gradient of a row depends on the row, by the activation."""
@@ -288,7 +280,7 @@ def test_later_calls_go_straight_to_the_native_layer(
     hidden, ids, weights = case.hidden[case.own], case.ids[case.own], case.weights[case.own]
     layer = case.layer(None, options=pt.Options(fixed_weights=fixed))
     checked: list[object] = []
-    check = layers.check_operands
+    check = checks.check_operands
 
     def note(*operands: Any) -> None:
         checked.append(operands)

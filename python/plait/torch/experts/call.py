@@ -1,6 +1,6 @@
 """One call of experts, in the native layer: the operands of torch as it takes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from plait import _native
 from plait.torch import tensors
 from plait.torch.context import Context
 from plait.torch.experts.placement import Placement
-from plait.torch.rows import view
+from plait.torch.rows import as_rows, view
 from plait.torch.weights import Owner, packed_stack
 
 _LAYOUTS = (_native.WeightLayout.out_in, _native.WeightLayout.in_out)
@@ -63,6 +63,7 @@ class Stacks:
     gate_up_bias: torch.Tensor | None = None
     down_bias: torch.Tensor | None = None
     packs: tuple[Owner, Owner] | tuple[None, None] = (None, None)  # keep packed weights
+    converts: bool = False  # packing does, from another dtype
 
     def contiguous(self) -> "Stacks":
         """Return them as the native layer reads them, without their gradients."""
@@ -70,7 +71,9 @@ class Stacks:
 
     def cast(self, dtype: torch.dtype) -> "Stacks":
         """Return them as autocast makes them."""
-        return self._each(lambda one: tensors.cast(one, dtype))
+        made = self._each(lambda one: tensors.cast(one, dtype))
+        made.converts = made.are_packed
+        return made
 
     def _each(self, make: Callable[[torch.Tensor], torch.Tensor]) -> "Stacks":
         """Replace all but weights with packs: these are copied and converted as they are packed."""
@@ -79,7 +82,7 @@ class Stacks:
             gate_up, down = make(gate_up), make(down)
         biases = (self.gate_up_bias, self.down_bias)
         first, second = (None if one is None else make(one) for one in biases)
-        return Stacks(gate_up, down, first, second, self.packs)
+        return Stacks(gate_up, down, first, second, self.packs, self.converts)
 
     @property
     def are_packed(self) -> bool:
@@ -156,3 +159,56 @@ def views(*stacks: torch.Tensor | None) -> tuple[Any, ...]:
     return tuple(
         None if one is None else view(one.view(-1, max(1, one.shape[-1]))) for one in stacks
     )
+
+
+def run_forward(
+    call: Call,
+    hidden: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    stacks: Stacks,
+    *,
+    gradients: bool = False,
+) -> tuple[torch.Tensor, tuple[int, list[int]]]:
+    """Return the result, and how many rows were multiplied here and sent to each rank."""
+    stacks, factors = stacks.contiguous(), weights.float().contiguous()
+    out = hidden.new_empty(hidden.shape)
+    counted = call.layer(hidden, ids.shape[1], stacks).forward(
+        view(hidden),
+        ids.data_ptr(),
+        factors.data_ptr(),
+        call.operands(stacks, hidden.dtype),
+        view(out),
+        gradients,
+        call.beside,
+    )
+    return out, counted
+
+
+def run_backward(
+    call: Call,
+    grad: torch.Tensor,
+    hidden: torch.Tensor,
+    ids: torch.Tensor,
+    weights: torch.Tensor,
+    given: Stacks,
+    needs: Sequence[bool],
+) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of hidden, weights and stacks, or None where they aren't needed."""
+    stacks, factors = given.contiguous(), weights.float().contiguous()
+    grad = as_rows(grad)
+    wanted = zip((hidden, factors, *stacks.tensors()), needs, strict=False)
+    made = [one.new_empty(one.shape) if one is not None and need else None for one, need in wanted]
+    grad_hidden, grad_factors, *grads = made
+    call.layer(hidden, ids.shape[1], stacks).backward(
+        view(hidden),
+        ids.data_ptr(),
+        factors.data_ptr(),
+        call.operands(stacks, hidden.dtype),
+        view(grad),
+        None if grad_hidden is None else view(grad_hidden),
+        0 if grad_factors is None else grad_factors.data_ptr(),
+        views(*grads),
+    )
+    grad_weights = None if grad_factors is None else grad_factors.to(weights.dtype)
+    return grad_hidden, grad_weights, *grads

@@ -8,25 +8,26 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
 from plait.errors import refuse
 from plait.torch import tensors
 from plait.torch.context import context_of, group_place
-from plait.torch.experts import counts, direct
-from plait.torch.experts.call import Activation, Call, Stacks, Swiglu, views
+from plait.torch.experts import counts, direct, in_graphs
+from plait.torch.experts.call import Activation, Call, Stacks, Swiglu, run_backward, run_forward
+from plait.torch.experts.checks import check_operands, check_schedule
 from plait.torch.experts.placement import NAME, Placement
 from plait.torch.graphs import outside_of_graphs
 from plait.torch.once import differentiable_once
 from plait.torch.options import Options, check_options
-from plait.torch.rows import as_rows, check_matrix, float_dtype, view
+from plait.torch.rows import as_rows
 from plait.torch.weights import Owner
 
 _DEFAULTS = Options()
 _SWIGLU = Swiglu()
 
 
-@outside_of_graphs
 def expert_parallel(
     hidden: torch.Tensor,
     top_k_index: torch.Tensor,
@@ -78,21 +79,54 @@ def expert_parallel(
     to the result, with gradients. It is computed when the call would wait for other ranks, whose
     rows go on travelling between its functions of torch, and makes no call of plait's over the same
     group.
+
+    In a graph of torch.compile() a call is one operator, and another one in backward. The graph
+    computes `shared` after it. A call whose `options` have settings of their own ends the graph.
     """
     ranks = None if placement is None else tuple(placement)
-    how = (experts, ranks, parts, activation, transposed, shared_batch)
     given = (gate_up, down, gate_up_bias, down_bias)
+    operands = (hidden, top_k_index, top_k_weights)
+    if is_compiling() and _fits_graphs(options, owners):
+        whole = in_graphs.how_of(
+            group, options, experts, parts, ranks, activation, transposed, shared_batch
+        )
+        return in_graphs.multiply(operands, given, owners, whole, shared)
+    how = (experts, ranks, parts, activation, transposed, shared_batch)
     if owners is not None and shared is None:
-        operands = (hidden, top_k_index, top_k_weights)
         made = direct.multiply(owners, *operands, given, how, group, options)
         if made is not None:
             return made
+    return _checked(operands, given, how, shared, group, options, owners)
+
+
+def _fits_graphs(options: Options, owners: tuple[Owner, Owner] | None) -> bool:
+    """Say whether a graph's plain arguments tell all of a call; others are made between graphs."""
+    if not isinstance(options, Options) or options.engine != "native":
+        return False  # it is refused
+    if options.fixed_weights and owners is not None and owners[0].number is None:
+        return False  # a graph would not find what is packed
+    return options.settings is None
+
+
+@outside_of_graphs
+def _checked(
+    operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    given: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None],
+    how: direct.How,
+    shared: Callable[[torch.Tensor], torch.Tensor] | None,
+    group: dist.ProcessGroup | None,
+    options: Options,
+    owners: tuple[Owner, Owner] | None,
+) -> torch.Tensor:
+    """Make a call that is not as one before it."""
+    hidden, ids, weights = operands
+    experts, ranks, parts, activation, turned, shared_batch = how
     check_options(options, NAME)
     tensors.refuse_tracing(NAME, hidden)
-    _check_schedule(options)
+    check_schedule(options)
     hidden = tensors.resolved(hidden)
     stacks = Stacks(*given)
-    is_last = not tensors.wants_gradient(hidden, top_k_weights, *given)
+    is_last = not tensors.wants_gradient(hidden, weights, *given)
     if owners is not None and options.fixed_weights and is_last:
         stacks.packs = owners
     rank, world = group_place(group, NAME)
@@ -102,18 +136,16 @@ def expert_parallel(
         dtype = torch.get_autocast_dtype("cpu")
         hidden = tensors.cast(hidden, dtype)
         stacks = stacks.cast(dtype)
-    widths = activation.widths
-    check_operands(hidden, top_k_index, top_k_weights, stacks, placed, rank, transposed, widths)
-    call = Call(placed, context_of(group, options, NAME), activation, transposed, shared_batch)
+    check_operands(hidden, ids, weights, stacks, placed, rank, turned, activation.widths)
+    call = Call(placed, context_of(group, options, NAME), activation, turned, shared_batch)
     if shared is None:
-        out = apply(call, hidden, top_k_index, top_k_weights, stacks)
+        out = apply(call, hidden, ids, weights, stacks)
         if owners is not None and is_last and not is_cast:
-            slots = top_k_index.shape[1]
-            direct.keep(owners, call, how, options, hidden, slots, stacks)
+            direct.keep(owners, call, how, options, hidden, ids.shape[1], stacks)
         return out
     beside = _Beside(shared, hidden)
     call.beside = beside
-    out = apply(call, hidden, top_k_index, top_k_weights, stacks)
+    out = apply(call, hidden, ids, weights, stacks)
     call.beside = None  # the call is kept for its gradients
     return out + beside.out
 
@@ -148,16 +180,6 @@ class _Beside:
             self.out = self.shared(self.hidden)
 
 
-def _check_schedule(options: Options) -> None:
-    """Refuse what was asked for and would do nothing; settings are for other operators too."""
-    if options.engine != "native":
-        refuse(NAME, f"engine={options.engine!r} has no experts")
-    if options.schedule == "pipelined":
-        refuse(NAME, "schedule='pipelined': experts have the schedules serial and fused")
-    if options.wire == "s8":
-        refuse(NAME, "wire='s8': results of experts travel in f32, bf16 or f16")
-
-
 def apply(
     call: Call,
     hidden: torch.Tensor,
@@ -175,34 +197,10 @@ def apply(
             refuse(NAME, "shared_batch is for inference; call it under torch.no_grad()")
         out, counted = _Experts.apply(*operands, ids, call)  # type: ignore[no-untyped-call]
     else:
-        out, counted = _forward(call, hidden, ids, weights.detach(), stacks)
+        out, counted = run_forward(call, hidden, ids, weights.detach(), stacks)
     key = counts.key_of(call, hidden, ids.shape[1], stacks.down)
     counts.add(key, counted, time.perf_counter_ns() - begin)
     return out  # type: ignore[no-any-return]
-
-
-def _forward(
-    call: Call,
-    hidden: torch.Tensor,
-    ids: torch.Tensor,
-    weights: torch.Tensor,
-    stacks: Stacks,
-    *,
-    gradients: bool = False,
-) -> tuple[torch.Tensor, tuple[int, list[int]]]:
-    """Return the result, and how many rows were multiplied here and sent to each rank."""
-    stacks, factors = stacks.contiguous(), weights.float().contiguous()
-    out = hidden.new_empty(hidden.shape)
-    counted = call.layer(hidden, ids.shape[1], stacks).forward(
-        view(hidden),
-        ids.data_ptr(),
-        factors.data_ptr(),
-        call.operands(stacks, hidden.dtype),
-        view(out),
-        gradients,
-        call.beside,
-    )
-    return out, counted
 
 
 class _Experts(torch.autograd.Function):
@@ -223,7 +221,7 @@ class _Experts(torch.autograd.Function):
         stacks = Stacks(gate_up, down, gate_up_bias, down_bias)
         ctx.call = call
         ctx.save_for_backward(hidden, ids, weights, *stacks.tensors())
-        return _forward(call, hidden, ids, weights, stacks, gradients=True)
+        return run_forward(call, hidden, ids, weights, stacks, gradients=True)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
@@ -232,81 +230,11 @@ class _Experts(torch.autograd.Function):
 
 def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     hidden, ids, weights, *given = ctx.saved_tensors
-    call: Call = ctx.call
-    needs = ctx.needs_input_grad
-    stacks, factors = Stacks(*given).contiguous(), weights.float().contiguous()
-    grad = as_rows(grad)
-    wanted = zip((hidden, factors, *stacks.tensors()), needs, strict=False)
-    made = [one.new_empty(one.shape) if one is not None and need else None for one, need in wanted]
-    grad_hidden, grad_factors, *grads = made
-    call.layer(hidden, ids.shape[1], stacks).backward(
-        view(hidden),
-        ids.data_ptr(),
-        factors.data_ptr(),
-        call.operands(stacks, hidden.dtype),
-        view(grad),
-        None if grad_hidden is None else view(grad_hidden),
-        0 if grad_factors is None else grad_factors.data_ptr(),
-        views(*grads),
-    )
-    grad_weights = None if grad_factors is None else grad_factors.to(weights.dtype)
-    return grad_hidden, grad_weights, *grads, None, None
+    made = run_backward(ctx.call, grad, hidden, ids, weights, Stacks(*given), ctx.needs_input_grad)
+    return *made, None, None
 
 
 _backward = differentiable_once(_gradients, NAME, factors=6, linear=False)
-
-
-def check_operands(
-    hidden: torch.Tensor,
-    ids: torch.Tensor,
-    weights: torch.Tensor,
-    stacks: Stacks,
-    placement: Placement,
-    rank: int,
-    turned: bool,
-    widths: int,
-) -> None:
-    """Refuse operands that don't fit, in words."""
-    who = f"rank {rank} of {placement.world}"
-    check_matrix(hidden, NAME, "hidden")
-    tensors.check(ids, NAME, "top_k_index")
-    tensors.check(weights, NAME, "top_k_weights")
-    if ids.is_floating_point() or ids.dim() != 2 or ids.shape[0] != hidden.shape[0]:
-        refuse(
-            NAME,
-            f"{who}: top_k_index is {ids.dtype} {list(ids.shape)}, and hidden {list(hidden.shape)}",
-        )
-    if weights.shape != ids.shape:
-        refuse(
-            NAME,
-            f"{who}: top_k_weights is {list(weights.shape)}, and top_k_index {list(ids.shape)}",
-        )
-    float_dtype(weights, NAME, "top_k_weights")
-    width, own = hidden.shape[1], len(placement.own(rank))
-    inner = stacks.down.shape[1 if turned else 2] if stacks.down.dim() == 3 else 0
-    up, out = [own, widths * inner, width], [own, width, inner]
-    if turned:
-        up, out = [own, width, widths * inner], [own, inner, width]
-    wanted = {
-        "gate_up": (stacks.gate_up, up),
-        "down": (stacks.down, out),
-        "gate_up_bias": (stacks.gate_up_bias, [own, widths * inner]),
-        "down_bias": (stacks.down_bias, [own, width]),
-    }
-    for name, (one, shape) in wanted.items():
-        if one is None:
-            continue
-        tensors.check(one, NAME, name)
-        if list(one.shape) != shape:
-            refuse(
-                NAME,
-                f"{who}, which has {own} of {len(placement.ranks)} "
-                f"{'experts' if placement.parts == 1 else 'parts of experts'}: {name} is "
-                f"{list(one.shape)}, not {shape}",
-            )
-        converts = stacks.are_packed and torch.is_autocast_enabled("cpu") and tensors.is_plain(one)
-        if one.dtype != hidden.dtype and not converts:
-            refuse(NAME, f"{who}: hidden is {hidden.dtype}, and {name} {one.dtype}")
 
 
 class ExpertParallel(nn.Module):
@@ -350,7 +278,7 @@ class ExpertParallel(nn.Module):
         self.transposed = transposed
         self.group = group
         self.options = options
-        self._owners = Owner(), Owner()
+        self._owners = Owner(numbered=True), Owner(numbered=True)
 
     @classmethod
     def share(

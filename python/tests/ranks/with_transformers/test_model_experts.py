@@ -123,6 +123,19 @@ def test_losses(folder: Path) -> None:
     agree(off < 1e-5, f"{expected}, with transformers' exchange {theirs}")
 
 
+def test_experts_of_one_process_are_in_the_graph() -> None:
+    config = transformers.MixtralConfig(hidden_size=24, intermediate_size=16, num_local_experts=4)
+    config._experts_implementation = "plait"
+    torch.manual_seed(6)
+    experts: Any = MixtralExperts(config)
+    for parameter in experts.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    given = torch.randn(5, 24), torch.randint(0, 4, (5, 2)), torch.rand(5, 2)
+    compiled: Any = torch.compile(experts, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        agree(torch.equal(compiled(*given), experts(*given)), "values differ")
+
+
 def test_ranks_with_batches_of_their_own() -> None:
     """Data parallelism gives each rank other rows, here in unequal numbers."""
     world, rank = dist.get_world_size(), dist.get_rank()
