@@ -12,8 +12,8 @@ from plait.torch.groups import alive
 def groups_end(world: int) -> Iterator[None]:
     """Destroy the groups of a test's models.
 
-    Transformers makes six for each model, and each has three threads. With a thousand groups a call
-    takes ten times as long.
+    Transformers makes six for each model, and each has three threads. Among a thousand groups,
+    training steps took ten times as long.
     """
     before = list(alive())
     yield
