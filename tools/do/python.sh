@@ -228,7 +228,8 @@ test_python_at_length() {
   run_pytest "python tests, torch's own" torchrun --standalone --nproc-per-node 4 -m pytest $ranks/with_torchs_tests
   run_pytest 'python tests, transformers' torchrun --standalone --nproc-per-node 2 -m pytest $ranks/with_transformers
   run_pytest 'python tests, transformers, 4 ranks' torchrun --standalone --nproc-per-node 4 -m pytest \
-    $ranks/with_transformers/test_sequence_parallel.py -k 'Llama or Gemma3 or any_number or losses'
+    $ranks/with_transformers/test_{model_experts,sequence_parallel}.py \
+    -k 'test_model_experts or Llama or Gemma3 or any_number or losses'
   if check 'SmolLM2' prepare_smollm2; then
     test_smollm2
   fi

@@ -1,5 +1,6 @@
 """Small models: whole in one process, shared over the ranks, and their gradients."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,43 @@ COMMON = {
     "pad_token_id": 0,
 }
 TOKENS = torch.arange(2, 26).reshape(2, 12)
+LENGTH = 24  # of the sequences that models learn to count from
 
 
-def saved_model(config: Any, tmp_path_factory: Any) -> Path:
-    """Save a model with random weights, in a folder that all ranks know."""
+def saved_model(config: Any, tmp_path_factory: Any, teach: Callable[[Any], object] = id) -> Path:
+    """Save a model with random weights, or a taught one, in a folder that all ranks know."""
     where: list[Any] = [None]
     if dist.get_rank() == 0:
         where[0] = tmp_path_factory.mktemp("model")
         torch.manual_seed(3)
-        transformers.AutoModelForCausalLM.from_config(config).save_pretrained(where[0])
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        teach(model)
+        model.save_pretrained(where[0])
     dist.broadcast_object_list(where)
     path: Path = where[0]
     return path
+
+
+def learn_to_count(model: Any, steps: int | None = None) -> list[float]:
+    """Return the losses of these steps, or of as many as the model needs.
+
+    With random weights two tokens are often closer than another order of sums rounds.
+    """
+    starts = model.config.vocab_size - LENGTH
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, foreach=False)
+    generator = torch.Generator().manual_seed(4)
+    losses: list[float] = []
+    while len(losses) < (steps or 300):
+        tokens = torch.randint(2, starts, (8, 1), generator=generator) + torch.arange(LENGTH)
+        optimizer.zero_grad()
+        loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if steps is None and losses[-1] < 0.05:
+            return losses
+    assert steps is not None, f"it has not learnt to count: {losses[-1]}"
+    return losses
 
 
 def whole(path: Path, dtype: torch.dtype = torch.float32) -> Any:

@@ -1,4 +1,4 @@
-"""Models of experts that ranks share: logits, tokens and training of one rank, bit for bit."""
+"""Models of experts that learn to count: logits, tokens and training of one rank, bit for bit."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
-from models import COMMON, TOKENS, gradients, saved_model, train
+from models import COMMON, TOKENS, gradients, learn_to_count, saved_model, train
 from ranks import agree
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -24,7 +24,8 @@ import plait.transformers
 from plait.transformers.experts import UNASKED, activation_of
 
 EXPERTS = 4
-MOE = {**COMMON, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
+FEW_NUMBERS = {**COMMON, "vocab_size": 40}
+MOE = {**FEW_NUMBERS, "num_experts_per_tok": 2, "moe_intermediate_size": 40}
 LATENT = {
     **MOE,
     "n_routed_experts": EXPERTS,
@@ -41,10 +42,12 @@ LATENT = {
 }
 MODELS: dict[str, Any] = {
     "mixtral": lambda: transformers.MixtralConfig(
-        **COMMON, num_local_experts=EXPERTS, num_experts_per_tok=2
+        **FEW_NUMBERS, num_local_experts=EXPERTS, num_experts_per_tok=2
     ),
     "qwen3": lambda: transformers.Qwen3MoeConfig(**MOE, num_experts=EXPERTS, head_dim=16),
-    "olmoe": lambda: transformers.OlmoeConfig(**COMMON, num_experts=EXPERTS, num_experts_per_tok=2),
+    "olmoe": lambda: transformers.OlmoeConfig(
+        **FEW_NUMBERS, num_experts=EXPERTS, num_experts_per_tok=2
+    ),
     "deepseek v2": lambda: transformers.DeepseekV2Config(**LATENT),
     "deepseek v3": lambda: transformers.DeepseekV3Config(**LATENT),
     "glm4": lambda: transformers.Glm4MoeConfig(
@@ -57,16 +60,44 @@ MODELS: dict[str, Any] = {
         head_dim=16,
     ),
     "gpt-oss": lambda: transformers.GptOssConfig(
-        **COMMON, num_local_experts=EXPERTS, num_experts_per_tok=2, head_dim=16
+        **FEW_NUMBERS, num_local_experts=EXPERTS, num_experts_per_tok=2, head_dim=16
     ),
 }
 
 
+class Learnt:
+    """A saved model that one rank has taught to count with plait's experts."""
+
+    def __init__(self, config: Any, tmp_path_factory: Any) -> None:
+        self.random = saved_model(config, tmp_path_factory)
+        config._experts_implementation = "plait"
+        losses: list[Any] = [[]]
+        self.folder = saved_model(
+            config, tmp_path_factory, lambda model: losses[0].extend(learn_to_count(model))
+        )
+        dist.broadcast_object_list(losses)
+        self.losses: list[float] = losses[0]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Learnt]:
+    return {}
+
+
 @pytest.fixture(params=MODELS, ids=str)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Path]:
-    """A saved model, in a folder that all ranks know."""
-    yield saved_model(MODELS[request.param](), tmp_path_factory)
+def learnt(
+    request: pytest.FixtureRequest, known: dict[str, Learnt], tmp_path_factory: Any
+) -> Iterator[Learnt]:
+    name = request.param
+    if name not in known:
+        known[name] = Learnt(MODELS[name](), tmp_path_factory)
+    yield known[name]
     dist.barrier()
+
+
+@pytest.fixture
+def folder(learnt: Learnt) -> Path:
+    return learnt.folder
 
 
 def load(path: Path, **how: Any) -> Any:
@@ -88,8 +119,12 @@ def shared(path: Path, implementation: str = "plait") -> Any:
     return load(path, distributed_config=how)
 
 
+COUNTED = TOKENS[:, :1] + torch.arange(12 + 6)
+
+
 def generate(model: Any) -> torch.Tensor:
-    tokens: torch.Tensor = model.generate(TOKENS, max_new_tokens=6, do_sample=False)
+    with torch.no_grad():
+        tokens: torch.Tensor = model.generate(TOKENS, max_new_tokens=6, do_sample=False)
     return tokens
 
 
@@ -100,27 +135,55 @@ def test_logits_and_tokens_are_those_of_one_rank(folder: Path) -> None:
         theirs = load(folder)(TOKENS).logits
         model = shared(folder)
         agree(torch.equal(model(TOKENS).logits, expected), "logits differ")
-        agree(torch.equal(generate(model), tokens), "tokens differ")
+        found = generate(model)
+    agree(torch.equal(tokens, COUNTED), f"one rank doesn't count: {tokens.tolist()}")
+    agree(torch.equal(found, COUNTED), f"the ranks don't count: {found.tolist()}")
     agree(torch.allclose(expected, theirs, rtol=1e-4, atol=1e-5), "transformers' are others")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_counts_where_everything_is_shared(folder: Path, dtype: torch.dtype) -> None:
+    """Ranks share linear layers too, as in a program that only calls enable()."""
+    world = dist.get_world_size()
+    with plait.transformers.enabled():
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            distributed_config=DistributedConfig(tp_size=world, ep_size=world),
+        )
+        found = generate(model)
+        report = plait.transformers.report()
+    agree(torch.equal(found, COUNTED), f"the ranks don't count: {found.tolist()}")
+    [(refusal, calls)] = report.experts
+    agree(refusal is None and calls > 0 and report.served > 0, str(report))
 
 
 def test_gradients_are_those_of_one_rank(folder: Path) -> None:
     """Each rank sends a slice of the batch: gradients of what all have alike are gathered."""
-    loss, expected = gradients(load(folder, experts_implementation="plait"), TOKENS)
-    found_loss, found = gradients(shared(folder), TOKENS)
+    unknown = TOKENS.flip(1)
+    loss, expected = gradients(load(folder, experts_implementation="plait"), unknown)
+    found_loss, found = gradients(shared(folder), unknown)
     agree(found_loss == loss and found.keys() == expected.keys(), f"{found_loss}, not {loss}")
     for name, one in expected.items():
         agree(torch.equal(found[name], one), f"the gradient of {name} differs")
 
 
-@pytest.mark.parametrize("folder", ["qwen3", "gpt-oss"], indirect=True)
-def test_losses(folder: Path) -> None:
-    expected = train(load(folder, experts_implementation="plait"))
-    agree(expected[0] - expected[-1] > 0.1, f"nothing was learned: {expected}")
-    agree(train(shared(folder)) == expected, "losses differ from one rank's")
-    theirs = train(shared(folder, "all_to_all"))
-    off = max(abs(a - b) / b for a, b in zip(expected, theirs, strict=True))
-    agree(off < 1e-5, f"{expected}, with transformers' exchange {theirs}")
+def test_learns_to_count(learnt: Learnt) -> None:
+    """Steps have the losses of one rank, and teach as much."""
+    model = shared(learnt.random)
+    losses = learn_to_count(model, len(learnt.losses))
+    agree(losses == learnt.losses, f"losses are {losses}, not {learnt.losses}")
+    agree(losses[0] > 2, f"it could count before: {losses}")
+    found = generate(model)
+    agree(torch.equal(found, COUNTED), f"the ranks don't count: {found.tolist()}")
+
+
+@pytest.mark.parametrize("learnt", ["qwen3", "gpt-oss"], indirect=True)
+def test_losses_are_those_of_transformers_exchange(learnt: Learnt) -> None:
+    found, theirs = (train(shared(learnt.random, how)) for how in ("plait", "all_to_all"))
+    agree(found[0] - found[-1] > 0.1, f"nothing was learned: {found}")
+    off = max(abs(a - b) / b for a, b in zip(found, theirs, strict=True))
+    agree(off < 1e-5, f"{found}, with transformers' exchange {theirs}")
 
 
 def test_experts_of_one_process_are_in_the_graph() -> None:
@@ -169,7 +232,7 @@ def test_ranks_with_batches_of_their_own() -> None:
         agree(torch.equal(mine, wanted[2 * rank : 2 * rank + 2]), "gradients differ")
 
 
-@pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
+@pytest.mark.parametrize("learnt", ["qwen3"], indirect=True)
 def test_the_report_has_experts_without_enable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +245,7 @@ def test_the_report_has_experts_without_enable(
     agree("experts of" in report.operators, report.operators)
 
 
-@pytest.mark.parametrize("folder", ["qwen3"], indirect=True)
+@pytest.mark.parametrize("learnt", ["qwen3"], indirect=True)
 def test_enable_chooses_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With packed weights too, whose changes are seen."""
     with caplog.at_level(logging.INFO), torch.no_grad():
@@ -202,7 +265,7 @@ def test_enable_chooses_it(folder: Path, caplog: pytest.LogCaptureFixture) -> No
     agree("experts: 4 calls served by plait" in str(report), str(report))
 
 
-@pytest.mark.parametrize("folder", ["mixtral"], indirect=True)
+@pytest.mark.parametrize("learnt", ["mixtral"], indirect=True)
 def test_calls_are_left_with_a_sentence(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with plait.transformers.enabled(), torch.no_grad():
         model = shared(folder, "auto")

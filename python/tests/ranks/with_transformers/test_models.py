@@ -10,7 +10,17 @@ import pytest
 import torch
 import torch.distributed as dist
 import transformers
-from models import COMMON, TOKENS, distance, gradients, saved_model, shared, train, whole
+from models import (
+    COMMON,
+    TOKENS,
+    distance,
+    gradients,
+    learn_to_count,
+    saved_model,
+    shared,
+    train,
+    whole,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 from transformers.distributed.parallel_utils import ALL_PARALLEL_STYLES
@@ -80,32 +90,10 @@ def test_unmodified_on_the_backend(folder: tuple[str, Path]) -> None:
     assert torch.equal(generate(shared(path)), generate(whole(path)))
 
 
-def learn_to_count() -> Any:
-    """With random weights two tokens are often closer than bf16 rounds."""
-    torch.manual_seed(3)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON))
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(300):
-        tokens = torch.randint(2, 100, (8, 1)) + torch.arange(24)
-        optimizer.zero_grad()
-        loss = model(tokens, labels=tokens).loss
-        loss.backward()
-        optimizer.step()
-        if loss < 0.02:
-            return model
-    raise AssertionError(f"it has not learnt to count: {loss}")
-
-
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory: Any) -> Path:
     """A saved model that counts, in a folder that all ranks know."""
-    where: list[Any] = [None]
-    if dist.get_rank() == 0:
-        where[0] = tmp_path_factory.mktemp("counting")
-        learn_to_count().save_pretrained(where[0])
-    dist.broadcast_object_list(where)
-    path: Path = where[0]
-    return path
+    return saved_model(transformers.LlamaConfig(**COMMON), tmp_path_factory, learn_to_count)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
