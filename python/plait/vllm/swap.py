@@ -23,6 +23,10 @@ _KNOWN = {
         "shared_experts",
         "shared_experts_input",
     ),
+    "CpuCommunicator.all_gatherv": ("self", "input_", "dim", "sizes"),
+    "CpuCommunicator.reduce_scatterv": ("self", "input_", "dim", "sizes"),
+    "MoERunner._maybe_dispatch": ("self", "hidden_states", "router_logits"),
+    "MoERunner._maybe_combine": ("self", "shared_output", "hidden_states"),
     "topk_topp_sampler.apply_top_k_top_p": ("logits", "k", "p"),
     "LogitsProcessor._gather_logits": ("self", "logits"),
     "LogitsProcessor._get_logits": (
@@ -58,7 +62,9 @@ def _factors() -> dict[str, Any]:
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm import envs
+    from vllm.distributed.device_communicators import cpu_communicator
     from vllm.model_executor.layers import fused_moe, linear, logits_processor
+    from vllm.model_executor.layers.fused_moe.runner import moe_runner
     from vllm.v1.sample import ops
     from vllm.v1.sample.ops import topk_topp_sampler  # noqa: F401, an attribute of ops
 
@@ -67,7 +73,7 @@ def _mismatch() -> str | None:
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
-        modules = (linear, fused_moe, logits_processor, ops)
+        modules = (linear, fused_moe, moe_runner, cpu_communicator, logits_processor, ops)
         place = next((one for one in modules if hasattr(one, owner)), None)
         if place is None:
             return f"{owner} is missing"
@@ -113,10 +119,13 @@ def enable() -> None:
             plait.Code.invalid_argument,
             f"plait.vllm.enable: another plugin replaces {', '.join(taken)}; nothing was replaced",
         )
+    from plait.vllm import communicator
+
     plait.load_settings()  # what is wrong in the environment is refused now, on all ranks
     for name, layer in ours.items():
         if name not in registry:
             registry[name] = layer
+    communicator.lend()
     _factors()[_FACTOR] = _layers_of_graphs
     _log.info("tensor-parallel layers of vLLM are served by plait")
 
@@ -127,6 +136,9 @@ def disable() -> None:
     A model that has such layers and compiles graphs must have run once before this call: otherwise
     vLLM keeps its graphs as if they had vLLM's own layers.
     """
+    from plait.vllm import communicator
+
+    communicator.take_back()
     registry = _registry()
     for layer in _replacements():
         if registry.get(layer.__name__) is layer:
