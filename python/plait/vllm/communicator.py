@@ -6,7 +6,6 @@ vLLM gathers and scatters the rows of experts with them, where it has data-paral
 from typing import Any
 
 import torch
-from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 
 from plait import _native
 from plait.errors import refuse
@@ -66,20 +65,3 @@ def _counts(whole: Flat, rows: list[int]) -> list[int]:
     """Count the elements of each rank."""
     each = whole.n // max(1, sum(rows))
     return [each * one for one in rows]
-
-
-_OURS = {"all_gatherv": all_gatherv, "reduce_scatterv": reduce_scatterv}
-
-
-def lend() -> None:
-    """Give vLLM's communicator what it lacks. A later version may have methods of its own."""
-    for name, ours in _OURS.items():
-        if name not in vars(CpuCommunicator):
-            setattr(CpuCommunicator, name, ours)
-
-
-def take_back() -> None:
-    """Leave vLLM's communicator as it was."""
-    for name, ours in _OURS.items():
-        if vars(CpuCommunicator).get(name) is ours:
-            delattr(CpuCommunicator, name)

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 from vllm.distributed import get_ep_group
 from vllm.model_executor.layers.fused_moe import activation, unquantized_fused_moe_method
+from vllm.model_executor.layers.fused_moe.runner import moe_runner
 
-from plait.torch.context import context_alone, context_of
+from plait.torch.context import communicator_of, context_alone, context_of
 from plait.torch.experts import Swiglu, counts
 from plait.torch.experts.call import Call, Stacks
 from plait.torch.experts.placement import NAME, Placement
@@ -26,6 +27,7 @@ from plait.torch.weights import Owner, packed_stack
 from plait.vllm.products import calls
 from plait.vllm.report import note
 
+_select_forward = moe_runner.MoERunner._select_forward
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _OPTIONS = Options()
 _REMARK = (
@@ -52,19 +54,16 @@ def _refusal(layer: Any) -> str | None:
 
 
 def _travels(layer: Any) -> bool:
-    """Say whether each rank has rows of its own, which plait brings to their experts.
-
-    Otherwise some ranks have the same rows, or vLLM has experts in another order.
-    """
+    """Say whether rows travel to their experts, on all ranks: not where some have the same rows."""
     parallel = layer.moe_config.moe_parallel_config
-    if parallel.dp_size == 1 or not (
-        parallel.dp_size == parallel.ep_size or parallel.is_sequence_parallel
-    ):
+    is_own = parallel.dp_size == parallel.ep_size or parallel.is_sequence_parallel
+    if parallel.dp_size == 1 or not is_own or layer.expert_placement_strategy != "linear":
         return False
-    own = (layer.expert_map >= 0).nonzero().flatten().tolist()
-    in_order = layer.expert_map[own].tolist() == list(range(len(own)))
-    placed = Placement.of(len(layer.expert_map), None, parallel.ep_size)
-    return in_order and own == placed.own(parallel.ep_rank)
+    ranks, top = parallel.ep_size, layer.top_k
+    # What each of the other ranks gets for a row: the row, unless it has none of its experts, and a
+    # result for each. Otherwise it is the row and a part of a sum.
+    sent = 1 - (1 - 1 / ranks) ** top + top / ranks
+    return sent <= 2 or communicator_of(get_ep_group().device_group, NAME).hosts == 1
 
 
 class _Loaded:
@@ -87,6 +86,21 @@ class _Loaded:
         else:
             context, placement = context_alone(_OPTIONS), Placement.of(up.shape[0], None, 1)
         self.call = Call(placement, context, Swiglu(), turned=False)
+
+
+def select_forward(self: Any) -> Any:
+    """Return what vLLM calls for experts: one operator in graphs, where vLLM for CPUs has none."""
+    theirs = _select_forward(self)
+    parallel = self.moe_config.moe_parallel_config
+    if not parallel.use_ep and parallel.dp_size == 1:
+        return theirs
+    name = "moe_forward" if self.shared_experts is None else "moe_forward_shared"
+
+    def forward(*given: Any) -> Any:
+        made = getattr(torch.ops.vllm, name) if torch.compiler.is_compiling() else theirs
+        return made(*given)
+
+    return forward
 
 
 class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoEMethod):  # type: ignore[misc]

@@ -25,6 +25,7 @@ _KNOWN = {
     ),
     "CpuCommunicator.all_gatherv": ("self", "input_", "dim", "sizes"),
     "CpuCommunicator.reduce_scatterv": ("self", "input_", "dim", "sizes"),
+    "MoERunner._select_forward": ("self",),
     "MoERunner._maybe_dispatch": ("self", "hidden_states", "router_logits"),
     "MoERunner._maybe_combine": ("self", "shared_output", "hidden_states"),
     "topk_topp_sampler.apply_top_k_top_p": ("logits", "k", "p"),
@@ -43,6 +44,8 @@ _KNOWN = {
 # plait's layers from graphs with vLLM's own. It also names the weights that are left to vLLM
 # because its product is faster: another start may find other ones.
 _FACTOR = "PLAIT_LAYERS"
+
+_theirs: dict[tuple[type, str], Any] = {}  # methods that are replaced; None: it had none itself
 
 
 def _registry() -> dict[str, Any]:
@@ -90,6 +93,21 @@ def _replacements() -> tuple[type, ...]:
     return (*LAYERS, UnquantizedFusedMoEMethod)
 
 
+def _methods() -> dict[tuple[type, str], Any]:
+    """Return plait's methods for classes of vLLM, by class and name."""
+    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+    from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
+
+    from plait.vllm import communicator, experts
+
+    lacking = {
+        (CpuCommunicator, one.__name__): one
+        for one in (communicator.all_gatherv, communicator.reduce_scatterv)
+        if one.__name__ not in vars(CpuCommunicator)  # as it may be in a later version
+    }
+    return lacking | {(MoERunner, "_select_forward"): experts.select_forward}
+
+
 def _layers_of_graphs() -> str:
     from plait.vllm.compare import left
 
@@ -119,13 +137,14 @@ def enable() -> None:
             plait.Code.invalid_argument,
             f"plait.vllm.enable: another plugin replaces {', '.join(taken)}; nothing was replaced",
         )
-    from plait.vllm import communicator
-
     plait.load_settings()  # what is wrong in the environment is refused now, on all ranks
     for name, layer in ours.items():
         if name not in registry:
             registry[name] = layer
-    communicator.lend()
+    if not _theirs:
+        for (owner, name), method in _methods().items():
+            _theirs[owner, name] = vars(owner).get(name)
+            setattr(owner, name, method)
     _factors()[_FACTOR] = _layers_of_graphs
     _log.info("tensor-parallel layers of vLLM are served by plait")
 
@@ -136,9 +155,12 @@ def disable() -> None:
     A model that has such layers and compiles graphs must have run once before this call: otherwise
     vLLM keeps its graphs as if they had vLLM's own layers.
     """
-    from plait.vllm import communicator
-
-    communicator.take_back()
+    for (owner, name), method in _theirs.items():
+        if method is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, method)
+    _theirs.clear()
     registry = _registry()
     for layer in _replacements():
         if registry.get(layer.__name__) is layer:
