@@ -60,8 +60,8 @@ def _travels(layer: Any) -> bool:
     if parallel.dp_size == 1 or not is_own or layer.expert_placement_strategy != "linear":
         return False
     ranks, top = parallel.ep_size, layer.top_k
-    # What each of the other ranks gets for a row: the row, unless it has none of its experts, and a
-    # result for each. Otherwise it is the row and a part of a sum.
+    # Another rank costs a row and a result for each of its experts there, on average. Where rows
+    # are gathered, it costs a row and a part of a sum.
     sent = 1 - (1 - 1 / ranks) ** top + top / ranks
     return sent <= 2 or communicator_of(get_ep_group().device_group, NAME).hosts == 1
 

@@ -132,10 +132,18 @@ def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
     check_report(report, dtype)
 
 
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The example with experts: its model, the tokens and the report."""
+    folder = tmp_path_factory.mktemp("experts")
+    model = folder / "model"
+    how = ("--dtype", "bfloat16", "--experts", "--folder", str(model))
+    return model, *run(folder, *how)
+
+
 @only_in_its_own_run
-@pytest.mark.parametrize("graphs", [[], ["--graphs"]], ids=["eager", "graphs"])
-def test_tokens_of_experts_that_ranks_share(graphs: list[str], tmp_path: Path) -> None:
-    tokens, report = run(tmp_path, "--dtype", "bfloat16", "--experts", *graphs)
+def test_tokens_of_experts_that_ranks_share(experts: tuple[Path, str, str]) -> None:
+    _, tokens, report = experts
     assert tokens == COUNTED
     assert re.search("^2 RoutedExperts: [1-9][0-9]+ calls served by plait$", report, re.MULTILINE)
 
@@ -238,13 +246,10 @@ def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path
 
 
 @only_in_its_own_run
-def test_data_parallel_ranks_share_experts(tmp_path: Path) -> None:
+def test_data_parallel_ranks_share_experts(experts: tuple[Path, str, str], tmp_path: Path) -> None:
     """With compiled graphs: one request at a time, in which the other rank has a row of zeros."""
-    model = tmp_path / "model"
-    tokens, _ = run(tmp_path, "--experts", "--folder", str(model))
-    assert tokens == COUNTED
     how = ["--data-parallel-size", "2", "--enable-expert-parallel"]
-    with serving(model, tmp_path, *how) as port:
+    with serving(experts[0], tmp_path, *how) as port:
         for first in 5, 6, 7:
             expected = list(range(first + 3, first + 19))
             assert complete(port, first) == str(expected)

@@ -48,7 +48,8 @@ def config(world: int) -> Iterator[VllmConfig]:
 
 
 def own(of_all: torch.Tensor, shares: tuple[int, ...]) -> torch.Tensor:
-    return of_all[: sum(shares)].split(shares)[dist.get_rank()].clone()
+    part: torch.Tensor = of_all[: sum(shares)].split(shares)[dist.get_rank()]
+    return part.clone()
 
 
 def run(runner: Any, weights: Weights, shares: tuple[int, ...], config: VllmConfig) -> torch.Tensor:
