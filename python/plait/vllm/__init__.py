@@ -6,7 +6,9 @@ processes, and makes plait's layers in the place of its own. VLLM_PLUGINS="" lea
     RowParallelLinear                                               product and sum over the ranks
     ColumnParallelLinear, MergedColumnParallelLinear, QKVParallelLinear      the product
     LogitsProcessor                                                 the largest logits alone
-    experts that the ranks share (enable_expert_parallel)           the products
+    experts that the ranks share (enable_expert_parallel)           the products, and the exchange
+                                                                    of data-parallel ranks' rows
+    CpuCommunicator                                                 all_gatherv, reduce_scatterv
 
 A layer that plait does not serve works by vLLM's own code, and one sentence a class and a reason is
 logged. Weights are packed once vLLM has loaded them, in the place of vLLM's own packing.

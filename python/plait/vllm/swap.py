@@ -23,6 +23,11 @@ _KNOWN = {
         "shared_experts",
         "shared_experts_input",
     ),
+    "CpuCommunicator.all_gatherv": ("self", "input_", "dim", "sizes"),
+    "CpuCommunicator.reduce_scatterv": ("self", "input_", "dim", "sizes"),
+    "MoERunner._select_forward": ("self",),
+    "MoERunner._maybe_dispatch": ("self", "hidden_states", "router_logits"),
+    "MoERunner._maybe_combine": ("self", "shared_output", "hidden_states"),
     "topk_topp_sampler.apply_top_k_top_p": ("logits", "k", "p"),
     "LogitsProcessor._gather_logits": ("self", "logits"),
     "LogitsProcessor._get_logits": (
@@ -39,6 +44,8 @@ _KNOWN = {
 # plait's layers from graphs with vLLM's own. It also names the weights that are left to vLLM
 # because its product is faster: another start may find other ones.
 _FACTOR = "PLAIT_LAYERS"
+
+_theirs: dict[tuple[type, str], Any] = {}  # methods that are replaced; None: it had none itself
 
 
 def _registry() -> dict[str, Any]:
@@ -58,7 +65,9 @@ def _factors() -> dict[str, Any]:
 def _mismatch() -> str | None:
     """Compare all seams before the first layer is registered: enabled whole, or not at all."""
     from vllm import envs
+    from vllm.distributed.device_communicators import cpu_communicator
     from vllm.model_executor.layers import fused_moe, linear, logits_processor
+    from vllm.model_executor.layers.fused_moe.runner import moe_runner
     from vllm.v1.sample import ops
     from vllm.v1.sample.ops import topk_topp_sampler  # noqa: F401, an attribute of ops
 
@@ -67,7 +76,7 @@ def _mismatch() -> str | None:
 
     for name, known in _KNOWN.items():
         owner, method = name.split(".")
-        modules = (linear, fused_moe, logits_processor, ops)
+        modules = (linear, fused_moe, moe_runner, cpu_communicator, logits_processor, ops)
         place = next((one for one in modules if hasattr(one, owner)), None)
         if place is None:
             return f"{owner} is missing"
@@ -82,6 +91,21 @@ def _replacements() -> tuple[type, ...]:
     from plait.vllm.layers import LAYERS
 
     return (*LAYERS, UnquantizedFusedMoEMethod)
+
+
+def _methods() -> dict[tuple[type, str], Any]:
+    """Return plait's methods for classes of vLLM, by class and name."""
+    from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
+    from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
+
+    from plait.vllm import communicator, experts
+
+    lacking = {
+        (CpuCommunicator, one.__name__): one
+        for one in (communicator.all_gatherv, communicator.reduce_scatterv)
+        if one.__name__ not in vars(CpuCommunicator)  # as it may be in a later version
+    }
+    return lacking | {(MoERunner, "_select_forward"): experts.select_forward}
 
 
 def _layers_of_graphs() -> str:
@@ -117,6 +141,10 @@ def enable() -> None:
     for name, layer in ours.items():
         if name not in registry:
             registry[name] = layer
+    if not _theirs:
+        for (owner, name), method in _methods().items():
+            _theirs[owner, name] = vars(owner).get(name)
+            setattr(owner, name, method)
     _factors()[_FACTOR] = _layers_of_graphs
     _log.info("tensor-parallel layers of vLLM are served by plait")
 
@@ -127,6 +155,12 @@ def disable() -> None:
     A model that has such layers and compiles graphs must have run once before this call: otherwise
     vLLM keeps its graphs as if they had vLLM's own layers.
     """
+    for (owner, name), method in _theirs.items():
+        if method is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, method)
+    _theirs.clear()
     registry = _registry()
     for layer in _replacements():
         if registry.get(layer.__name__) is layer:

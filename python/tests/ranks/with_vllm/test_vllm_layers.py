@@ -18,8 +18,10 @@ import vllm.platforms
 from ranks import agree
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import parallel_state
+from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 from vllm.model_executor import custom_op
 from vllm.model_executor.layers import linear, logits_processor
+from vllm.model_executor.layers.fused_moe.runner.moe_runner import MoERunner
 from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
     CompressedTensorsConfig,
 )
@@ -338,14 +340,17 @@ def test_kept_graphs_of_their_layers_are_not_taken_for_ours(
 def test_enable_is_whole_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = custom_op.op_registry_oot
     before = dict(registry)
+    methods = [dict(vars(one)) for one in (CpuCommunicator, MoERunner)]
     plait.vllm.enable()
     plait.vllm.enable()
+    assert {"all_gatherv", "reduce_scatterv"} < set(vars(CpuCommunicator))
     assert {name: registry[name].__module__ for name in (*COLUMNS, "RowParallelLinear")} == {
         name: "plait.vllm.layers" for name in (*COLUMNS, "RowParallelLinear")
     }
     plait.vllm.disable()
     plait.vllm.disable()
     assert registry == before
+    assert [dict(vars(one)) for one in (CpuCommunicator, MoERunner)] == methods
     monkeypatch.setitem(registry, "QKVParallelLinear", linear.RowParallelLinear)
     with pytest.raises(plait.Error, match="another plugin replaces QKVParallelLinear"):
         plait.vllm.enable()
