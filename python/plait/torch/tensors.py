@@ -41,7 +41,7 @@ MODES = _native._TorchModes(
 )
 
 
-def is_dtensor(tensor: torch.Tensor) -> bool:
+def is_dtensor(tensor: object) -> bool:
     """Say whether it is a DTensor, whose module takes as long to import as the rest of torch."""
     return type(tensor) not in PLAIN and hasattr(tensor, "to_local")
 
