@@ -53,7 +53,8 @@ endif()
 #
 # Includes take most of the compile time of a source, and twice as long with a sanitizer. clang-tidy reads sources that
 # have changed alone, and shows that they include what they need. Neighbours in a list of sources are often alike, also
-# in the names that are local to them, so they are compiled in different groups.
+# in the names that are local to them, so they are compiled in different groups. A source that is added moves those
+# after it to the next groups. If names clash there, the compiler says so, and one source of the two goes into APART.
 function(plait_compile_together target)
   if(NOT PLAIT_SANITIZE AND NOT PLAIT_COMPILE_TOGETHER)
     return()
@@ -68,7 +69,11 @@ function(plait_compile_together target)
   foreach(source IN LISTS sources)
     math(EXPR group "${index} % ${groups}")
     math(EXPR index "${index} + 1")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    # A source of several targets of a folder has one group. APART, it has none.
+    get_source_file_property(known ${source} UNITY_GROUP)
+    if(known STREQUAL NOTFOUND)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endif()
   endforeach()
 endfunction()
 

@@ -36,8 +36,13 @@ void report(const StepOptions& options, const measure::StepMeasurement& result,
             const Records& records) {
   const bool speaks = !options.files.silences();
   std::optional<StepProfile> profile;
-  if (options.decodes) profile = profile_of(options, result, records.loop);
-  for (const std::string& gap : records.loop.gaps) complain("plait bench", gap);
+  if (!records.loop.gaps.empty()) {
+    complain("plait bench",
+             "no profile: a timeline has no room for all records of these steps;"
+             " take fewer rows or blocks");
+  } else if (options.decodes) {
+    profile = profile_of(options, result, records.loop);
+  }
   if (speaks) answer(show_text(options, result) + (profile ? show_text(*profile) : ""));
   if (options.files.traces())
     write_timelines(options.files, timeline_of(options, result, records.plans), records.plans);

@@ -25,10 +25,6 @@ void add(const trace::RankRecords& rank, const std::vector<TimeInterval>& interv
   }
 }
 
-std::vector<double*> figures(LayerProfile& one) {
-  return {&one.calls, &one.bytes, &one.time, &one.multiplying, &one.communicating, &one.waiting};
-}
-
 RankProfile profile_of_rank(const measure::StepSetup& setup, const trace::RankRecords& rank,
                             const TimeInterval& run, int world) {
   std::vector<std::vector<TimeInterval>> calls(setup.linears.size());
@@ -40,9 +36,10 @@ RankProfile profile_of_rank(const measure::StepSetup& setup, const trace::RankRe
   const double steps = measure::steps_of_loop(setup);
   RankProfile profile = {.rank = rank.rank};
   for (std::size_t i = 0; i < calls.size(); ++i) {
+    LayerProfile loop;
+    add(rank, calls[i], loop);
     LayerProfile layer = {.name = std::string(setup.linears[i].name)};
-    add(rank, calls[i], layer);
-    for (double* figure : figures(layer)) *figure /= steps;
+    layer.add(loop, 1 / steps);
     layer.bytes = static_cast<double>(
         setup.layers * measure::weight_bytes(setup, setup.linears[i], rank.rank, world));
     profile.layers.push_back(layer);
@@ -50,7 +47,7 @@ RankProfile profile_of_rank(const measure::StepSetup& setup, const trace::RankRe
   return profile;
 }
 
-// Smaller weights stay in a cache, and such products are not bound by reading memory.
+// A call that reads less spends its time on other things than memory.
 std::string show_share(const StepProfile& profile, const LayerProfile& layer) {
   constexpr double kManyBytes = 1 << 20;  // of a call
   if (layer.bytes < kManyBytes * layer.calls) return "-";
@@ -79,13 +76,18 @@ nlohmann::ordered_json show_json(const StepProfile& profile, const LayerProfile&
 
 }  // namespace
 
+void LayerProfile::add(const LayerProfile& other, double factor) {
+  calls += factor * other.calls;
+  bytes += factor * other.bytes;
+  time += factor * other.time;
+  multiplying += factor * other.multiplying;
+  communicating += factor * other.communicating;
+  waiting += factor * other.waiting;
+}
+
 LayerProfile RankProfile::sum() const {
   LayerProfile sum = {.name = "all"};
-  for (LayerProfile layer : layers) {
-    const std::vector<double*> to = figures(sum);
-    const std::vector<double*> from = figures(layer);
-    for (std::size_t i = 0; i < to.size(); ++i) *to[i] += *from[i];
-  }
+  for (const LayerProfile& layer : layers) sum.add(layer, 1);
   return sum;
 }
 

@@ -25,6 +25,9 @@ struct LayerProfile {
 
   // Checks and preparation. Several threads can multiply and wait at once, and leave none of it.
   double rest() const { return std::max(time - multiplying - communicating - waiting, 0.0); }
+
+  // Adds `factor` times each figure of another.
+  void add(const LayerProfile& other, double factor);
 };
 
 struct RankProfile {
@@ -44,7 +47,7 @@ struct StepProfile {
   double of_reading(const LayerProfile& layer) const;
 };
 
-// `recorded` is that of record_loop().
+// `recorded` is that of record_loop(), without gaps.
 StepProfile profile_of(const measure::StepSetup& setup, const measure::StepMeasurement& result,
                        const measure::Recorded& recorded);
 
