@@ -86,14 +86,15 @@ void check_biases(std::span<const ConstTensorView> biases, const Wanted& wanted,
   }
 }
 
-void check_x(const ExpertsForward& call, const ExpertsDesc& desc) {
+void check_x(const ExpertsForward& call, const ExpertsDesc& desc, int rank) {
   tensor::validate_on_cpu(call.x, base::sentence(kLayer, ": x"));
-  PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": x has ", call.x.cols,
+  PLAIT_CHECK(call.x.cols == desc.hidden, kLayer, ": rank ", rank, "'s x has ", call.x.cols,
               " columns; it must have ", desc.hidden);
   const std::int64_t most = kMostSlots / (desc.top * desc.parts);
-  PLAIT_CHECK(call.x.rows <= most, kLayer, ": x has ", call.x.rows, " rows; it can have ", most);
-  PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": x is ", name(call.x.dtype),
-              " but the layer was made for ", name(desc.dtype));
+  PLAIT_CHECK(call.x.rows <= most, kLayer, ": rank ", rank, "'s x has ", call.x.rows,
+              " rows; it can have ", most);
+  PLAIT_CHECK(call.x.rows == 0 || call.x.dtype == desc.dtype, kLayer, ": rank ", rank, "'s x is ",
+              name(call.x.dtype), " but the layer was made for ", name(desc.dtype));
 }
 
 // A result beside x, as large as x, or a gradient.
@@ -139,7 +140,7 @@ OwnSizes own_sizes(const ExpertsDesc& desc, const Placement& placement, int rank
 
 void check_operands(const ExpertsForward& call, const ExpertsDesc& desc, const OwnSizes& own,
                     int rank) {
-  check_x(call, desc);
+  check_x(call, desc, rank);
   check_slots(call, desc, rank);
   check_weights(call.up, own.up, desc.weight, rank);
   check_weights(call.down, own.down, desc.weight, rank);

@@ -60,11 +60,11 @@ experts::ExpertExchange::Shape shape_of(const ExpertsDesc& desc) {
 
 std::uint32_t fingerprint_of(const ExpertsDesc& desc, const ExpertsOptions& options,
                              const experts::Placement& placement) {
-  const std::string text =
-      base::sentence(desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ',
-                     desc.parts, ' ', name(desc.out), ' ', name(desc.weight), ' ',
-                     name(desc.activation), ' ', desc.alpha, ' ', desc.limit, ' ', desc.added, ' ',
-                     name(desc.weights_at), ' ', name(options.schedule), ' ', options.replicated);
+  const std::string text = base::sentence(
+      desc.hidden, ' ', desc.inner, ' ', desc.experts, ' ', desc.top, ' ', desc.parts, ' ',
+      name(desc.out), ' ', name(desc.weight), ' ', name(desc.activation), ' ', desc.alpha, ' ',
+      desc.limit, ' ', desc.added, ' ', name(desc.weights_at), ' ', name(options.schedule), ' ',
+      options.replicated, ' ', options.backend);
   // The last two bits are those of a call, see comm/core/tag.cc.
   return static_cast<std::uint32_t>(base::fingerprint(placement.ranks(), base::fingerprint(text)))
          << 2;

@@ -88,11 +88,11 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.down_biases = call.down_biases.first(1); }),
               who + " gives 1 biases of `down` for its " + own + " experts");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x = call.x.column_range(0, 31); }),
-              "expert_parallel_mlp: x has 31 columns; it must have 32");
+              who + "'s x has 31 columns; it must have 32");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.out = call.out.row_range(0, 3); }),
               "expert_parallel_mlp: x is 4 x 32 and out 3 x 32");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x.dtype = Dtype::f16; }),
-              "expert_parallel_mlp: x is f16 but the layer was made for bf16");
+              who + "'s x is f16 but the layer was made for bf16");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x = call.out; }),
               "expert_parallel_mlp: out overlaps x");
     std::vector<Weight> up = mine.up;
@@ -106,7 +106,7 @@ TEST(ExpertsRefuse, CallsThatDoNotFit) {
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.down_biases = biases; }),
               "expert_parallel_mlp: the bias of `down` 1 is 1 x 31 f32; it must be 1 x 32");
     EXPECT_EQ(refusal([&](ExpertsForward& call) { call.x.rows = std::int64_t{1} << 30; }),
-              "expert_parallel_mlp: x has 1073741824 rows; it can have 1073741823");
+              who + "'s x has 1073741824 rows; it can have 1073741823");
     for (const std::byte byte : mine.out) ASSERT_EQ(byte, std::byte{0xee});
     layer.forward(mine.call());
     ExpertParallelMLP other(std::move(layer));

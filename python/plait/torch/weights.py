@@ -11,7 +11,7 @@ Quantised weights are packed in any case. Without the promise each call takes a 
 their values too, because an optimizer, a loader or a collective may write through a pointer.
 """
 
-import itertools
+import secrets
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Owner:
         # Graphs hold tensors: this one stands for the owner. See owner_numbered().
         self.number: torch.Tensor | None = None
         if numbered:
-            number = next(_numbers)
+            number = secrets.randbits(62)  # an exported program may meet owners of others
             self.number = torch.tensor(number, device="cpu")
             _numbered[number] = self
         _owners.add(self)
@@ -77,7 +77,6 @@ def _with_number() -> Owner:
     return Owner(numbered=True)
 
 
-_numbers = itertools.count()
 _numbered: weakref.WeakValueDictionary[int, Owner] = weakref.WeakValueDictionary()
 _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 _of_weights: dict[int, Owner] = {}  # by the tensor's id; an entry goes with its tensor

@@ -21,6 +21,9 @@ def all_gatherv(self: Any, input_: Any, dim: int = 0, sizes: list[int] | None = 
     if dim != 0:
         refuse("all_gather", f"rows are dimension 0, not {dim}")
     rows = [input_.shape[0]] * self.world_size if sizes is None else sizes
+    if input_.shape[0] != rows[self.rank_in_group]:
+        rank = self.rank_in_group
+        refuse("all_gather", f"rank {rank} has {input_.shape[0]} rows, and the sizes are {rows}")
     out = input_.new_empty(sum(rows), *input_.shape[1:])
     own, whole = Flat(input_, "all_gather"), Flat(out, "all_gather")
     _native._all_gather_at(
@@ -47,6 +50,8 @@ def reduce_scatterv(
         if left:
             refuse("reduce_scatter", f"{self.world_size} ranks can't share {input_.shape[dim]}")
         rows = [each] * self.world_size
+    if sum(rows) != whole.flat.shape[0]:
+        refuse("reduce_scatter", f"{input_.shape[dim]} is not the sum of the sizes {rows}")
     out = input_.new_empty(rows[self.rank_in_group], *whole.flat.shape[1:])
     own = Flat(out, "reduce_scatter")
     _native._reduce_scatter_at(

@@ -34,6 +34,7 @@ _REMARK = (
     "a token waits for the rank that has most of its experts, "
     "and may be faster without enable_expert_parallel"
 )
+_REMARK_OF_ROWS = "some 1000 rows of a rank may be faster where vLLM gathers them"
 
 
 def _refusal(layer: Any) -> str | None:
@@ -121,7 +122,7 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         parallel = layer.moe_config.moe_parallel_config
         refusal = _refusal(layer) if layer.use_ep else "its experts are on all ranks"
         if layer.use_ep:
-            remark = None if parallel.dp_size > 1 else _REMARK
+            remark = _REMARK_OF_ROWS if parallel.dp_size > 1 else _REMARK
             note(layer, refusal, (parallel.ep_rank, parallel.ep_size), remark=remark)
         if refusal is not None:
             super().process_weights_after_loading(layer)

@@ -83,6 +83,9 @@ def _mismatch() -> str | None:
         found = tuple(inspect.signature(getattr(getattr(place, owner), method)).parameters)
         if found != known:
             return f"{name} takes ({', '.join(found)}), and plait knows ({', '.join(known)})"
+    method = fused_moe.UnquantizedFusedMoEMethod
+    if not isinstance(inspect.getattr_static(method, "supports_internal_mk", None), property):
+        return "UnquantizedFusedMoEMethod has no property supports_internal_mk"
     return None
 
 

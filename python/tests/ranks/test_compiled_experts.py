@@ -83,10 +83,11 @@ def test_layers_share_a_graph_for_any_number_of_rows(
         out: torch.Tensor = layer(*given).relu()
         return out
 
-    def call(layer: pt.ExpertParallel, rows: int) -> None:
+    def call(layer: pt.ExpertParallel, rows: int) -> torch.Tensor:
         given = [one[:rows].clone() for one in (case.hidden, case.ids, case.weights)]
-        found = step(layer, *given)
+        found: torch.Tensor = step(layer, *given)
         agree(torch.equal(found, layer(*given).relu()), f"values of {rows} rows differ")
+        return found
 
     with torch.no_grad():
         for rows in range(2, 6):
@@ -95,8 +96,9 @@ def test_layers_share_a_graph_for_any_number_of_rows(
         experts = len(case.own_experts())
         wanted = 4 * experts if fixed else 0  # two layers, two products
         agree(len(packed) == wanted, f"{len(packed)} weights were packed, not {wanted}")
+        before = call(layers[1], 3)
         layers[1].down.mul_(2)
-        call(layers[1], 3)
+        agree(torch.equal(call(layers[1], 3), 2 * before), "not twice as much")
     check_one_graph(graphs)
 
 
@@ -190,7 +192,13 @@ def test_settings_end_the_graph() -> None:
     layer = case.layer(None, options=pt.Options(settings=plait.load_settings()))
     graphs = counted()
     compiled = torch.compile(lambda *given: layer(*given).relu(), backend=graphs)
-    agree(torch.equal(compiled(*operands(case)), layer(*operands(case)).relu()), "values differ")
+    with torch.no_grad():
+        for _ in range(2):
+            found = compiled(*operands(case))
+            agree(torch.equal(found, layer(*operands(case)).relu()), "values differ")
+    found = [str(node.target) for graph in graphs.graphs for node in graph.graph.nodes]
+    agree("plait.expert_parallel_mlp" not in found, f"{found}")
+    agree(graphs.frame_count == 1, f"{graphs.frame_count} graphs")
 
 
 def test_a_program_that_is_exported() -> None:

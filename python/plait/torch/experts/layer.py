@@ -92,7 +92,7 @@ def expert_parallel(
         )
         return in_graphs.multiply(operands, given, owners, whole, shared)
     how = (experts, ranks, parts, activation, transposed, shared_batch)
-    if owners is not None and shared is None:
+    if owners is not None and shared is None and not is_compiling():
         made = direct.multiply(owners, *operands, given, how, group, options)
         if made is not None:
             return made
