@@ -40,7 +40,7 @@ class _PackedStack:
 
 
 def _nothing() -> None:
-    """Stand in for a reference to what was never there."""
+    """Return what a weak reference returns whose object has gone."""
 
 
 class Owner:
@@ -113,7 +113,7 @@ def packed(
 ) -> _native.PackedWeight:
     """Pack a weight in a dtype, unless this version of it is packed already."""
     check_memory("packed weight", weight)
-    place = (weight.data_ptr(), weight._version, *weight.stride(), weight.dtype)
+    place = place_of(weight)
     found = owner.packed.get((dtype, turned))
     if found is not None and found.place == place:
         return found.weight
@@ -128,10 +128,10 @@ def packed(
     return found.weight
 
 
-def place_of(stack: torch.Tensor) -> tuple[object, ...]:
-    """Say where a stack of weights lies, and which version of its values."""
-    version = 0 if stack.is_inference() else stack._version
-    return stack.data_ptr(), version, stack.shape, stack.stride(), stack.dtype
+def place_of(weight: torch.Tensor) -> tuple[object, ...]:
+    """Say where a weight, or a stack of them, lies, and which version of its values."""
+    version = 0 if weight.is_inference() else weight._version
+    return weight.data_ptr(), version, weight.shape, weight.stride(), weight.dtype
 
 
 def packed_stack(

@@ -37,6 +37,9 @@ def test_top_is_that_of_all_logits(dtype: torch.dtype, fixed: bool) -> None:
     every, _ = pt.linear_top(x, own, 900, logits=torch.bfloat16, vocab_size=900)
     agree(torch.equal(every[:, :9], rounded), "the values depend on k")
     agree(bool((ids < 900).all()) and torch.equal(rounded, rounded.bfloat16().float()), "padding")
+    with torch.inference_mode():  # whose tensors have no versions
+        found = pt.linear_top(x.reshape(2, 3, 64), own.clone(), 5, options=options)
+    agree(torch.equal(found[0], values), "inference mode")
 
 
 @pytest.mark.parametrize(

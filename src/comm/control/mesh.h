@@ -143,7 +143,7 @@ class Mesh {
   std::uint32_t sent_to(int process);
 
   // True if the process itself needs no more of this one's calls to get the first `count` of them.
-  // What the kernel here has taken needs none.
+  // It needs none for those that the kernel here has taken.
   bool is_received(int process, std::uint32_t count);
 
   void give_up_on(int process) noexcept;
