@@ -42,6 +42,7 @@ ALONE = "alone:"  # in the place of a group's name: this process by itself
 _ops = torch.ops.plait
 _STACKS = "Tensor gate_up, Tensor down, Tensor? gate_up_bias, Tensor? down_bias"
 _OPERANDS = f"Tensor hidden, Tensor ids, Tensor weights, {_STACKS}"
+_OPERAND_COUNT = 7
 _HOW = (
     "str group, str schedule, str wire, bool fixed_weights, int experts, int parts, "
     "int[]? placement, str activation, float alpha, float? limit, float added, bool weighted, "
@@ -240,16 +241,16 @@ def _gradients_fake(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.how, ctx.arguments = inputs[11:], len(inputs)
-    ctx.save_for_backward(*inputs[:7])
+    ctx.how, ctx.arguments = inputs[-len(How._fields) :], len(inputs)
+    ctx.save_for_backward(*inputs[:_OPERAND_COUNT])
 
 
 def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    needs_hidden, _, *others = ctx.needs_input_grad[:7]
+    needs_hidden, _, *others = ctx.needs_input_grad[:_OPERAND_COUNT]
     needs = [needs_hidden, *others]
     made = iter(_ops.expert_parallel_mlp_gradients(grad, *ctx.saved_tensors, needs, *ctx.how))
     grad_hidden, *grads = (next(made) if need else None for need in needs)
-    return grad_hidden, None, *grads, *(None,) * (ctx.arguments - 7)
+    return grad_hidden, None, *grads, *(None,) * (ctx.arguments - _OPERAND_COUNT)
 
 
 define(
