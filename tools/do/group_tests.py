@@ -23,8 +23,8 @@ from pathlib import Path
 
 SIZE = 10  # tests of a group
 NAME = "group"  # the first word of its name
-# Forks ranks that must have as many threads as their parent; after another test had threads, they have one each.
-ALONE = ("ThreeHosts.HaveThePlansOfAllThree",)
+# They fork ranks that must have as many threads as their parent; after another test had threads, they have one each.
+ALONE = ("AutomaticPlans.AreTriedInTwoGroupsOfTheSameHosts", "ThreeHosts.HaveThePlansOfAllThree")
 RUNS = re.compile(r"\[ RUN      \] (\S+)")
 RESULT = re.compile(r"\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \((\d+) ms\)")
 
