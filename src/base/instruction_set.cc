@@ -162,6 +162,14 @@ bool multiplies_f32_faster() {
 #endif
 }
 
+bool spreads_words_slowly() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amdfam19h") != 0;
+#else
+  return false;
+#endif
+}
+
 std::string instruction_limit_note() {
   try {
     const InstructionSet usable = usable_instruction_set();

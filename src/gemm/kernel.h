@@ -150,6 +150,7 @@ struct PlainRows {
   void (*multiply_wide)(const PlainCall& call) = nullptr;
   // Another one for more rows, where the weight's rows are outputs. It takes X turned: a line of 16
   // rows, or lines beside each other, for each word of 4 bytes, `row_stride` bytes apart.
+  int min_turned = 0;
   int max_turned = 0;
   void (*multiply_turned)(const PlainCall& call) = nullptr;
   // Another one, likewise, for counts by which at least a quarter of `lanes` would be idle, or of

@@ -59,8 +59,9 @@ PlainRows plain_rows_of(const TileKernel& kernel, const Task& task, Range panels
   const PlainRows plain = kernel.plain_rows(storage_of_weight(weight));
   // A caller that keeps panels has more rows for them.
   const bool turns = task.kept == nullptr && weight.view().layout == WeightLayout::out_in;
-  return size(task.rows) <= std::max(plain.max_rows, turns ? plain.max_turned : 0) ? plain
-                                                                                   : PlainRows{};
+  const std::int64_t rows = size(task.rows);
+  const bool fits = turns && rows >= plain.min_turned && rows <= plain.max_turned;
+  return rows <= plain.max_rows || fits ? plain : PlainRows{};
 }
 
 // A job of so many rows takes at most so many panels: their sums stay in a cache.

@@ -128,12 +128,20 @@ struct Avx512Pairs : Avx512 {
 
 void multiply_avx512(const TileCall& call) { multiply<Avx512>(call); }
 void multiply_avx512_pairs(const TileCall& call) { multiply<Avx512Pairs>(call); }
-PlainRows plain_rows_avx512(Storage storage) { return plain_rows<Avx512>(storage); }
+PlainRows plain_rows_avx512(Storage storage) {
+  PlainRows rows = plain_rows<Avx512>(storage);
+  if (base::spreads_words_slowly()) {  // these take less time by rows than by panels of pieces
+    rows.min_turned = 13;
+    rows.max_turned = 24;
+  }
+  return rows;
+}
 
 PlainRows plain_rows_avx512_pairs(Storage storage) {
   PlainRows rows = plain_rows_avx512_bf16(storage);
   if (rows.max_rows == 0) return rows;
   rows.max_narrow = 2;
+  rows.max_turned = kMostTurnedRows;
   rows.multiply_wide = multiply_plain<Avx512Pairs, Bf16ToF32<Avx512Pairs>>;
   rows.multiply_turned = multiply_turned<Avx512Pairs, Bf16InPairs<Avx512Pairs>>;
   rows.lanes = Avx512Pairs::kLanes;

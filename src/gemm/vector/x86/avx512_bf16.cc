@@ -27,12 +27,6 @@ struct Avx512Bf16 {
   // Two groups of outputs take turns if sums would wait for one another.
   static constexpr int groups(int rows, int /*parts*/) { return rows == 1 ? 2 : 1; }
   static constexpr int vectors_of_step(int rows) { return rows <= 4 ? 4 : 2; }
-  static constexpr int outputs(int vectors) { return kLanes / vectors; }
-  // gcc 12 makes two halves of it by itself, on the stack.
-  static Lanes<Avx512Bf16>::Words widen_halves(Lanes<Avx512Bf16>::Halves halves) {
-    return reinterpret_cast<Lanes<Avx512Bf16>::Words>(
-        _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves)));
-  }
   [[gnu::always_inline]] static void turn(const FourthRows& rows, Vector (&to)[kLanes]) {
     turn_square(rows, to);
   }
