@@ -34,7 +34,7 @@ _REMARK = (
     "a token waits for the rank that has most of its experts, "
     "and may be faster without enable_expert_parallel"
 )
-_REMARK_OF_ROWS = "some 1000 rows of a rank may be faster where vLLM gathers them"
+_REMARK_OF_ROWS = "with some 1000 rows of a rank, vLLM's own way of gathering may be faster"
 
 
 def _refusal(layer: Any) -> str | None:
