@@ -19,36 +19,46 @@ namespace plait::gemm::vector {
 }
 
 // Word j of row i becomes lane i of vector j. Halves of rows are put together as they are read, so
-// that three rounds of shuffles are left of four: 48 for a KiB.
+// that three rounds of shuffles are left of four: 48 for a KiB. Both halves of a row are read one
+// after the other: a first cache of eight ways doesn't keep 16 lines a power of two of bytes apart
+// until their second halves are read.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void turn_square(const FourthRows& rows,
                                                                        __m512* to) {
-  const std::int64_t stride = rows.stride;
+  const std::int64_t offsets[4] = {0, rows.stride, 2 * rows.stride,
+                                   rows.three};  // NOLINT(*-avoid-c-arrays)
+  // Of rows 0 to 7 and 8 to 15, in halves of their words: words j and 4 + j.
+  __m512 turned[2][2][4];  // NOLINT(*-avoid-c-arrays)
+#pragma GCC unroll 2
+  for (std::int64_t part = 0; part < 2; ++part) {
+    __m512 read[2][4];  // NOLINT(*-avoid-c-arrays)
+#pragma GCC unroll 4
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::byte* at = rows.of[2 * part] + offsets[i];
+      const std::byte* more = rows.of[2 * part + 1] + offsets[i];
+      read[0][i] = two_rows(at, more);
+      read[1][i] = two_rows(at + 32, more + 32);
+      asm("" : "+v"(read[0][i]), "+v"(read[1][i]));  // gcc 12 would put some reads off
+    }
+#pragma GCC unroll 2
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const __m512(&r)[4] = read[half];        // NOLINT(*-avoid-c-arrays)
+      __m512(&words)[4] = turned[part][half];  // NOLINT(*-avoid-c-arrays)
+      const __m512 ab = _mm512_unpacklo_ps(r[0], r[1]);
+      const __m512 cd = _mm512_unpacklo_ps(r[2], r[3]);
+      const __m512 ab_high = _mm512_unpackhi_ps(r[0], r[1]);
+      const __m512 cd_high = _mm512_unpackhi_ps(r[2], r[3]);
+      words[0] = _mm512_shuffle_ps(ab, cd, 0x44);
+      words[1] = _mm512_shuffle_ps(ab, cd, 0xee);
+      words[2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+      words[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
+    }
+  }
 #pragma GCC unroll 2
   for (std::int64_t half = 0; half < 2; ++half, to += 8) {
-    __m512 low[4];   // NOLINT(*-avoid-c-arrays): of rows 0 to 7, in words j and 4 + j
-    __m512 high[4];  // NOLINT(*-avoid-c-arrays): of rows 8 to 15
-#pragma GCC unroll 2
-    for (std::int64_t part = 0; part < 2; ++part) {
-      const std::byte* at = rows.of[2 * part] + half * 32;
-      const std::byte* more = rows.of[2 * part + 1] + half * 32;
-      const __m512 r0 = two_rows(at, more);
-      const __m512 r1 = two_rows(at + stride, more + stride);
-      const __m512 r2 = two_rows(at + 2 * stride, more + 2 * stride);
-      const __m512 r3 = two_rows(at + rows.three, more + rows.three);
-      const __m512 ab = _mm512_unpacklo_ps(r0, r1);
-      const __m512 cd = _mm512_unpacklo_ps(r2, r3);
-      const __m512 ab_high = _mm512_unpackhi_ps(r0, r1);
-      const __m512 cd_high = _mm512_unpackhi_ps(r2, r3);
-      auto& turned = part == 0 ? low : high;
-      turned[0] = _mm512_shuffle_ps(ab, cd, 0x44);
-      turned[1] = _mm512_shuffle_ps(ab, cd, 0xee);
-      turned[2] = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
-      turned[3] = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
-    }
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      to[j] = _mm512_shuffle_f32x4(low[j], high[j], 0x88);
-      to[j + 4] = _mm512_shuffle_f32x4(low[j], high[j], 0xdd);
+    for (std::int64_t j = 0; j < 4; ++j) {
+      to[j] = _mm512_shuffle_f32x4(turned[0][half][j], turned[1][half][j], 0x88);
+      to[j + 4] = _mm512_shuffle_f32x4(turned[0][half][j], turned[1][half][j], 0xdd);
     }
   }
 }
