@@ -33,6 +33,13 @@ inline constexpr int kMostFromMemory = 2;
 inline constexpr std::int64_t kFarAhead = 128;
 inline constexpr std::int64_t kNearAhead = 8;
 
+// A set whose registers don't hold whole rows of a panel passes by it several times, some columns at
+// a time. By few rows it does so a piece of so many words after another, so that memory is asked for
+// lines in their order and at an even pace: two to six rows get 1.3 to 2.9 times as fast with AVX2,
+// and 16 still 1.1 times.
+inline constexpr std::int64_t kPieceWords = 64;
+inline constexpr int kMostInPieces = 16;
+
 inline constexpr int kLineWords = 16;
 inline constexpr std::int64_t kLine = kLineWords * sizeof(float);
 
@@ -42,6 +49,11 @@ inline constexpr int kMaxRows = 96;
 template <class Set>
 concept Rounds =
     requires(void* to, const typename Set::Vector* sums) { Set::store(to, Dtype::bf16, sums); };
+
+template <class Set>
+inline constexpr bool kPassesAgain =
+    Set::vectors(Set::kRows) * Set::kLanes < kPanelColumns &&
+    !requires(const TileCall& call) { Set::template multiply_block<1>(call, 0, 0); };
 
 // Words are multiplied in two parts, by rows of X in f32.
 template <class Set>
@@ -214,14 +226,15 @@ template <class Set, int Rows, int Vectors, Asks asks>
 template <class Set, int Rows>
 void multiply_rows(const TileCall& call, Asked& asked, std::int64_t row) {
   constexpr int kVectors = Set::vectors(Rows);
+  constexpr bool kAsksTwice = Rows <= kMostFromMemory || kPassesAgain<Set>;
   for (int col = 0; col < kPanelColumns; col += kVectors * Set::kLanes) {
     if constexpr (requires { Set::template multiply_block<Rows>(call, row, col); }) {
       Set::template multiply_block<Rows>(call, row, col);
     } else if (Rows == Set::kRows && col == 0 && call.rows_ahead != nullptr) {
       constexpr Asks kAsks = Rows == Set::kRows ? Asks::for_rows : Asks::for_panel;
       multiply_block<Set, Rows, kVectors, kAsks>(call, asked, row, col);
-    } else if (Rows <= kMostFromMemory && call.from_memory) {
-      constexpr Asks kAsks = Rows <= kMostFromMemory ? Asks::twice : Asks::for_panel;
+    } else if (kAsksTwice && call.from_memory) {
+      constexpr Asks kAsks = kAsksTwice ? Asks::twice : Asks::for_panel;
       multiply_block<Set, Rows, kVectors, kAsks>(call, asked, row, col);
     } else {
       multiply_block<Set, Rows, kVectors, Asks::for_panel>(call, asked, row, col);
@@ -242,12 +255,41 @@ void multiply_rest(const TileCall& call, Asked& asked, std::int64_t row, std::in
 }
 
 template <class Set>
-void multiply_rows(const TileCall& call) {
-  Asked asked = Asked::by<Set>(call);
+void multiply_all(const TileCall& call, Asked& asked) {
   std::int64_t row = 0;
   for (; row + Set::kRows <= call.row_count; row += Set::kRows)
     multiply_rows<Set, Set::kRows>(call, asked, row);
   multiply_rest<Set, Set::kRows - 1>(call, asked, row, call.row_count - row);
+}
+
+// Moves a call on to the words behind it.
+template <class Set>
+void advance(TileCall& call) {
+  const std::int64_t bytes = call.k / Set::kWordK * static_cast<std::int64_t>(sizeof(float));
+  call.rows += bytes;
+  call.panel += bytes * kPanelColumns;
+}
+
+template <class Set>
+void multiply_in_pieces(const TileCall& call) {
+  Asked none;
+  TileCall piece = call;
+  piece.from_memory = true;
+  for (std::int64_t k = 0; k < call.k; k += piece.k, advance<Set>(piece)) {
+    piece.k = std::min(call.k - k, kPieceWords * Set::kWordK);
+    piece.first = call.first && k == 0;
+    piece.nodes = k + piece.k == call.k ? call.nodes : Nodes{};
+    multiply_all<Set>(piece, none);
+  }
+}
+
+template <class Set>
+void multiply_rows(const TileCall& call) {
+  if constexpr (kPassesAgain<Set>) {
+    if (call.row_count > 1 && call.row_count <= kMostInPieces) return multiply_in_pieces<Set>(call);
+  }
+  Asked asked = Asked::by<Set>(call);
+  multiply_all<Set>(call, asked);
 }
 
 // The overhead of a leaf of few rows matters: its multiplications take a microsecond.
@@ -262,9 +304,7 @@ void multiply_leaves(const TileCall& call) {
     leaf.nodes = Leaves::nodes_of(g, call.sums, call.slot_stride);
     if (g + 1 == leaves) leaf.out = call.out;
     multiply_rows<Set>(leaf);
-    const std::int64_t words = leaf.k / Set::kWordK;
-    leaf.rows += words * static_cast<std::int64_t>(sizeof(float));
-    leaf.panel += words * kPanelColumns * static_cast<std::int64_t>(sizeof(float));
+    advance<Set>(leaf);
   }
 }
 
