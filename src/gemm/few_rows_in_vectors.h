@@ -111,25 +111,37 @@ void multiply_group(const StoredTileCall& call) {
     multiply_columns<Set, X, stored, Shifted, Rows>(call, column);
 }
 
+// One group, by up to twice as many rows. The second half finds the panel in the second cache.
+template <class Set, class X, Storage stored, bool Shifted>
+void multiply_halves(const StoredTileCall& call) {
+  StoredTileCall part = call;
+  if (call.row_count > Set::kMostRows) {
+    part.row_count = (call.row_count + 1) / 2;  // 7 → 4 + 3
+    multiply_group<Set, X, stored, Shifted, Set::kMostRows>(part);
+    part.rows += part.row_count * call.row_stride;
+    part.sums += std::int64_t{part.row_count} * kPanelColumns;
+    part.row_count = call.row_count - part.row_count;
+  }
+  multiply_group<Set, X, stored, Shifted, Set::kMostRows>(part);
+}
+
 // The lambdas are this file's own, as the set is: no other processor is given their code.
 template <class Set, class X, Storage stored>
 void multiply_few(const StoredTileCall& call) {
   if constexpr (bits_of(stored) <= 8) {
     if (call.offsets != nullptr) {
-      return for_each_group<stored>(call, [](const StoredTileCall& group) {
-        multiply_group<Set, X, stored, true, Set::kMostRows>(group);
-      });
+      return for_each_group<stored>(
+          call, [](const StoredTileCall& group) { multiply_halves<Set, X, stored, true>(group); });
     }
   }
-  for_each_group<stored>(call, [](const StoredTileCall& group) {
-    multiply_group<Set, X, stored, false, Set::kMostRows>(group);
-  });
+  for_each_group<stored>(
+      call, [](const StoredTileCall& group) { multiply_halves<Set, X, stored, false>(group); });
 }
 
 // X: what the rows hold.
 template <class Set, class X>
 FewRows few_rows_in(Storage storage) {
-  constexpr int kMost = Set::kMostRows;
+  constexpr int kMost = 2 * Set::kMostRows;
   switch (storage) {
     case Storage::bf16:
       if constexpr (sizeof(X) == 2) break;  // as the rows are
