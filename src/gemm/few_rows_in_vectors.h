@@ -152,6 +152,7 @@ FewRows few_rows_in(Storage storage) {
     case Storage::s8:
       return {.max_rows = kMost, .multiply = multiply_few<Set, X, Storage::s8>};
     case Storage::s4:
+      if constexpr (requires { Set::kHasOwnS4; }) break;
       return {.max_rows = kMost, .multiply = multiply_few<Set, X, Storage::s4>};
     case Storage::f32:
       break;

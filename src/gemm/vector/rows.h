@@ -34,9 +34,9 @@ inline constexpr std::int64_t kFarAhead = 128;
 inline constexpr std::int64_t kNearAhead = 8;
 
 // A set whose registers don't hold whole rows of a panel passes by it several times, some columns at
-// a time. By few rows it does so a piece of so many words after another, so that memory is asked for
-// lines in their order and at an even pace: two to six rows get 1.3 to 2.9 times as fast with AVX2,
-// and 16 still 1.1 times.
+// a time. With few rows it does so for one piece of so many words after another, and asks memory
+// for lines in their order and at an even pace: with AVX2, two to six rows get 1.3 to 2.9 times as
+// fast, and 16 still 1.1 times.
 inline constexpr std::int64_t kPieceWords = 64;
 inline constexpr int kMostInPieces = 16;
 

@@ -1,9 +1,9 @@
-// Compiled for AVX-512. s4 by a table that the instruction indexes with the lowest four bits, all
-// else as in AVX2.
+// Compiled for AVX-512. s4 has code of its own.
 #include <immintrin.h>
 
 #include "base/instruction_set.h"
 #include "gemm/few_rows_in_vectors.h"
+#include "gemm/x86/stored_rows.h"
 
 namespace plait::gemm {
 namespace {
@@ -11,6 +11,7 @@ namespace {
 struct Avx512 {
   using Vector = __m512;
   static constexpr std::int64_t kLanes = 16;
+  static constexpr bool kHasOwnS4 = true;
   static constexpr int kMostRows = 6;  // whose sums are 24 of 32 registers
   static constexpr int vectors(int /*rows*/) { return 4; }
 
@@ -21,7 +22,8 @@ struct Avx512 {
   [[gnu::always_inline]] static Vector load(const float* from) { return _mm512_loadu_ps(from); }
   [[gnu::always_inline]] static void store(float* to, Vector value) { _mm512_storeu_ps(to, value); }
   [[gnu::always_inline]] static Vector widen(const std::int8_t* from) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes(from)));
+    const auto* bytes = reinterpret_cast<const __m128i*>(from);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes)));
   }
 
   // 16 columns' values at the even k of a pair, or at the odd one after it.
@@ -34,21 +36,12 @@ struct Avx512 {
     } else if constexpr (stored == Storage::f16) {
       const __m512i both = _mm512_loadu_si512(from);
       return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(Odd ? _mm512_srli_epi32(both, 16) : both));
-    } else if constexpr (stored == Storage::s8) {
+    } else {
       const auto* pairs = reinterpret_cast<const __m256i*>(from);
       const __m512i both = _mm512_cvtepi16_epi32(_mm256_loadu_si256(pairs));
       return _mm512_cvtepi32_ps(
           _mm512_srai_epi32(Odd ? both : _mm512_slli_epi32(both, 24), Odd ? 8 : 24));
-    } else {
-      const __m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
-      const __m512i both = _mm512_cvtepu8_epi32(bytes(from));
-      return _mm512_permutexvar_ps(Odd ? _mm512_srli_epi32(both, 4) : both, table);
     }
-  }
-
- private:
-  [[gnu::always_inline]] static __m128i bytes(const void* from) {
-    return _mm_loadu_si128(static_cast<const __m128i*>(from));
   }
 };
 
@@ -56,7 +49,7 @@ struct Avx512 {
 
 FewRows few_rows_in_sequence(Storage storage) {
   if (!base::may_use(base::InstructionSet::avx512)) return few_rows_in_avx2(storage);
-  return few_rows_in<Avx512, float>(storage);
+  return storage == Storage::s4 ? few_rows_by_s4() : few_rows_in<Avx512, float>(storage);
 }
 
 }  // namespace plait::gemm

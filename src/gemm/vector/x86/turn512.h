@@ -26,7 +26,7 @@ namespace plait::gemm::vector {
                                                                        __m512* to) {
   const std::int64_t offsets[4] = {0, rows.stride, 2 * rows.stride,
                                    rows.three};  // NOLINT(*-avoid-c-arrays)
-  // Of rows 0 to 7 and 8 to 15, in halves of their words: words j and 4 + j.
+  // Words j and 4 + j of eight rows: of rows 0 to 7 and 8 to 15, and of the halves of rows.
   __m512 turned[2][2][4];  // NOLINT(*-avoid-c-arrays)
 #pragma GCC unroll 2
   for (std::int64_t part = 0; part < 2; ++part) {

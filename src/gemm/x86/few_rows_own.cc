@@ -1,6 +1,8 @@
-// A row of bf16 by a panel as it is stored, in AVX-512 and in AMX's order. Values become f32: s8 by
-// sign-extending bytes, s4 by a table of the sixteen values that the instruction indexes with the
-// lowest four bits.
+// What AVX-512 has beside the template: one row in AMX's order, and f32 by s4, whose columns are in
+// an order that takes a shuffle less.
+//
+// Values become f32: s8 by sign-extending bytes, s4 by a table of the sixteen values that the
+// instruction indexes with the lowest four bits.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -74,6 +76,58 @@ template <bool Inside>
                      .odd = _mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), table)};
   if (offsets == nullptr) return pair;
   return {.even = _mm512_add_ps(pair.even, offsets[j]), .odd = _mm512_add_ps(pair.odd, offsets[j])};
+}
+
+[[PLAIT_AVX512, gnu::always_inline]] inline __m512 broadcast(const std::byte* from) {
+  float value;  // NOLINT(*-init-variables): X may be aligned to bytes only
+  std::memcpy(&value, from, sizeof(value));
+  return _mm512_set1_ps(value);
+}
+
+// kKStep k of Rows rows by s4.
+template <int Rows, bool Inside>
+[[PLAIT_AVX512, gnu::always_inline]] inline void step_in_sequence(const StoredTileCall& call,
+                                                                  std::int64_t step,
+                                                                  const __m512* offsets,
+                                                                  Floats (&sums)[Rows]) {
+  const std::byte* x = call.rows + step * call.step_stride;
+  const std::int8_t* panel = call.panel + step * kPairs * row_bytes(Storage::s4);
+  for (std::int64_t k = 0; k < kKStep; k += 2, panel += row_bytes(Storage::s4)) {
+    ask_ahead(panel, Storage::s4);
+    for (int j = 0; j < kVectors; ++j) {
+      const bool last = !Inside && k + 2 == kKStep;
+      const Pair pair = last ? pair_of<false>(panel, j, offsets) : pair_of<true>(panel, j, offsets);
+      for (int r = 0; r < Rows; ++r) {
+        const std::byte* at = x + r * call.row_stride + k * 4;
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at), pair.even, sums[r][j]);
+        sums[r][j] = _mm512_fmadd_ps(broadcast(at + 4), pair.odd, sums[r][j]);
+      }
+    }
+  }
+}
+
+struct InSequence {
+  template <int Rows>
+  [[PLAIT_AVX512]] static void rows(const StoredTileCall& call) {
+    Floats some;
+    const __m512* offsets = call.offsets == nullptr ? nullptr : some;
+    if (offsets != nullptr) load_offsets(call, some);
+    Floats sums[Rows];  // NOLINT(*-avoid-c-arrays)
+    for (std::int64_t r = 0; r < Rows; ++r) {
+      for (auto& sum : sums[r]) sum = _mm512_setzero_ps();
+      if (!call.first) load_columns<Storage::s4>(call.sums + r * kPanelColumns, sums[r]);
+    }
+    const std::int64_t steps = call.k / kKStep - 1;
+    for (std::int64_t step = 0; step < steps; ++step)
+      step_in_sequence<Rows, true>(call, step, offsets, sums);
+    step_in_sequence<Rows, false>(call, steps, offsets, sums);
+    for (std::int64_t r = 0; r < Rows; ++r)
+      store_columns<Storage::s4>(sums[r], call.sums + r * kPanelColumns);
+  }
+};
+
+void s4_in_sequence(const StoredTileCall& call) {
+  for_each_group<Storage::s4>(call, two_halves<InSequence>);
 }
 
 // A row's kKStep bf16 as f32.
@@ -185,6 +239,8 @@ template <Storage stored>
 }
 
 }  // namespace
+
+FewRows few_rows_by_s4() { return {.max_rows = 2 * kRowsAtOnce, .multiply = s4_in_sequence}; }
 
 FewRows few_rows_in_chains(Storage storage) {
   if (!base::may_use(base::InstructionSet::avx512)) return {};
