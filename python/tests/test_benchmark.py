@@ -74,9 +74,9 @@ def test_prints_and_writes_every_row(tmp_path: Path) -> None:
 def test_users_gain_and_compute_the_same(tmp_path: Path) -> None:
     """It ends with 1 where losses or tokens differ."""
     sizes = "--hidden 64 --layers 1 --tokens 16 --prompt 16 --generated 4 --rounds 1 --turns 1"
-    users = (BENCH / "users.py", "megatron", "llama", *sizes.split())
+    users = (BENCH / "users.py", "megatron", "llama", "--dtypes", "bfloat16", *sizes.split())
     found, printed = measure(tmp_path, *users)
-    assert [row["table"] for row in found["rows"]] == ["megatron"] * 4 + ["llama"] * 24
+    assert [row["table"] for row in found["rows"]] == ["megatron"] * 4 + ["llama"] * 12
     for row in found["rows"]:
         assert row["before_ms"] > 0
         assert row["ms"] > 0

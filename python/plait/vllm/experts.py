@@ -34,6 +34,10 @@ _REMARK = (
     "a token waits for the rank that has most of its experts, "
     "and may be faster without enable_expert_parallel"
 )
+_WAY_OUT = (
+    "leave out enable_expert_parallel, "
+    "with which vLLM's own product on CPUs reads beyond its weights"
+)
 _REMARK_OF_ROWS = "with some 1000 rows of a rank, vLLM's own way of gathering may be faster"
 
 
@@ -123,7 +127,8 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         refusal = _refusal(layer) if layer.use_ep else "its experts are on all ranks"
         if layer.use_ep:
             remark = _REMARK_OF_ROWS if parallel.dp_size > 1 else _REMARK
-            note(layer, refusal, (parallel.ep_rank, parallel.ep_size), remark=remark)
+            left = refusal and f"{refusal}; {_WAY_OUT}"
+            note(layer, left, (parallel.ep_rank, parallel.ep_size), remark=remark)
         if refusal is not None:
             super().process_weights_after_loading(layer)
             return

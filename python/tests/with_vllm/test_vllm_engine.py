@@ -83,35 +83,18 @@ def run(compiled: Path, *arguments: str, **variables: str) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """The example, traced, beside `example`: an engine imports in one process after another."""
-    program = start(
-        tmp_path_factory.mktemp("traced"), "--dtype", "float32", "--graphs", VLLM_CPU_CI_ENV="1"
-    )
-    yield program
-    end(program)
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The results and output of the example: its model, the tokens and the report."""
-    folder = tmp_path_factory.mktemp("example")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The example, traced: its model, the tokens and the report."""
+    folder = tmp_path_factory.mktemp("traced")
     model = folder / "model"
-    return model, *run(folder, "--dtype", "bfloat16", "--folder", str(model))
+    how = ("--dtype", "float32", "--graphs", "--folder", str(model))
+    return model, *run(folder, *how, VLLM_CPU_CI_ENV="1")
 
 
 def check_report(report: str, dtype: str) -> None:
     for layers in LAYERS:
         assert re.search(rf"^{layers}: [1-9]\d+ calls served by plait$", report, re.MULTILINE)
     assert f" {'f32' if dtype == 'float32' else 'bf16'} " in report
-
-
-@pytest.mark.usefixtures("traced")
-def test_tokens_are_those_that_were_learnt(example: tuple[Path, str, str]) -> None:
-    """Nothing in the program asks for plait: the installed package brings the plugin."""
-    _, tokens, report = example
-    assert tokens == COUNTED
-    check_report(report, "bfloat16")
 
 
 @only_in_its_own_run
@@ -148,9 +131,12 @@ def test_tokens_of_experts_that_ranks_share(experts: tuple[Path, str, str]) -> N
     assert re.search("^2 RoutedExperts: [1-9][0-9]+ calls served by plait$", report, re.MULTILINE)
 
 
-def test_tokens_of_a_traced_model(traced: subprocess.Popen[str]) -> None:
-    """Under VLLM_CPU_CI_ENV, the model's graphs are traced, but not compiled."""
-    tokens, report = finish(traced, time.monotonic() + LIMIT)
+def test_tokens_of_a_traced_model(traced: tuple[Path, str, str]) -> None:
+    """Nothing in the program asks for plait: the installed package brings the plugin.
+
+    Under VLLM_CPU_CI_ENV, the model's graphs are traced, but not compiled.
+    """
+    _, tokens, report = traced
     assert tokens == COUNTED
     check_report(report, "float32")
 
@@ -235,8 +221,8 @@ def complete(port: int, first: int = 5) -> str:
     return str(ask(port, "/v1/completions", 100, {**prompt, **how})["choices"][0]["token_ids"])
 
 
-def test_server_gives_the_learnt_tokens(example: tuple[Path, str, str], tmp_path: Path) -> None:
-    with serving(example[0], tmp_path, "--tensor-parallel-size", "2", "--enforce-eager") as port:
+def test_server_gives_the_learnt_tokens(traced: tuple[Path, str, str], tmp_path: Path) -> None:
+    with serving(traced[0], tmp_path, "--tensor-parallel-size", "2", "--enforce-eager") as port:
         tokens = complete(port)
         reports = ask(port, "/collective_rpc", 100, {"method": "plait_report"})["results"]
     assert tokens == COUNTED
