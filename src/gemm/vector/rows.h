@@ -33,10 +33,10 @@ inline constexpr int kMostFromMemory = 2;
 inline constexpr std::int64_t kFarAhead = 128;
 inline constexpr std::int64_t kNearAhead = 8;
 
-// A set whose registers don't hold whole rows of a panel passes by it several times, some columns at
-// a time. With few rows it does so for one piece of so many words after another, and asks memory
-// for lines in their order and at an even pace: with AVX2, two to six rows get 1.3 to 2.9 times as
-// fast, and 16 still 1.1 times.
+// A set whose registers don't hold whole rows of a panel passes by it several times, each time by
+// some of the columns. With few rows it does so for one piece of so many words after another, and
+// asks memory for lines in their order and at an even pace: with AVX2, two to six rows get 1.3 to
+// 2.9 times as fast, and 16 still 1.1 times.
 inline constexpr std::int64_t kPieceWords = 64;
 inline constexpr int kMostInPieces = 16;
 

@@ -1,5 +1,5 @@
-// What AVX-512 has beside the template: one row in AMX's order, and f32 by s4, whose columns are in
-// an order that takes a shuffle less.
+// Two loops of AVX-512 that are not the template's: one row in AMX's order, and f32 by s4, whose
+// columns are in an order that takes a shuffle less.
 //
 // Values become f32: s8 by sign-extending bytes, s4 by a table of the sixteen values that the
 // instruction indexes with the lowest four bits.
