@@ -275,6 +275,7 @@ void multiply_in_pieces(const TileCall& call) {
   Asked none;
   TileCall piece = call;
   piece.from_memory = true;
+  piece.rows_ahead = nullptr;
   for (std::int64_t k = 0; k < call.k; k += piece.k, advance<Set>(piece)) {
     piece.k = std::min(call.k - k, kPieceWords * Set::kWordK);
     piece.first = call.first && k == 0;
