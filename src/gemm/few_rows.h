@@ -37,8 +37,9 @@ inline constexpr unsigned kAmxFloats = 0x9fc0;
 // One fused multiply-add after another, as every f32 kernel that fuses has it.
 FewRows few_rows_in_sequence(Storage storage);
 
-// Likewise, for a processor that has AVX2 and no AVX-512.
+// Likewise, for a processor that has these instructions.
 FewRows few_rows_in_avx2(Storage storage);
+FewRows few_rows_in_avx512(Storage storage);  // none by s4
 
 // One dot product of a pair of bf16 after another, as the vector kernel multiplies bf16.
 // Rows are bf16, and panels s8 or s4.

@@ -159,7 +159,7 @@ bool Product::reads_in_place() const {
   if (!can_read_in_place(task_.call.x, task_.depth, kernel_)) return false;
   const bool collide = in_place(task_.call.x).row_stride % kRowsCollide == 0;
   // Beside a weight's rows, which share a set too, the first cache has no room for them.
-  if (reads_plain() && collide && size(task_.rows) > 1) return false;
+  if (reads_plain() && !turns_rows() && collide && size(task_.rows) > 1) return false;
   return !blocking_.spreads_rows || !collide || size(panels_) < kPanelsWorthCopying;
 }
 

@@ -83,6 +83,7 @@ class HostsCommandTest(HostsCase):
             self.assertEqual(len(secrets), 2, said)
             self.assertEqual(len(set(secrets)), 1)
             self.assertEqual(secrets[0], chosen.get("PLAIT_SECRET", secrets[0]))
+            self.assertEqual(said.count(secrets[0]), 2, said)
             self.assertEqual(said.count("the sum is 3"), 2, said)
             for rank in (0, 1):
                 lines = Path(folder, f"all.{rank}").read_bytes()

@@ -119,7 +119,7 @@ def packed(
         return found.weight
     rows = as_rows(weight.detach()).to(dtype)  # which the view below does not keep alive
     by = plain(rows, turned=turned)
-    if found is None:
+    if found is None or found.place[2] != weight.shape:
         found = _Packed(place, None, _native.PackedWeight(by))
         owner.packed[dtype, turned] = found
     else:

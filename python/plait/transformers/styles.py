@@ -131,6 +131,7 @@ class Site:
     defers: bool = False  # the layer's results are logits, which may be put off
     owner: Owner = field(default_factory=Owner)
     quantized: _native.PackedWeight | None = None
+    rows: torch.Tensor | None = None  # what operand() gave a view of, which keeps nothing alive
 
     def multiply_packed(self, module: nn.Linear, x: Any) -> torch.Tensor | None:
         """Make a call without gradients by the packed weight; None: it needs more checks."""
@@ -179,7 +180,8 @@ class Site:
         if self.service.options.fixed_weights:
             self.owner.see_changes(module.weight)
             return packed(weight, dtype, self.owner)
-        return plain(as_rows(weight.to(dtype)))
+        self.rows = as_rows(weight.to(dtype))
+        return plain(self.rows)
 
     def quantized_once(self, weight: torch.Tensor) -> _native.PackedWeight:
         """Return the module's weight quantised, as it was when it was first used."""

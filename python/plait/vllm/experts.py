@@ -84,6 +84,8 @@ class _Loaded:
         self.biases = getattr(layer, "w13_bias", None), getattr(layer, "w2_bias", None)
         sizes = [torch.empty(one.shape, device="meta") for one in (up, down)]
         self.stacks = Stacks(sizes[0], sizes[1], packs=packs)
+        # -1 of other ranks' experts. The last one is what -1 itself finds: no expert.
+        self.map = torch.cat((layer.expert_map.long(), torch.tensor([-1])))
         self.travels = _travels(layer)
         if self.travels:  # all ranks load their layers in the same order
             context = context_of(get_ep_group().device_group, _OPTIONS, NAME)
@@ -125,14 +127,15 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         """Pack the weights for plait, and drop them, as vLLM does when it packs them."""
         parallel = layer.moe_config.moe_parallel_config
         refusal = _refusal(layer) if layer.use_ep else "its experts are on all ranks"
-        if layer.use_ep:
-            remark = _REMARK_OF_ROWS if parallel.dp_size > 1 else _REMARK
-            left = refusal and f"{refusal}; {_WAY_OUT}"
-            note(layer, left, (parallel.ep_rank, parallel.ep_size), remark=remark)
+        place = parallel.ep_rank, parallel.ep_size
         if refusal is not None:
+            if layer.use_ep:
+                note(layer, f"{refusal}; {_WAY_OUT}", place)
             super().process_weights_after_loading(layer)
             return
         self.loaded = _Loaded(layer)
+        remark = _REMARK_OF_ROWS if self.loaded.travels else _REMARK
+        note(layer, None, place, remark=remark)
         for name in ("w13_weight", "w2_weight"):
             empty = torch.empty(0, dtype=layer.w13_weight.dtype)
             setattr(layer, name, nn.Parameter(empty, requires_grad=False))
@@ -157,7 +160,7 @@ class UnquantizedFusedMoEMethod(unquantized_fused_moe_method.UnquantizedFusedMoE
         x = as_rows(x)
         ids = topk_ids.long().contiguous()
         if not loaded.travels:
-            ids = layer.expert_map[ids].long()  # -1 of other ranks' experts
+            ids = loaded.map[ids]
         weights = topk_weights.float().contiguous()
         out = torch.empty_like(x)
         biases = tuple(None if one is None else view(one) for one in loaded.biases)

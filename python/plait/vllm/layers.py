@@ -42,8 +42,8 @@ class _Method(linear.UnquantizedLinearMethod):
         if refusal is None:
             name, group = type(layer).__name__, get_tp_group()
             by_plait = load(name, layer.weight, layer.input_size, group.device_group)
-            key = name, layer.input_size, layer.output_size, layer.weight.dtype
             adds_up = getattr(layer, "reduce_results", False)
+            key = name, layer.input_size, layer.output_size, layer.weight.dtype, adds_up
             refusal = slower(key, by_plait, layer.weight, group.cpu_group, adds_up=adds_up)
             note(layer, refusal, level=logging.INFO)
         else:

@@ -28,7 +28,7 @@ inline constexpr std::int64_t kAhead = 64;
 
 // If the panel is surely in memory, one row or two ask for each line twice: 32 KiB before its use
 // into the second cache, and 2 KiB before it into the first. They take a tenth less by it, but up
-// to a tenth more if the panel is in a cache.
+// to a tenth more if the panel is in a cache. Pieces (below) always do, by any number of rows.
 inline constexpr int kMostFromMemory = 2;
 inline constexpr std::int64_t kFarAhead = 128;
 inline constexpr std::int64_t kNearAhead = 8;
@@ -272,6 +272,7 @@ void advance(TileCall& call) {
 
 template <class Set>
 void multiply_in_pieces(const TileCall& call) {
+  static_assert(!Rounds<Set>, "pieces have no place for results");
   Asked none;
   TileCall piece = call;
   piece.from_memory = true;
@@ -287,7 +288,9 @@ void multiply_in_pieces(const TileCall& call) {
 template <class Set>
 void multiply_rows(const TileCall& call) {
   if constexpr (kPassesAgain<Set>) {
-    if (call.row_count > 1 && call.row_count <= kMostInPieces) return multiply_in_pieces<Set>(call);
+    // More rows in several passes ask for what comes next, which helps pieces of a view.
+    const int most = call.from_memory ? kMostInPieces : Set::kRows;
+    if (call.row_count > 1 && call.row_count <= most) return multiply_in_pieces<Set>(call);
   }
   Asked asked = Asked::by<Set>(call);
   multiply_all<Set>(call, asked);

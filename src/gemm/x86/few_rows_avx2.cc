@@ -3,7 +3,6 @@
 // that extend the sign.
 #include <immintrin.h>
 
-#include "base/instruction_set.h"
 #include "gemm/few_rows_in_vectors.h"
 
 namespace plait::gemm {
@@ -62,9 +61,6 @@ struct Avx2 {
 
 }  // namespace
 
-FewRows few_rows_in_avx2(Storage storage) {
-  if (!base::may_use(base::InstructionSet::avx2)) return {};
-  return few_rows_in<Avx2, float>(storage);
-}
+FewRows few_rows_in_avx2(Storage storage) { return few_rows_in<Avx2, float>(storage); }
 
 }  // namespace plait::gemm

@@ -1,9 +1,7 @@
 // Compiled for AVX-512. s4 has code of its own.
 #include <immintrin.h>
 
-#include "base/instruction_set.h"
 #include "gemm/few_rows_in_vectors.h"
-#include "gemm/x86/stored_rows.h"
 
 namespace plait::gemm {
 namespace {
@@ -47,9 +45,6 @@ struct Avx512 {
 
 }  // namespace
 
-FewRows few_rows_in_sequence(Storage storage) {
-  if (!base::may_use(base::InstructionSet::avx512)) return few_rows_in_avx2(storage);
-  return storage == Storage::s4 ? few_rows_by_s4() : few_rows_in<Avx512, float>(storage);
-}
+FewRows few_rows_in_avx512(Storage storage) { return few_rows_in<Avx512, float>(storage); }
 
 }  // namespace plait::gemm

@@ -240,7 +240,16 @@ template <Storage stored>
 
 }  // namespace
 
-FewRows few_rows_by_s4() { return {.max_rows = 2 * kRowsAtOnce, .multiply = s4_in_sequence}; }
+// Here and not beside the templates, whose files are compiled for instructions that a processor may
+// lack.
+FewRows few_rows_in_sequence(Storage storage) {
+  using base::InstructionSet;
+  if (base::may_use(InstructionSet::avx512)) {
+    if (storage != Storage::s4) return few_rows_in_avx512(storage);
+    return {.max_rows = 2 * kRowsAtOnce, .multiply = s4_in_sequence};
+  }
+  return base::may_use(InstructionSet::avx2) ? few_rows_in_avx2(storage) : FewRows{};
+}
 
 FewRows few_rows_in_chains(Storage storage) {
   if (!base::may_use(base::InstructionSet::avx512)) return {};

@@ -3,7 +3,6 @@
 
 #include <immintrin.h>
 
-#include "gemm/few_rows.h"
 #include "gemm/kernel.h"
 #include "gemm/leaves.h"
 
@@ -32,9 +31,6 @@ constexpr std::int64_t row_bytes(Storage storage) {
     _mm_prefetch(row + kNearAhead + line, _MM_HINT_T0);
   }
 }
-
-// few_rows_in_sequence() with AVX-512 and panels of s4.
-FewRows few_rows_by_s4();
 
 // Six rows' sums are 24 registers.
 inline constexpr int kRowsAtOnce = 6;

@@ -24,8 +24,8 @@ namespace plait::gemm::vector {
 // until their second halves are read.
 [[gnu::target("avx512f"), gnu::always_inline]] inline void turn_square(const FourthRows& rows,
                                                                        __m512* to) {
-  const std::int64_t offsets[4] = {0, rows.stride, 2 * rows.stride,
-                                   rows.three};  // NOLINT(*-avoid-c-arrays)
+  // NOLINTNEXTLINE(*-avoid-c-arrays)
+  const std::int64_t offsets[4] = {0, rows.stride, 2 * rows.stride, rows.three};
   // Words j and 4 + j of eight rows: of rows 0 to 7 and 8 to 15, and of the halves of rows.
   __m512 turned[2][2][4];  // NOLINT(*-avoid-c-arrays)
 #pragma GCC unroll 2
