@@ -37,7 +37,7 @@ namespace plait::gemm::vector {
       const std::byte* more = rows.of[2 * part + 1] + offsets[i];
       read[0][i] = two_rows(at, more);
       read[1][i] = two_rows(at + 32, more + 32);
-      asm("" : "+v"(read[0][i]), "+v"(read[1][i]));  // gcc 12 would put some reads off
+      asm("" : "+v"(read[0][i]), "+v"(read[1][i]));  // gcc 12 would put reads off
     }
 #pragma GCC unroll 2
     for (std::int64_t half = 0; half < 2; ++half) {
